@@ -85,7 +85,7 @@ def milliseconds(summarizer: ExtractiveSummarizer, task: SummaryTask, rounds: in
     loop, took, text = asyncio.new_event_loop(), [], ""
     for _ in range(rounds):
         start = time.perf_counter()
-        text = loop.run_until_complete(summarizer.summarize(task))
+        text = loop.run_until_complete(summarizer.summarize(task)).text
         took.append((time.perf_counter() - start) * 1000)
     loop.close()
     return took, text

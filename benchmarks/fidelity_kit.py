@@ -44,7 +44,7 @@ def summary_of(turns: Sequence[Any], round_num: int, characters: int) -> str:
     tokens = characters // 3
     while True:
         task = SummaryTask(messages, previous, max(tokens, 1), MODEL)
-        text = asyncio.run(ExtractiveSummarizer(_COUNTER).summarize(task))
+        text = asyncio.run(ExtractiveSummarizer(_COUNTER).summarize(task)).text
         if len(text) <= characters or tokens <= 1:
             return text
         tokens = min(tokens - 1, int(tokens * (characters / len(text)) ** 0.5))

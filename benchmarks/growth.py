@@ -226,7 +226,7 @@ class Functions:
         return lambda: work(argument)
 
     def _summarize(self, messages: tuple[Message, ...]) -> str:
-        return asyncio.run(self._extractive.summarize(SummaryTask(messages, None, 1000, MODEL)))
+        return asyncio.run(self._extractive.summarize(SummaryTask(messages, None, 1000, MODEL))).text
 
 
 def measured(prepare: Callable[[str], Callable[[], object]], text: Text, sizes: tuple[int, ...]) -> list[float]:

@@ -17,9 +17,9 @@ from proxy.compaction.compactor import Compactor
 from proxy.compaction.writer import SummaryWriter
 from proxy.config import ModelEntry, Settings, WindowNote
 from proxy.core.conversation.request import Dialect
-from proxy.core.conversation.summary import Strategy, Template
+from proxy.core.conversation.summary import Strategy
 from proxy.core.events import Event, Listener
-from proxy.core.planning.budget import ModelProfile
+from proxy.core.planning.budget import CompactionPolicy, ModelProfile
 from proxy.core.ports import Caller, ChooseSummarizer, LearnedWindowStore, Route, Summarizer
 from proxy.dialects.stored import StoredMessageReader
 from proxy.pipeline.offline import OfflineService
@@ -28,7 +28,6 @@ from proxy.summarizers.hybrid import HybridSummarizer
 from proxy.summarizers.llm import LlmSummarizer
 from proxy.summarizers.plain import PlainSummarizer
 from proxy.summarizers.receipts import ReceiptWriter
-from proxy.summarizers.request import CarriesRequest
 from proxy.tokens import LocalTokenCounter
 from proxy.upstream.upstream import LiteLLMUpstream
 from proxy.upstream.wire import WireLane
@@ -75,7 +74,7 @@ class Parts:
         )
         self.extractive = ExtractiveSummarizer(self.counter)
         self._strategies: dict[tuple[Any, ...], Summarizer] = {}
-        self._summarizers: dict[tuple[Strategy, str | Template, str, bool], Summarizer] = {}
+        self._summarizers: dict[tuple[Any, ...], Summarizer] = {}
         """The summarizers by the values of a policy, of which a configuration has few."""
 
     def strategy(self, strategy: Strategy, **options: Any) -> Summarizer:
@@ -94,7 +93,7 @@ class Parts:
         narrator = LlmSummarizer(self.upstream, self.counter, window_of=self._window_of, **options)
         match strategy:
             case "llm":
-                return CarriesRequest(self.counter, narrator)
+                return narrator
             case "hybrid":
                 return HybridSummarizer(self.counter, narrator)
             case _:
@@ -108,20 +107,15 @@ class Parts:
     def summarizer_for(self, profile: ModelProfile, _: Route) -> Summarizer:
         """Return the summarizer that a model's policy names."""
         policy = profile.policy
-        key = (policy.strategy, policy.template, policy.summarizer_model, policy.summarizer_cache_friendly)
-        summarizer = self._summarizers.get(key)
-        if summarizer is None:
-            strategy, template, model, cache_friendly = key
-            summarizer = self.strategy(strategy, template=template, model=model, cache_friendly=cache_friendly)
-            self._summarizers[key] = summarizer
-        return summarizer
+        options = _options(policy)
+        key = (policy.strategy, *options.values())
+        if key not in self._summarizers:
+            self._summarizers[key] = self.strategy(policy.strategy, **options)
+        return self._summarizers[key]
 
     def chosen_summarizer(self, profile: ModelProfile, _: Route) -> Summarizer:
         """Return the summarizer of a policy that a person chose for one summary; no cache has it."""
-        policy = profile.policy
-        live = policy.summarizer_cache_friendly
-        options = {"template": policy.template, "model": policy.summarizer_model, "cache_friendly": live}
-        return self._build(policy.strategy, options)
+        return self._build(profile.policy.strategy, _options(profile.policy))
 
     def offline_service(self) -> OfflineService:
         """Return the service that counts and compacts single requests."""
@@ -154,6 +148,17 @@ class Parts:
 
         writer = self.summary_writer(lambda profile, _: self.strategy(profile.policy.strategy), silent)
         return Compactor(writer=writer, counter=self.counter, emit=silent, clock=lambda: 0.0)
+
+
+def _options(policy: CompactionPolicy) -> dict[str, Any]:
+    """Return the keyword arguments of ``LlmSummarizer`` for a policy."""
+    return {
+        "template": policy.template,
+        "model": policy.summarizer_model,
+        "cache_friendly": policy.summarizer_cache_friendly,
+        "parallel": policy.summarizer_parallel,
+        "revise": policy.summarizer_revise,
+    }
 
 
 def _entry(entry: ModelEntry) -> Mapping[str, Any]:

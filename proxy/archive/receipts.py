@@ -94,10 +94,14 @@ class ReceiptReader:
         details: Sequence[Detail] = ()
         if len(messages) >= summary.covered:
             try:
-                details = await self._comparison.details(messages[: summary.covered], "", summary.text)
+                by_model = summary.made_by != "extractive" and not summary.edited
+                covered = messages[: summary.covered]
+                details = await self._comparison.details(covered, "", summary.text, by_model=by_model)
             except SummaryOverdue:
                 messages = ()
         if len(messages) < summary.covered:
             return SummaryReceipt(summary, summary.receipt, in_use, compared=False)
         losses = [detail for detail in details if detail.survival != "kept"]
-        return SummaryReceipt(summary, receipt_of(details), in_use, tuple(losses[:MAX_LOSSES]))
+        # How much of a model's text had to go is known from its making alone.
+        shortened = tuple(count for count in summary.receipt if count.kind == "statements")
+        return SummaryReceipt(summary, (*receipt_of(details), *shortened), in_use, tuple(losses[:MAX_LOSSES]))

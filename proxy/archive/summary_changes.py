@@ -21,7 +21,14 @@ from proxy.compaction.compactor import Compactor
 from proxy.compaction.storing import SummaryReplacement
 from proxy.compaction.values import NotSummarized
 from proxy.core.conversation.records import StoredConversation
-from proxy.core.conversation.summary import PrefixSummary, Strategy, TemplateName, render_summary, render_text
+from proxy.core.conversation.summary import (
+    PrefixSummary,
+    Strategy,
+    SummaryText,
+    TemplateName,
+    render_summary,
+    render_text,
+)
 from proxy.core.errors import CompactionFailed, InvalidRequest, NoSummary, PreviewNotFound, SummaryConflict
 from proxy.core.events import Listener, SummaryReplaced
 from proxy.core.planning.assemble import assemble
@@ -167,9 +174,11 @@ class SummaryChanges:
         if version is not None and version != place.present.version:
             raise SummaryConflict
         tokens = await self._checked_tokens(place, text)
-        edited = replace(place.present, text=text, edited=True, cause="manual", tokens=tokens)
+        stated = _still_stated(place.present.stated, text)
+        edited = replace(place.present, text=text, edited=True, cause="manual", tokens=tokens, stated=stated)
         messages = [message for message in place.context.request.messages if not message.is_system]
-        receipt = await self._comparison.receipt(messages[: edited.covered], None, text)
+        written = SummaryText(text, "extractive")  # a person may add what nobody said
+        receipt = await self._comparison.receipt(messages[: edited.covered], None, written)
         return await self._replace(place, replace(edited, receipt=receipt))
 
     async def _place(self, conversation: str, caller: Caller | None) -> _ConversationInUse:
@@ -268,6 +277,11 @@ class SummaryChanges:
     def _most_text_tokens(self, place: _ConversationInUse) -> int:
         """Return the bound of a text: that of every summary of the conversation's model, without the frame."""
         return max(place.context.budget.max_summary - self._frame(place), 1)
+
+
+def _still_stated(stated: str, text: str) -> str:
+    """Return the ledger's lines that an edited text still states; what the person took out is taken back."""
+    return "\n".join(line for line in stated.split("\n") if line.partition(": ")[2].lower() in text.lower())
 
 
 def _check(options: PreviewOptions) -> None:

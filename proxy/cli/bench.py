@@ -256,9 +256,9 @@ def _summarize(
         request = await parts.offline_service().dialect.parse(body, anonymous=True)
         route = None if strategy == "extractive" else await parts.upstream.resolve(MODEL)
         task = SummaryTask(request.messages, previous, max_tokens, MODEL, route, _caller())
-        summary = await parts.strategy(strategy).summarize(task)
+        written = await parts.strategy(strategy).summarize(task)
         bar.advance(1)
-        return summary
+        return written.source
 
     return summarize
 

@@ -17,7 +17,7 @@ from proxy.compaction.storing import StoredSummary, SummaryStorage
 from proxy.compaction.values import CompactionOrder, CompactionResult, NotSummarized, Summarized, Trigger
 from proxy.compaction.writer import SummaryWriter
 from proxy.core.conversation.messages import Message
-from proxy.core.conversation.summary import PrefixSummary, Strategy, SummaryRecipe, render_summary
+from proxy.core.conversation.summary import PrefixSummary, SummaryRecipe, SummaryText, render_summary
 from proxy.core.errors import SummaryOutdated, TidemarkError
 from proxy.core.events import (
     CompactionGivenUp,
@@ -50,8 +50,7 @@ class CompactionRun:
 class _Draft:
     """A text that can stand for the messages, before it is a record."""
 
-    text: str
-    made_by: Strategy
+    written: SummaryText
     warning: str | None = None
 
 
@@ -137,12 +136,13 @@ class Compactor:
         draft = await self._write(run, seconds, failure)
         if isinstance(draft, NotSummarized):
             return draft
-        summary = await self._record(run.order, draft, run.recipe)
+        summary = await self._record(run.order, draft.written, run.recipe)
         try:
             stored = await self._store(run, summary, lease)
         except SummaryOutdated as error:
             return NotSummarized(str(error))
-        return None if stored is None else self._report(run, stored, draft.warning)
+        warning = draft.warning or _shortened_warning(draft.written)
+        return None if stored is None else self._report(run, stored, warning)
 
     async def preview(
         self, order: CompactionOrder, summarizer: Summarizer, recipe: SummaryRecipe
@@ -153,10 +153,10 @@ class Compactor:
         :param recipe: the recipe that requests look for
         """
         try:
-            text = await self._writer.write(order, summarizer)
-            if isinstance(text, NotSummarized):
-                return text
-            record = await self._record(order, _Draft(text, summarizer.recipe.strategy), recipe)
+            written = await self._writer.write(order, summarizer)
+            if isinstance(written, NotSummarized):
+                return written
+            record = await self._record(order, written, recipe)
         finally:
             order.reading.clear()
         return replace(record, written_with="" if summarizer.recipe == recipe else summarizer.recipe.key)
@@ -173,20 +173,19 @@ class Compactor:
         stored = await self._store(run, summary, None)
         return self._report(run, stored or StoredSummary(summary, stored=True), swap=True)
 
-    async def _record(self, order: CompactionOrder, draft: _Draft, recipe: SummaryRecipe) -> PrefixSummary:
+    async def _record(self, order: CompactionOrder, written: SummaryText, recipe: SummaryRecipe) -> PrefixSummary:
         record = summary_record(
             order.chain,
-            draft.text,
+            written,
             covered=order.plan.covered,
             absorbed=order.plan.absorbed,
             previous=order.plan.previous,
             recipe=recipe,
-            made_by=draft.made_by,
             cause=order.cause,
             created_at=self._clock(),
             count=self._count_for(order),
         )
-        receipt = await self._writer.receipt(order, draft.text)
+        receipt = await self._writer.receipt(order, written)
         return replace(record, receipt=receipt, first_question=_first_question(order))
 
     def is_usable(self, order: CompactionOrder, summary: PrefixSummary) -> bool:
@@ -209,40 +208,37 @@ class Compactor:
         self, run: CompactionRun, seconds: float | None, failure: NotSummarized | None
     ) -> _Draft | NotSummarized:
         """Ask the summarizer, and act on a failure as the trigger requires."""
-        strategy = run.summarizer.recipe.strategy
         if run.trigger is Trigger.OFFLINE:  # the caller reports the error as it is
-            return _Draft(await self._writer.text(run.order, run.summarizer), strategy)
-        text = failure or await self._writer.write(run.order, run.summarizer, seconds)
-        if isinstance(text, str):
-            return _Draft(text, strategy)
+            return _Draft(await self._writer.text(run.order, run.summarizer))
+        written = failure or await self._writer.write(run.order, run.summarizer, seconds)
+        if isinstance(written, SummaryText):
+            return _Draft(written)
         policy = run.order.profile.policy.on_failure
         match run.trigger:
             case Trigger.REQUEST:
-                return await self._substitute(run, text) if policy == "deterministic" else text
+                return await self._substitute(run, written) if policy == "deterministic" else written
             case Trigger.PREPARATION:
                 # Without this, every turn would read the whole conversation in vain.
-                return await self._plain(run) if text.overdue and policy == "deterministic" else text
+                return await self._plain(run) if written.overdue and policy == "deterministic" else written
             case Trigger.MANUAL:
-                return text
+                return written
             case _:
                 assert_never(run.trigger)
 
     async def _substitute(self, run: CompactionRun, failure: NotSummarized) -> _Draft | NotSummarized:
         """Write a deterministic summary in place of one that failed, and a plain one where that is overdue."""
         strategy, fallback = run.summarizer.recipe.strategy, self._writer.fallback
-        made_by = fallback.recipe.strategy
-        text: str | NotSummarized = failure
-        if not failure.overdue and strategy != made_by:
-            text = await self._writer.write(run.order, fallback)
-        if isinstance(text, str):
-            return _Draft(text, made_by, f"the {strategy} summarizer failed; the summary is {made_by}")
-        return await self._plain(run) if text.overdue else text
+        written: SummaryText | NotSummarized = failure
+        if not failure.overdue and strategy != fallback.recipe.strategy:
+            written = await self._writer.write(run.order, fallback)
+        if isinstance(written, SummaryText):
+            return _Draft(written, f"the {strategy} summarizer failed; the summary is {written.made_by}")
+        return await self._plain(run) if written.overdue else written
 
     async def _plain(self, run: CompactionRun) -> _Draft | NotSummarized:
         """Write a summary without reading the whole conversation."""
-        plain = self._writer.plain
-        text = await self._writer.write(run.order, plain)
-        return _Draft(text, plain.recipe.strategy, OVERDUE_WARNING) if isinstance(text, str) else text
+        written = await self._writer.write(run.order, self._writer.plain)
+        return _Draft(written, OVERDUE_WARNING) if isinstance(written, SummaryText) else written
 
     async def _store(self, run: CompactionRun, summary: PrefixSummary, lease: Lease | None) -> StoredSummary | None:
         if self._storage is None:
@@ -288,6 +284,14 @@ class Compactor:
             case _:
                 assert_never(run.trigger)
         return Summarized(summary, tokens, warning, degraded=not (stored.stored or stored.outdated))
+
+
+def _shortened_warning(written: SummaryText) -> str | None:
+    """Return the warning of a summary whose model wrote more than there was room for; None where all of it is there."""
+    if not written.statements_left_out:
+        return None
+    kept = written.statements - written.statements_left_out
+    return f"the model wrote more than the summary has room for; {kept} of {written.statements} statements are whole"
 
 
 def _first_question(order: CompactionOrder) -> int:

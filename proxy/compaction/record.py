@@ -12,18 +12,17 @@ from proxy.compaction.values import CompactionOrder
 from proxy.core.conversation.flush import Flush, leaving
 from proxy.core.conversation.messages import Message
 from proxy.core.conversation.prefix import PrefixChain
-from proxy.core.conversation.summary import Cause, PrefixSummary, Strategy, SummaryRecipe, render_text
+from proxy.core.conversation.summary import Cause, PrefixSummary, SummaryRecipe, SummaryText, render_text
 
 
 def summary_record(
     chain: PrefixChain,
-    text: str,
+    written: SummaryText,
     *,
     covered: int,
     absorbed: Sequence[bytes],
     previous: PrefixSummary | None,
     recipe: SummaryRecipe,
-    made_by: Strategy,
     cause: Cause,
     created_at: float,
     count: Callable[[Message], int],
@@ -37,14 +36,15 @@ def summary_record(
     return PrefixSummary(
         prefix=chain.at(covered),
         covered=covered,
-        text=text,
+        text=written.text,
         recipe=recipe,
-        made_by=made_by,
+        made_by=written.made_by,
         cause=cause,
         created_at=created_at,
         previous=previous.prefix if previous else None,
-        tokens=count(render_text(text, covered)),
+        tokens=count(render_text(written.text, covered)),
         absorbed=tuple(absorbed),
+        stated=written.stated,
     )
 
 

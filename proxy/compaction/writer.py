@@ -14,7 +14,8 @@ from pathlib import PurePath
 from proxy.compaction.values import CompactionOrder, NotSummarized
 from proxy.core.bounded import BoundedCache
 from proxy.core.breaker import CLOSED, Breaker
-from proxy.core.conversation.summary import render_text
+from proxy.core.conversation.prose import shorten_prose
+from proxy.core.conversation.summary import SummaryText, render_text
 from proxy.core.errors import SummaryOverdue, SummaryRejected, TidemarkError
 from proxy.core.events import BreakerChanged, Listener, SummaryFailed
 from proxy.core.planning.cached_prefix import cached_prefix
@@ -36,6 +37,8 @@ AUTO = "auto"
 """The model of a recipe that follows the conversation's model."""
 UNBOUNDED_SECONDS = 60.0
 """The time that a summarizer plans for where no timeout applies."""
+_JOINT_TOKENS = 2
+"""Tokens that a text and its frame may take more together than apart."""
 _MAX_FRAMES = 4
 """Calls that are logged of an unexpected exception, the innermost last."""
 _MAX_BREAKERS = 1024
@@ -88,7 +91,7 @@ class SummaryWriter:
 
     async def write(
         self, order: CompactionOrder, summarizer: Summarizer, seconds: float | None = None
-    ) -> str | NotSummarized:
+    ) -> SummaryText | NotSummarized:
         """Return a text, or why there is none. The failure policy covers whatever a strategy raises (FR-5.1.1).
 
         :param seconds: the most time it may take, where that is less than the summarizer's timeout
@@ -128,9 +131,9 @@ class SummaryWriter:
         self._learn(order, summarizer, after)
         return NotSummarized(reason, after.seconds_left(self.timer()))
 
-    async def receipt(self, order: CompactionOrder, text: str) -> Receipt:
+    async def receipt(self, order: CompactionOrder, written: SummaryText) -> Receipt:
         """Return what a text has of the summary and the messages that it takes the place of."""
-        return await self._comparison.receipt(order.plan.messages, order.plan.previous, text, order.reading)
+        return await self._comparison.receipt(order.plan.messages, order.plan.previous, written, order.reading)
 
     def _overdue(
         self, order: CompactionOrder, summarizer: Summarizer, error: SummaryOverdue, duration: float
@@ -141,7 +144,9 @@ class SummaryWriter:
         self._emit(SummaryFailed(order.conversation, model, strategy, str(error), policy, duration))
         return NotSummarized(str(error), overdue=True)
 
-    async def text(self, order: CompactionOrder, summarizer: Summarizer, seconds: float = UNBOUNDED_SECONDS) -> str:
+    async def text(
+        self, order: CompactionOrder, summarizer: Summarizer, seconds: float = UNBOUNDED_SECONDS
+    ) -> SummaryText:
         """Return a text for an order, without a breaker and without a timeout.
 
         :param seconds: the time that the summarizer should plan for
@@ -150,7 +155,7 @@ class SummaryWriter:
         plan = order.plan
         task = SummaryTask(
             messages=plan.messages,
-            previous=plan.previous.text if plan.previous else None,
+            previous=plan.previous.source if plan.previous else None,
             max_tokens=plan.max_summary_tokens,
             model=order.route.upstream_model,
             route=order.route,
@@ -175,27 +180,26 @@ class SummaryWriter:
             self._emit(BreakerChanged(order.profile.name, strategy, state, after.failures, after.seconds_left(now)))
 
 
-async def write_summary(summarizer: Summarizer, task: SummaryTask, covered: int, counter: TokenCounter) -> str:
+async def write_summary(summarizer: Summarizer, task: SummaryTask, covered: int, counter: TokenCounter) -> SummaryText:
     """Return a text whose summary message stands for ``covered`` messages within ``task.max_tokens``.
-
-    A text beyond the bound is cut.
 
     :param task: its ``max_tokens`` bounds the whole message; the strategy gets what the message's frame leaves
     :raises SummaryRejected: the strategy returned an empty text
     """
     bound, model = task.max_tokens, task.model
-    frame = counter.count_message(render_text("", covered), model)
-    text = (await summarizer.summarize(replace(task, max_tokens=max(bound - frame, 1)))).strip()
-    limit = bound
-    while text and (over := counter.count_message(render_text(text, covered), model) - bound) > 0:
-        tokens = min(limit, counter.count_text(text, model))
-        # Marks in the text are escaped, which can cost more tokens than the text has: then the ratio gives the cut.
-        limit = tokens - over if 2 * over < tokens else tokens * bound // (bound + over) - 1
-        text = counter.cut_text(text, model, limit).rstrip() if limit > 0 else ""
+    frame = counter.count_message(render_text("", covered), model) + _JOINT_TOKENS
+    written = await summarizer.summarize(replace(task, max_tokens=max(bound - frame, 1)))
+    text = written.text.strip()
+    if text and counter.count_message(render_text(text, covered), model) > bound:
+        # Marks in the text are escaped, which can cost more tokens than the text has.
+        shorter = shorten_prose(text, lambda part: counter.count_message(render_text(part, covered), model) <= bound)
+        left_out = written.statements_left_out + shorter.left_out
+        written = replace(written, statements=written.statements or shorter.statements, statements_left_out=left_out)
+        text = shorter.text.strip()
     if not text:
         message = f"the {summarizer.recipe.strategy} summarizer gave an empty text"
         raise SummaryRejected(message)
-    return text
+    return replace(written, text=text)
 
 
 def _frames(error: Exception) -> str:

@@ -32,6 +32,12 @@ class SummarizerSettings:
     cache_friendly: bool = field(default=False, metadata=takes(kinds.flag()))
     """Append the summarizer's call to the prefix in the prompt cache, so that its input is cheaper. Off, because only
     the conversation's own model can use that cache, and it costs more than a small one."""
+    parallel: int = field(default=4, metadata=takes(kinds.whole("pieces", least=1)))
+    """How many pieces of one long conversation are summarized at once. 4: 1,000 messages take three calls in turn in
+    place of eight or more; 1 summarizes them one after the other, each with the summary of those before it."""
+    revise: bool = field(default=False, metadata=takes(kinds.flag()))
+    """Ask the model once more where its summary names identifiers, paths or links that stand nowhere in the
+    conversation. Off, because it is another call; they are reported in any case."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -126,4 +132,6 @@ class CompactionSettings:
             summarizer_model=self.summarizer.model,
             summarizer_timeout_seconds=self.summarizer.timeout_seconds,
             summarizer_cache_friendly=self.summarizer.cache_friendly,
+            summarizer_parallel=self.summarizer.parallel,
+            summarizer_revise=self.summarizer.revise,
         )

@@ -24,16 +24,19 @@ DetailKind = Literal[
     "links",
     "numbers",
     "names",
+    "statements",
 ]
-"""What a receipt counts. ``requests`` is the open request, and the questions that nobody has answered yet."""
+"""What a receipt counts. ``requests`` is the open request. ``statements`` are those of a model's text that was longer
+than its room; a text that is there whole has none."""
 DETAIL_KINDS: tuple[DetailKind, ...] = get_args(DetailKind)
-Survival = Literal["kept", "shortened", "dropped"]
-"""``kept``: word for word; ``shortened``: most words of it, in order; ``dropped``: anything less."""
+Survival = Literal["kept", "shortened", "dropped", "unsupported"]
+"""``kept``: word for word; ``shortened``: most words of it, in order; ``dropped``: anything less. ``unsupported``: a
+model's text has it, and the conversation does not."""
 
 
 @dataclass(frozen=True, slots=True)
 class Detail:
-    """Something that was said, and what became of it."""
+    """Something that was said, and what became of it; or something that only a model's text says."""
 
     kind: DetailKind
     text: str
@@ -48,6 +51,8 @@ class KindCount:
     total: int
     verbatim_count: int
     shortened_count: int = 0
+    unsupported_count: int = 0
+    """How many a model's text has that nobody said; ``total`` leaves them out."""
 
     @property
     def dropped_count(self) -> int:
@@ -70,19 +75,31 @@ def receipt_of(details: Iterable[Detail], previous: Receipt = ()) -> Receipt:
     totals: Counter[DetailKind] = Counter({count.kind: count.dropped_count for count in previous})
     survivals: Counter[tuple[DetailKind, Survival]] = Counter()
     for detail in details:
-        totals[detail.kind] += 1
+        totals[detail.kind] += detail.survival != "unsupported"
         survivals[detail.kind, detail.survival] += 1
-    return tuple(
-        KindCount(kind, totals[kind], survivals[kind, "kept"], survivals[kind, "shortened"])
+    counts = (
+        KindCount(kind, totals[kind], *(survivals[kind, each] for each in ("kept", "shortened", "unsupported")))
         for kind in DETAIL_KINDS
-        if totals[kind]
     )
+    return tuple(count for count in counts if count.total or count.unsupported_count)
+
+
+def with_statements(receipt: Receipt, statements: int, left_out: int) -> Receipt:
+    """Return a receipt that says how much of a model's text had to go; the same where the text is there whole."""
+    if not left_out:
+        return receipt
+    earlier = sum(count.total for count in receipt if count.kind == "statements")  # what earlier summaries left out
+    own = KindCount("statements", earlier + statements, statements - left_out)
+    return (*(count for count in receipt if count.kind != "statements"), own)
 
 
 @lru_cache(maxsize=RENDERED)
 def render_receipt(receipt: Receipt) -> str:
-    """Return a receipt as one line: ``rules 7/7, identifiers 41/60``. A shortened detail counts as kept here.
+    """Return a receipt as one line: ``rules 7/7, identifiers 41/60, unsupported 1``.
 
-    The function is pure, and the cache only saves time.
+    A shortened detail counts as kept here. The function is pure, and the cache only saves time.
     """
-    return ", ".join(f"{count.kind} {count.verbatim_count + count.shortened_count}/{count.total}" for count in receipt)
+    said = [count for count in receipt if count.total]
+    parts = [f"{count.kind} {count.verbatim_count + count.shortened_count}/{count.total}" for count in said]
+    unsupported = sum(count.unsupported_count for count in receipt)
+    return ", ".join([*parts, f"unsupported {unsupported}"] if unsupported else parts)

@@ -26,7 +26,7 @@ from proxy.config.signing import stored_secret
 from proxy.core.conversation.messages import Message
 from proxy.core.conversation.prefix import PrefixChain, chain_of
 from proxy.core.conversation.records import response_conversation_id
-from proxy.core.conversation.summary import PrefixSummary, SummaryRecipe, inner_systems
+from proxy.core.conversation.summary import PrefixSummary, SummaryRecipe, SummaryText, inner_systems
 from proxy.core.errors import StoreError
 from proxy.core.ports import Authenticator
 from proxy.integrations.summarizing import Find, Keep, Shared
@@ -161,12 +161,11 @@ class SharedSummaries:
         memory = await stored.store.recall(chain, place.recipe, inner_systems(step.messages))
         summary = summary_record(
             chain,
-            shared.text,
+            SummaryText(shared.text, "llm"),
             covered=shared.covered,
             absorbed=shared.absorbed,
             previous=memory.summary,
             recipe=place.recipe,
-            made_by="llm",
             cause="automatic",
             created_at=now,
             count=partial(stored.parts.counter.count_message, model=place.upstream_model),

@@ -33,7 +33,7 @@ from proxy.core.conversation.messages import DIGEST_BYTES, Message, digest_of
 from proxy.core.conversation.records import StoredMessage, TurnRecord
 from proxy.core.conversation.summary import Cause, PrefixSummary, Strategy, SummaryRecipe
 from proxy.core.errors import RecordUnreadable
-from proxy.core.receipt import DetailKind, KindCount
+from proxy.core.receipt import DetailKind, KindCount, Receipt
 from proxy.store.turn_parts import PlacedSystem
 
 T = TypeVar("T")
@@ -84,6 +84,9 @@ class _Summary(msgspec.Struct, array_like=True, frozen=True):
     receipt: tuple[tuple[DetailKind, int, int, int], ...] = ()
     """Each kind with its total, and how many are kept and shortened."""
     first_question: int = 0
+    stated: str = ""
+    model_text: tuple[tuple[DetailKind, int, int, int, int], ...] = ()
+    """The counts of the receipt that earlier versions cannot read, whole: ``statements``, and what nobody said."""
 
 
 class StoredTurn(msgspec.Struct, array_like=True, frozen=True):
@@ -241,8 +244,18 @@ class Codec:
             summary.absorbed,
             summary.edited,
             summary.written_with,
-            tuple((count.kind, count.total, count.verbatim_count, count.shortened_count) for count in summary.receipt),
+            tuple(
+                (count.kind, count.total, count.verbatim_count, count.shortened_count)
+                for count in summary.receipt
+                if count.kind != "statements"
+            ),
             summary.first_question,
+            summary.stated,
+            tuple(
+                (count.kind, count.total, count.verbatim_count, count.shortened_count, count.unsupported_count)
+                for count in summary.receipt
+                if count.kind == "statements" or count.unsupported_count
+            ),
         )
         return self.seal(VERSION + _pack(record))
 
@@ -265,8 +278,9 @@ class Codec:
             absorbed=record.absorbed,
             edited=record.edited,
             written_with=record.written_with,
-            receipt=tuple(KindCount(*count) for count in record.receipt),
+            receipt=_receipt_of(record),
             first_question=record.first_question,
+            stated=record.stated,
         )
 
     def readable_summary(self, packed: bytes) -> PrefixSummary | None:
@@ -307,6 +321,11 @@ class Codec:
             return self.open(base64.b64decode(text, validate=True)).decode() if text else ""
         except ValueError as error:
             raise unreadable(str(error)) from error
+
+
+def _receipt_of(record: _Summary) -> Receipt:
+    counts = {count[0]: KindCount(*count) for count in record.receipt}
+    return tuple((counts | {count[0]: KindCount(*count) for count in record.model_text}).values())
 
 
 def clipped(turn: StoredTurn, last: int) -> StoredTurn:

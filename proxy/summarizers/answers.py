@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 from bisect import bisect_left
 
+from proxy.core.conversation.prose import is_heading
 from proxy.core.errors import SummaryRejected
 from proxy.summarizers.prompts import CLOSE, OPEN
 
@@ -47,11 +48,14 @@ def judge(text: str, material: str, *, text_tokens: int, material_tokens: int) -
     """Accept a cleaned answer, or reject it.
 
     :param material: what the model was to summarize: previous summary and transcript
-    :raises SummaryRejected: it is empty, too short, a refusal, a tool call, an echo, or longer than the material
+    :raises SummaryRejected: it is empty, has headings only, is too short, a refusal, a tool call, an echo, or longer
+        than the material
     """
     words = len(text.split())
     if not text:
         raise SummaryRejected("the summarizer's answer was empty")
+    if all(is_heading(line) for line in text.splitlines() if line.strip()):
+        raise SummaryRejected("the summarizer's answer had headings only")
     if _TOOL_CALL.match(text):
         raise SummaryRejected("the summarizer answered with a tool call")
     if words < _REFUSAL_WORDS and _REFUSAL.match(text):

@@ -14,7 +14,7 @@ from functools import cached_property
 from itertools import groupby
 from operator import attrgetter
 
-from proxy.core.conversation.summary import SummaryRecipe
+from proxy.core.conversation.summary import SummaryRecipe, SummaryText
 from proxy.core.ports import Clock, SummaryTask, TokenCounter
 from proxy.core.reading import Reading
 from proxy.summarizers.candidates import Candidate
@@ -67,15 +67,15 @@ class ExtractiveSummarizer:
         """Return what its summaries depend on: these rules only."""
         return SummaryRecipe("extractive", "", version=11)
 
-    async def summarize(self, task: SummaryTask) -> str:
+    async def summarize(self, task: SummaryTask) -> SummaryText:
         """Return the best sentences within the bound; a large task is weighed in a thread.
 
         :raises SummaryOverdue: the weighing took too long
         """
         if is_large(task):
             deadline = Deadline(self._reading_seconds, self._clock)
-            return await in_thread(deadline, self._summarize, task, deadline)
-        return self._summarize(task)
+            return SummaryText(await in_thread(deadline, self._summarize, task, deadline), "extractive")
+        return SummaryText(self._summarize(task), "extractive")
 
     def _summarize(self, task: SummaryTask, deadline: Deadline = UNBOUNDED) -> str:
         task = task if task.reading else replace(task, reading=Reading())

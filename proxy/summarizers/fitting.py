@@ -5,7 +5,7 @@ All strategies use it. Candidates are weighed by an estimate, which costs nothin
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from proxy.core.ports import SummaryTask, TokenCounter
 
@@ -15,6 +15,8 @@ _OTHER_TOKENS = 0.8
 """Tokens of a character outside ASCII, a high estimate (Chinese 0.7 to 1, accents less)."""
 _LEAST_SHARE_TOKENS, _MOST_SHARE = 24, 0.08
 """Least tokens for a kind of lines whose share is smaller. One short line, but at most this part of the bound."""
+_MOST_CHARS = 64
+"""Characters of a token in no real text; only runs of blanks and the like have more."""
 _LINE_LOSS = 0.3
 """A cut text goes back to its last line end when that costs at most this share of it."""
 
@@ -34,6 +36,11 @@ def estimated_tokens(text: str) -> float:
         return len(text) / ASCII_CHARS + 0.5
     other = len(text) - len(text.encode("ascii", "ignore"))
     return (len(text) - other) / ASCII_CHARS + other * _OTHER_TOKENS + 0.5
+
+
+def room_in(counter: TokenCounter, model: str, max_tokens: int) -> Callable[[str], bool]:
+    """Return a function that says whether a text has at most so many tokens; a very long one is not counted."""
+    return lambda text: len(text) <= _MOST_CHARS * max_tokens and counter.count_text(text, model) <= max_tokens
 
 
 def cut_to_bound(text: str, task: SummaryTask, counter: TokenCounter, max_tokens: int | None = None) -> str:

@@ -1,27 +1,41 @@
 """Writes a summary of a ledger, which is carried verbatim, and a model's narrative after it.
 
-It is the strategy ``hybrid``. It imports neither ``extractive`` nor ``llm``: the narrator is a port. The ledger is
-carried from summary to summary outside the prose, because free-form summaries lose rules within a few rounds.
+It is the strategy ``hybrid``. It imports neither ``extractive`` nor ``llm``: the narrator is a port. The narrative has
+at least half of the bound, and is told the room that it has. The ledger is carried from summary to summary outside the
+prose, because free-form summaries lose rules within a few rounds; what the narrative states is not repeated above it.
 """
 
 from __future__ import annotations
 
 import time
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import cached_property
+from typing import Any, TypeVar
 
-from proxy.core.conversation.summary import SummaryRecipe
+from proxy.core.conversation.prose import shorten_prose
+from proxy.core.conversation.summary import NARRATIVE, SummaryRecipe, SummaryText
 from proxy.core.ports import Clock, Summarizer, SummaryTask, TokenCounter
+from proxy.summarizers.compared_text import ComparedText
 from proxy.summarizers.deadline import READING_SECONDS, UNBOUNDED, Deadline, in_thread
-from proxy.summarizers.fitting import cut_to_bound, fitting_lines, is_large
+from proxy.summarizers.fitting import cut_to_bound, fitting_lines, is_large, room_in
 from proxy.summarizers.ledger import SHARES, entry_text, ledger_of, render_ledger
-from proxy.summarizers.transcript import NARRATIVE
+from proxy.summarizers.ledger_survival import EXACT_KINDS
+from proxy.summarizers.sentences import words_of
 
 _LEDGER_SHARE = 0.4
-"""The ledger's share of the bound; the narrative gets the rest."""
+"""The ledger's share of the bound before the narrative is written; the narrative is told the rest."""
+_MOST_LEDGER_SHARE = 0.5
+"""The ledger's share where the narrative left more."""
 _LEAST_NARRATIVE_TOKENS = 48
 """With fewer tokens no prose says anything: the ledger takes the whole bound."""
+_JOINT_TOKENS = 2
+"""Tokens that two texts may take more together than apart."""
 _NOTHING = "Nothing was said."
+
+_Value = TypeVar("_Value")
+Entry = tuple[str, str]
+"""The kind of a ledger's entry, and its text."""
 
 
 class HybridSummarizer:
@@ -45,44 +59,87 @@ class HybridSummarizer:
     def recipe(self) -> SummaryRecipe:
         """Return what its summaries depend on: these rules and the narrator's."""
         own = self._narrator.recipe
-        return SummaryRecipe("hybrid", own.template, version=5, model=own.model)
+        return SummaryRecipe("hybrid", own.template, version=6, model=own.model)
 
-    async def summarize(self, task: SummaryTask) -> str:
-        """Return the ledger within its share, and the narrator's text in the rest of the bound.
+    async def summarize(self, task: SummaryTask) -> SummaryText:
+        """Return the ledger and the narrator's text, which is there whole if it keeps to its room.
 
         :raises SummaryRejected, UpstreamError: the narrator gave no usable text
         :raises SummaryOverdue: the ledger took too long
         """
-        ledger_lines, prose = _split(task.previous)
-        has_narrative = int(task.max_tokens * (1 - _LEDGER_SHARE)) >= _LEAST_NARRATIVE_TOKENS
-        share = int(task.max_tokens * _LEDGER_SHARE) if has_narrative else task.max_tokens
-        if is_large(task):
-            deadline = Deadline(self._reading_seconds, self._clock)
-            ledger = await in_thread(deadline, self._ledger, task, ledger_lines, share, deadline)
-        else:
-            ledger = self._ledger(task, ledger_lines, share)
-        if not has_narrative:
-            return ledger or cut_to_bound(f"{NARRATIVE}\n{prose}" if prose else _NOTHING, task, self._counter)
-        frame = f"{ledger}\n{NARRATIVE}\n".lstrip()
-        free = task.max_tokens - self._counter.count_text(frame, task.model) - 1
-        narrative = await self._narrator.summarize(replace(task, previous=prose, max_tokens=free))
-        return cut_to_bound(frame + narrative.strip(), task, self._counter)
+        earlier, prose = _split(task.previous)
+        deadline = Deadline(self._reading_seconds, self._clock) if is_large(task) else UNBOUNDED
+        entries = await _run(deadline, self._entries, task, earlier, deadline)
+        frame = self._frame(entries, task, int(_LEDGER_SHARE * task.max_tokens))
+        free = task.max_tokens - self._counter.count_text(frame, task.model) - _JOINT_TOKENS
+        if free < _LEAST_NARRATIVE_TOKENS:
+            return self._without_narrative(entries, prose, task)
+        written = await self._narrator.summarize(replace(task, previous=prose, max_tokens=free))
+        return await _run(deadline, self._joined, entries, written, task, deadline)
 
-    def _ledger(self, task: SummaryTask, previous: str, max_tokens: int, deadline: Deadline = UNBOUNDED) -> str:
+    def _without_narrative(self, entries: Sequence[Entry], prose: str | None, task: SummaryTask) -> SummaryText:
+        """Return the ledger alone, or what is left of the earlier narrative where there is none."""
+        ledger = self._fitting(entries, task, task.max_tokens)
+        text = cut_to_bound(render_ledger(ledger or entries[:1]), task, self._counter)
+        if text or not prose:
+            return SummaryText(text or cut_to_bound(_NOTHING, task, self._counter), "extractive")
+        return SummaryText(cut_to_bound(f"{NARRATIVE}\n{prose}", task, self._counter), "hybrid")
+
+    def _joined(
+        self, entries: Sequence[Entry], written: SummaryText, task: SummaryTask, deadline: Deadline
+    ) -> SummaryText:
+        """Return the narrative with as much of the ledger before it as there is room for, without what it states."""
+        narrative = ComparedText(written.text)
+        is_stated = {entry: _is_stated(entry, narrative) for entry in deadline.over(entries)}
+        stated = render_ledger(entry for entry in entries if is_stated[entry])
+        others = [entry for entry in entries if not is_stated[entry]]
+        free = task.max_tokens - self._counter.count_text(f"{NARRATIVE}\n{written.text}", task.model) - _JOINT_TOKENS
+        ledger = self._fitting(others, task, min(free, int(_MOST_LEDGER_SHARE * task.max_tokens)))
+        has_room = room_in(self._counter, task.model, task.max_tokens)
+        while not has_room(text := _text(ledger, written.text)) and ledger:
+            ledger.pop()
+        if has_room(text):
+            return replace(written, text=text, made_by="hybrid", stated=stated)
+        prose = shorten_prose(written.text, lambda shorter: has_room(_text(ledger, shorter)))
+        left_out = written.statements_left_out + prose.left_out
+        return SummaryText(
+            _text(ledger, prose.text), "hybrid", written.statements or prose.statements, left_out, stated
+        )
+
+    def _frame(self, entries: Sequence[Entry], task: SummaryTask, max_tokens: int) -> str:
+        return _text(self._fitting(entries, task, max_tokens), "")
+
+    def _fitting(self, entries: Sequence[Entry], task: SummaryTask, max_tokens: int) -> list[Entry]:
+        texts = [(kind, entry_text(kind, entry)) for kind, entry in entries]
+        return [entries[index] for index in fitting_lines(texts, SHARES, task, self._counter, max_tokens)]
+
+    def _entries(self, task: SummaryTask, previous: str, deadline: Deadline = UNBOUNDED) -> list[Entry]:
+        share = int(_LEDGER_SHARE * task.max_tokens)
         ledger = ledger_of(
             task.messages,
             previous,
-            request_chars=max_tokens * 3 // 2,
-            open_chars=max_tokens * 2,
+            request_chars=share * 3 // 2,
+            open_chars=share * 2,
             reading=task.reading,
             deadline=deadline,
         )
-        lines = list(ledger.lines())
-        texts = [(kind, entry_text(kind, entry)) for kind, entry in lines]
-        text = render_ledger(lines[index] for index in fitting_lines(texts, SHARES, task, self._counter, max_tokens))
-        if not text and lines:
-            text = ": ".join(lines[0])
-        return cut_to_bound(text, task, self._counter, max_tokens)
+        return list(ledger.lines())
+
+
+def _text(ledger: Sequence[Entry], prose: str) -> str:
+    return f"{render_ledger(ledger)}\n{NARRATIVE}\n{prose}".lstrip("\n")
+
+
+def _is_stated(entry: Entry, narrative: ComparedText) -> bool:
+    """Return whether a narrative has an entry word for word."""
+    kind, text = entry
+    words = words_of(text)
+    return narrative.has_wording(text, words) if kind in EXACT_KINDS else narrative.has_phrase(words)
+
+
+async def _run(deadline: Deadline, work: Callable[..., _Value], *arguments: Any) -> _Value:
+    """Run work, in a thread if it has a deadline."""
+    return work(*arguments) if deadline is UNBOUNDED else await in_thread(deadline, work, *arguments)
 
 
 def _split(previous: str | None) -> tuple[str, str | None]:

@@ -1,6 +1,6 @@
 """Tells which entries of a ledger a text still has: word for word, shortened, or not at all.
 
-Loss receipts (``receipts.py``) and the completion of a model's summaries (``ledger_floor.py``) use it.
+Loss receipts (``receipts.py``) use it.
 """
 
 from __future__ import annotations
@@ -22,12 +22,13 @@ _SENTENCE_KINDS: Mapping[str, DetailKind] = {
     DECISION: "decisions",
     ERROR: "errors",
 }
-_EXACT_KINDS: Mapping[str, DetailKind] = {
+EXACT_KINDS: Mapping[str, DetailKind] = {
     FILES: "files",
     COMMANDS: "commands",
     IDENTIFIERS: "identifiers",
     LINKS: "links",
 }
+"""Kinds of the ledger that a text has exactly or not at all."""
 _SMALL_DIGITS = 2
 """A number of no more digits means nothing without its noun."""
 
@@ -45,7 +46,7 @@ def ledger_details(ledger: Ledger, text: ComparedText, deadline: Deadline = UNBO
                 continue  # nothing but punctuation
             if sentence_kind := _SENTENCE_KINDS.get(kind):
                 details.append((kind, Detail(sentence_kind, entry, text.sentence_survival(words))))
-            elif exact_kind := _EXACT_KINDS.get(kind):
+            elif exact_kind := EXACT_KINDS.get(kind):
                 survival: Survival = "kept" if text.has_wording(entry, words) else "dropped"
                 details.append((kind, Detail(exact_kind, entry, survival)))
             elif kind == NUMBERS:

@@ -1,21 +1,23 @@
 """Writes a summary with a model, through any upstream that serves it.
 
-It is the strategy ``llm``, and the narrator of ``hybrid``. A transcript longer than the summarizer's window is split:
-each call gets the summary so far and the next piece. The prompt asks for the bound, and the text is then cut to it.
+It is the strategy ``llm``, and the narrator of ``hybrid``. The text is the model's own, byte for byte, if it keeps to
+its room. A transcript longer than the summarizer's window is split: its pieces are summarized side by side, and their
+summaries once more; or one after the other, each with the summary so far, if the window has no room for several ones.
 """
 
 from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, TypeVar
 
-from proxy.core.conversation.messages import Message
+from proxy.core.conversation.messages import JsonValue
+from proxy.core.conversation.prose import shorten_prose
 from proxy.core.conversation.request import CachedPrefix
-from proxy.core.conversation.summary import SummaryRecipe, Template
+from proxy.core.conversation.summary import NARRATIVE, SummaryRecipe, SummaryText, Template
 from proxy.core.errors import (
     ModelNotFound,
     SummaryRejected,
@@ -26,10 +28,20 @@ from proxy.core.errors import (
 )
 from proxy.core.ports import NO_CREDENTIAL, Caller, Route, SummaryTask, TextRequest, TokenCounter, Upstream
 from proxy.summarizers.answers import clean_answer, judge
-from proxy.summarizers.deadline import UNBOUNDED, Deadline, in_thread
-from proxy.summarizers.fitting import LARGE_CHARS, cut_to_bound, is_large
-from proxy.summarizers.prompts import live_prompt, overhead_text, system_prompt, template_named, user_prompt
+from proxy.summarizers.deadline import Deadline, in_thread
+from proxy.summarizers.fitting import LARGE_CHARS, is_large, room_in
+from proxy.summarizers.materials import MARK_TOKENS, Portion, portions_of, portions_of_parts, tokens_per_word
+from proxy.summarizers.prompts import (
+    live_prompt,
+    overhead_text,
+    revision_prompt,
+    system_prompt,
+    template_named,
+    told_words,
+    user_prompt,
+)
 from proxy.summarizers.transcript import utterances
+from proxy.summarizers.unsupported import unsupported_details
 
 _Value = TypeVar("_Value")
 
@@ -38,14 +50,20 @@ SMALL_MODELS = {"openai": "gpt-4o-mini", "anthropic": "claude-haiku-4-5", "gemin
 """Fast and cheap models that every key of their provider may use."""
 DEFAULT_WINDOW_TOKENS = 16_000
 """The summarizer's window where it is unknown: small enough for all but the smallest models."""
+DEFAULT_PARALLEL = 4
 WindowOf = Callable[[Route, Caller], Awaitable[int | None]]
 """Returns the window of a route's model, in tokens; None where it is unknown."""
 _MARGIN = 0.05
 """Share of the window that stays free, since the provider counts with another tokenizer."""
 _LEAST_PIECE_TOKENS = 128
-_MARK, _MARK_TOKENS = " […]", 4
-_RESULT_SHARE = 0.25
-"""Share of a piece for one tool result; a message of another speaker may fill a piece."""
+_ANSWER_RATIO = 1.5
+"""The longest answer, as a multiple of the bound: a text that is too long must not lose its end at the provider."""
+_BOUND_SHARE = 4
+"""A bound is at most this part of the window: earlier summary, answer and a piece share it."""
+_PART_TOKENS = 20
+"""Tokens of what stands around the summary of a part."""
+_MOST_REVISED = 20
+"""Values that a model is asked about."""
 
 
 class LlmSummarizer:
@@ -58,6 +76,8 @@ class LlmSummarizer:
     :param window_of: returns the window of a model
     :param cache_friendly: ask at the end of the live conversation, where the conversation's own model summarizes;
         ``auto`` is that model then
+    :param parallel: the most pieces of one transcript that are summarized at once
+    :param revise: ask once more where a text names what nobody said
     :raises ConfigError: there is no such template
     """
 
@@ -71,6 +91,8 @@ class LlmSummarizer:
         window_tokens: int = DEFAULT_WINDOW_TOKENS,
         window_of: WindowOf | None = None,
         cache_friendly: bool = False,
+        parallel: int = DEFAULT_PARALLEL,
+        revise: bool = False,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._upstream = upstream
@@ -80,23 +102,35 @@ class LlmSummarizer:
         self._window_tokens = window_tokens
         self._window_of = window_of
         self._cache_friendly = cache_friendly
+        self._parallel = parallel
+        self._revise = revise
         self._clock = clock
 
     @cached_property
     def recipe(self) -> SummaryRecipe:
         """Return what its summaries depend on."""
         model = f"{self._model}+live" if self._cache_friendly else self._model
-        return SummaryRecipe("llm", self._template.name, version=1, model=model)
+        model = f"{model}+revised" if self._revise else model
+        return SummaryRecipe("llm", self._template.name, version=4, model=model)
 
-    async def summarize(self, task: SummaryTask) -> str:
-        """Ask for a summary: at the end of the live conversation, or once for each piece of the transcript.
+    async def summarize(self, task: SummaryTask) -> SummaryText:
+        """Ask for a summary: at the end of the live conversation, or for the pieces of the transcript.
 
         :raises SummaryRejected: an answer was no summary, or there was nothing to summarize
         :raises UpstreamError: there was no answer in time
         :raises SummaryOverdue: splitting the transcript took too long
         """
-        deadline = self._clock() + task.timeout_seconds
-        if self._cache_friendly and (live := await self._live(task)) is not None:
+        task = replace(task, previous=_unmarked(task.previous))
+        large = is_large(task)
+        text = await self._written(task, self._clock() + task.timeout_seconds, large=large)
+        room = room_in(self._counter, task.model, task.max_tokens)
+        done = await _run(shorten_prose, text, room, large=large or len(text) > LARGE_CHARS)
+        return SummaryText(done.text, "llm", done.statements, done.left_out)
+
+    async def _written(self, task: SummaryTask, deadline: float, *, large: bool) -> str:
+        """Return the model's text, whole."""
+        words = await _run(self._words, task, large=large)
+        if self._cache_friendly and (live := await self._live(task, words)) is not None:
             try:
                 return await self._ask_live(task, live, deadline)
             except (UpstreamUnreachable, UpstreamTimedOut, UpstreamBroken):
@@ -106,16 +140,80 @@ class LlmSummarizer:
         route = await self._route(task)
         caller = _caller(task, route)
         window = await self._window(task, route, caller)
-        bound = min(task.max_tokens, max(1, window // 3))
-        call = _Call(task, route, caller, window, bound, deadline)
-        summary = task.previous or ""
+        bound = max(1, min(task.max_tokens, window // _BOUND_SHARE))
+        words = max(1, words * bound // task.max_tokens)
+        call = _Call(task, route, caller, bound, words, self._piece_size(task, window, bound), deadline)
         reading = Deadline()
-        pieces = await in_thread(reading, self._pieces, call, reading) if is_large(task) else self._pieces(call)
+        arguments = (task.messages, self._counter, task.model, call.size)
+        pieces = await in_thread(reading, portions_of, *arguments, reading) if large else portions_of(*arguments)
         if not pieces:
             raise SummaryRejected("there is nothing to summarize")
+        text = await self._summary_of(call, pieces)
+        return await self._revised(call, pieces, text) if self._revise else text
+
+    def _words(self, task: SummaryTask) -> int:
+        """Return how many words the model may write."""
+        ratio = tokens_per_word(task.messages, self._counter, task.model)
+        return told_words(self._template, task.max_tokens, ratio)
+
+    def _piece_size(self, task: SummaryTask, window: int, bound: int) -> int:
+        """Return the tokens that a window has for a piece beside prompt, earlier summary and answer."""
+        fixed = self._counter.count_text(overhead_text(self._template), task.model)
+        return max(_LEAST_PIECE_TOKENS, int(window * (1 - _MARGIN)) - fixed - bound - int(_ANSWER_RATIO * bound))
+
+    async def _summary_of(self, call: _Call, pieces: Sequence[Portion]) -> str:
+        """Return the summary of all pieces: side by side, or each with the summary of those before it."""
+        summary = call.task.previous or ""
+        # Two pieces need two calls in turn, or two at once and a third; and two summaries must fit a piece.
+        if self._parallel > 1 and len(pieces) > 2 and call.size >= 2 * (call.bound + _PART_TOKENS):
+            return await self._side_by_side(call, pieces, summary)
         for piece in pieces:
             summary = await self._ask(call, piece, summary)
         return summary
+
+    async def _side_by_side(self, call: _Call, pieces: Sequence[Portion], previous: str) -> str:
+        """Return the summary of the summaries of pieces; the first one takes the earlier summary in."""
+        places = asyncio.Semaphore(self._parallel)
+
+        async def summarized(piece: Portion, previous: str) -> str:
+            async with places:
+                return await self._ask(call, piece, previous)
+
+        while True:
+            try:
+                async with asyncio.TaskGroup() as group:
+                    tasks = [
+                        group.create_task(summarized(piece, "" if number else previous))
+                        for number, piece in enumerate(pieces)
+                    ]
+            except ExceptionGroup as errors:  # the first failure ends the others
+                raise errors.exceptions[0] from errors
+            texts = [self._within(task.result(), call) for task in tasks]
+            if len(texts) == 1:
+                return tasks[0].result()
+            previous = ""
+            pieces = portions_of_parts(texts, self._counter, call.task.model, call.size)
+
+    def _within(self, text: str, call: _Call) -> str:
+        """Return a text as another call reads it, so that the piece beside it fits the window."""
+        return shorten_prose(text, room_in(self._counter, call.task.model, call.bound)).text
+
+    async def _revised(self, call: _Call, pieces: Sequence[Portion], text: str) -> str:
+        """Return another text where the first one names what nobody said; the first one where that is no better."""
+        values = self._unsupported(call, text)
+        if not values:
+            return text
+        material = pieces[0] if len(pieces) == 1 else Portion("", 0)
+        follow_up = [{"role": "assistant", "content": text}, {"role": "user", "content": revision_prompt(values)}]
+        try:
+            revised = await self._ask(call, material, call.task.previous or "", follow_up)
+        except (SummaryRejected, UpstreamError):
+            return text
+        return revised if len(self._unsupported(call, revised)) < len(values) else text
+
+    def _unsupported(self, call: _Call, text: str) -> list[str]:
+        found = unsupported_details(text, call.task.messages, call.task.previous or "")
+        return [detail.text for detail in found][:_MOST_REVISED]
 
     async def _route(self, task: SummaryTask) -> Route:
         if self._model in ("", AUTO) and task.route is not None:
@@ -134,14 +232,14 @@ class LlmSummarizer:
             route = replace(route, name=route.upstream_model)  # a small model has a window of its own
         return await self._window_of(route, caller) or self._window_tokens
 
-    async def _live(self, task: SummaryTask) -> _Live | None:
+    async def _live(self, task: SummaryTask, words: int) -> _Live | None:
         """Return the conversation to continue, where its own model summarizes it and its window has the tokens."""
         prefix, route = task.live, task.route
         if prefix is None or route is None:
             return None
         if self._model not in ("", AUTO) and not _same_model(await self._route(task), route):
             return None
-        prompt = live_prompt(self._template, task.max_tokens, continued=task.previous is not None)
+        prompt = live_prompt(self._template, words, continued=task.previous is not None)
         tokens = await asyncio.to_thread(self._live_tokens, prefix, prompt, task.model)
         return _Live(prefix, route, prompt) if tokens <= prefix.limit else None
 
@@ -149,7 +247,7 @@ class LlmSummarizer:
         count = self._counter.count_text
         fields = sum(count(raw.decode("utf-8", "replace"), model) for raw in prefix.fields.values())
         messages = sum(self._counter.count_message(message, model) for message in prefix.messages)
-        return messages + fields + count(prompt, model) + _MARK_TOKENS
+        return messages + fields + count(prompt, model) + MARK_TOKENS
 
     async def _ask_live(self, task: SummaryTask, live: _Live, deadline: float) -> str:
         answer = await self._upstream.complete(
@@ -166,31 +264,40 @@ class LlmSummarizer:
 
     def _accepted_live(self, answer: str, task: SummaryTask) -> str:
         tokens = sum(self._counter.count_message(message, task.model) for message in task.messages)
-        piece = _Portion("\n".join(utterance.line for utterance in utterances(task.messages)), tokens)
-        return self._accepted(answer, task, piece, task.previous or "", task.max_tokens)
+        piece = Portion("\n".join(utterance.line for utterance in utterances(task.messages)), tokens)
+        return self._accepted(answer, task, piece, task.previous or "")
 
-    async def _ask(self, call: _Call, piece: _Portion, summary: str) -> str:
+    async def _ask(
+        self, call: _Call, piece: Portion, summary: str, follow_up: Sequence[Mapping[str, JsonValue]] = ()
+    ) -> str:
+        """Return the model's summary of a piece, whole.
+
+        :param follow_up: messages after the prompt: an answer, and what is wrong with it
+        """
         seconds_left = call.deadline - self._clock()
         if seconds_left <= 0:
             raise UpstreamTimedOut("The summarizer did not answer in time.")
-        previous = cut_to_bound(summary, call.task, self._counter, call.bound) or None
+        previous = self._within(summary, call) or None
+        prompt = user_prompt(self._template, piece.text, previous, parts=piece.is_parts)
         answer = await self._upstream.complete(
             call.route,
             TextRequest(
                 [
-                    {"role": "system", "content": system_prompt(self._template, call.bound)},
-                    {"role": "user", "content": user_prompt(self._template, piece.text, previous)},
+                    {"role": "system", "content": system_prompt(self._template, call.words)},
+                    {"role": "user", "content": prompt},
+                    *follow_up,
                 ],
-                call.bound,
+                int(_ANSWER_RATIO * call.bound),
                 timeout_seconds=seconds_left,
             ),
             call.caller,
         )
         large = len(piece.text) + len(answer) > LARGE_CHARS
-        return await _run(self._accepted, answer, call.task, piece, previous or "", call.bound, large=large)
+        material = replace(piece, tokens=piece.tokens or call.size)
+        return await _run(self._accepted, answer, call.task, material, previous or "", large=large)
 
-    def _accepted(self, answer: str, task: SummaryTask, piece: _Portion, previous: str, bound: int) -> str:
-        """Return the answer's text within its bound.
+    def _accepted(self, answer: str, task: SummaryTask, piece: Portion, previous: str) -> str:
+        """Return the answer's text.
 
         The piece is not counted again, because it may be as long as the window.
 
@@ -203,33 +310,7 @@ class LlmSummarizer:
             text_tokens=count(text, task.model),
             material_tokens=piece.tokens + count(previous, task.model),
         )
-        return cut_to_bound(text, task, self._counter, bound)
-
-    def _pieces(self, call: _Call, reading: Deadline = UNBOUNDED) -> list[_Portion]:
-        """Return the transcript in pieces that fit the window beside prompt, previous summary and answer."""
-        count, model = self._counter.count_text, call.task.model
-        fixed = count(overhead_text(self._template, call.bound), model) + 2 * call.bound
-        size = max(_LEAST_PIECE_TOKENS, int(call.window * (1 - _MARGIN)) - fixed)
-        pieces: list[_Portion] = []
-        lines: list[str] = []
-        free = size
-        for line in self._lines(call.task.messages, model, size):
-            reading.check()
-            cost = count(line, model) + 1
-            if cost > free and lines:
-                pieces.append(_Portion("\n".join(lines), size - free))
-                lines, free = [], size
-            lines.append(line)
-            free -= cost
-        return [*pieces, _Portion("\n".join(lines), size - free)] if lines else pieces
-
-    def _lines(self, messages: Sequence[Message], model: str, size: int) -> Iterator[str]:
-        """Yield each utterance; one that is too long loses its end, and a mark says so."""
-        for utterance in utterances(messages):
-            line = utterance.line
-            limit = int(size * _RESULT_SHARE) if utterance.speaker.startswith("Tool") else size - _MARK_TOKENS
-            cut = self._counter.cut_text(line, model, limit)
-            yield line if cut == line else f"{cut}{_MARK}"
+        return text
 
 
 def small_route(route: Route) -> Route:
@@ -261,6 +342,11 @@ def _caller(task: SummaryTask, route: Route) -> Caller:
     return task.caller if is_same else NO_CREDENTIAL
 
 
+def _unmarked(previous: str | None) -> str | None:
+    """Return an earlier summary as the model reads it, without the mark before its prose."""
+    return f"\n{previous}\n".replace(f"\n{NARRATIVE}\n", "\n", 1).strip() if previous else previous
+
+
 async def _run(work: Callable[..., _Value], *arguments: Any, large: bool) -> _Value:
     """Run work, in a thread where it is large, so that other streams do not wait."""
     return await asyncio.to_thread(work, *arguments) if large else work(*arguments)
@@ -276,24 +362,17 @@ class _Live:
 
 
 @dataclass(frozen=True, slots=True)
-class _Portion:
-    """A piece of the transcript for one call."""
-
-    text: str
-    tokens: int
-    """Tokens with one for each line end, which is an upper estimate."""
-
-
-@dataclass(frozen=True, slots=True)
 class _Call:
     """The values that all calls of one task share."""
 
     task: SummaryTask
     route: Route
     caller: Caller
-    window: int
-    """Tokens of the summarizer's window."""
     bound: int
-    """The most tokens of each answer."""
+    """The tokens that a summary should have at most."""
+    words: int
+    """The words that the model may write."""
+    size: int
+    """The most tokens of a piece."""
     deadline: float
     """Seconds by the clock."""

@@ -10,7 +10,7 @@ import asyncio
 from collections.abc import Callable, Iterator
 from functools import cached_property
 
-from proxy.core.conversation.summary import SummaryRecipe
+from proxy.core.conversation.summary import SummaryRecipe, SummaryText
 from proxy.core.ports import SummaryTask, TokenCounter
 from proxy.summarizers.fitting import cut_to_bound, is_large
 from proxy.summarizers.request import REQUEST, carried_request
@@ -38,9 +38,10 @@ class PlainSummarizer:
         """Return what its texts depend on; they are stored under the recipe of the strategy that they replace."""
         return SummaryRecipe("extractive", "plain", version=1)
 
-    async def summarize(self, task: SummaryTask) -> str:
+    async def summarize(self, task: SummaryTask) -> SummaryText:
         """Return the earlier summary's lines and the newest lines within the bound; a large task runs in a thread."""
-        return await asyncio.to_thread(self._summarize, task) if is_large(task) else self._summarize(task)
+        text = await asyncio.to_thread(self._summarize, task) if is_large(task) else self._summarize(task)
+        return SummaryText(text, "extractive")
 
     def _summarize(self, task: SummaryTask) -> str:
         lines = [*_request_line(task), *self._earlier(task)]

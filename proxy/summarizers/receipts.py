@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Sequence
+from functools import partial
 
 from proxy.core.conversation.messages import Message
-from proxy.core.conversation.summary import PrefixSummary
+from proxy.core.conversation.summary import PrefixSummary, SummaryText
 from proxy.core.errors import SummaryOverdue
 from proxy.core.reading import Reading
-from proxy.core.receipt import Detail, Receipt, receipt_of
+from proxy.core.receipt import Detail, Receipt, receipt_of, with_statements
 from proxy.summarizers.compared_text import ComparedText
 from proxy.summarizers.deadline import READING_SECONDS, UNBOUNDED, Deadline, in_thread
 from proxy.summarizers.ledger import ledger_of_passages
@@ -21,6 +22,7 @@ from proxy.summarizers.ledger_survival import ledger_details
 from proxy.summarizers.passages import Passage, passages
 from proxy.summarizers.sentences import words_of
 from proxy.summarizers.transcript import read_back, utterances
+from proxy.summarizers.unsupported import unsupported_details
 
 _NAME_WORD = "[A-Z][a-zà-öø-ÿ]{2,20}"
 _NAME = re.compile(
@@ -52,34 +54,48 @@ class ReceiptWriter:
         self,
         messages: Sequence[Message],
         previous: PrefixSummary | None,
-        text: str,
+        written: SummaryText,
         reading: Reading | None = None,
     ) -> Receipt:
         """Return the receipt of a text that stands for ``previous`` and ``messages``; empty where that takes too long.
 
         A receipt is information only, so its failure must not cost a summary.
         """
-        earlier = previous.receipt if previous else ()
+        earlier, source = (previous.receipt, previous.source) if previous else ((), "")
+        by_model = written.made_by != "extractive"
         try:
-            return receipt_of(await self.details(messages, previous.text if previous else "", text, reading), earlier)
+            details = await self.details(messages, source, written.text, by_model=by_model, reading=reading)
         except SummaryOverdue:
             return ()
+        return with_statements(receipt_of(details, earlier), written.statements, written.statements_left_out)
 
     async def details(
-        self, messages: Sequence[Message], previous: str, text: str, reading: Reading | None = None
+        self,
+        messages: Sequence[Message],
+        previous: str,
+        text: str,
+        *,
+        by_model: bool = False,
+        reading: Reading | None = None,
     ) -> Sequence[Detail]:
         """Return what was said, and what became of it; much text is compared in a thread.
 
+        :param by_model: whether a model wrote of it, so that what nobody said is a detail, too
         :raises SummaryOverdue: the comparison took too long
         """
-        if _is_small(messages, previous):
-            return details_of(messages, previous, text, reading=reading)
+        reading = reading or Reading()
+        if len(previous) + sum(len(message.text) for message in messages) < _SMALL_CHARACTERS:
+            return _all_details(messages, previous, text, reading, UNBOUNDED, by_model=by_model)
         deadline = Deadline(self._reading_seconds)
-        return await in_thread(deadline, details_of, messages, previous, text, reading, deadline)
+        compare = partial(_all_details, by_model=by_model)
+        return await in_thread(deadline, compare, messages, previous, text, reading, deadline)
 
 
-def _is_small(messages: Sequence[Message], previous: str) -> bool:
-    return len(previous) + sum(len(message.text) for message in messages) < _SMALL_CHARACTERS
+def _all_details(
+    messages: Sequence[Message], previous: str, text: str, reading: Reading, deadline: Deadline, *, by_model: bool
+) -> Sequence[Detail]:
+    details = details_of(messages, previous, text, reading, deadline)
+    return [*details, *unsupported_details(text, messages, previous, deadline)] if by_model else details
 
 
 def details_of(

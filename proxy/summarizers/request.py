@@ -1,21 +1,16 @@
 """Finds the open request, the user's last message, and carries it from summary to summary word for word.
 
-All strategies use it. In an agent's loop hundreds of tool rounds follow one message of the user. Once that message is
-summarized, nothing else says what the rounds are for.
+``extractive`` and ``hybrid`` carry it; ``llm`` asks its model for it. In an agent's loop hundreds of tool rounds follow
+one message of the user. Once that message is summarized, nothing else says what the rounds are for.
 """
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
-from functools import cached_property
+from dataclasses import dataclass
 
 from proxy.core.conversation.messages import Message
-from proxy.core.conversation.summary import SummaryRecipe
-from proxy.core.errors import SummaryRejected
-from proxy.core.ports import Summarizer, SummaryTask, TokenCounter
-from proxy.summarizers.transcript import NARRATIVE, join_line, read_back, shortened, utterances
+from proxy.summarizers.transcript import read_back, shortened, utterances
 
 REQUEST = "Open request"
 """The speaker of its line in a summary."""
@@ -24,9 +19,6 @@ _ANSWERED_CHARS = 600
 _OPEN_CHARS = 8000
 """The most characters of a request without an answer, about 2000 tokens: a task with the report that it brought."""
 _LEAST_CHARS = 40
-_REPEATED = re.compile(rf"^[ \t*•-]*{REQUEST}\**:.*\n?", re.MULTILINE)
-"""A line in which the narrator repeats the request from the earlier summary; beside the user's words it would
-mislead."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,50 +54,3 @@ def carried_request(previous: str | None) -> Request | None:
     """Return the request that an earlier summary carries."""
     lines = (line.text for line in read_back(previous or "") if line.speaker == REQUEST and line.text)
     return next((Request(text, answered=False) for text in lines), None)
-
-
-class CarriesRequest:
-    """Puts the open request, word for word, and a mark before another strategy's prose; holds no state.
-
-    The mark is not for the narrator: it keeps the next summary from reading the prose as lines of speakers.
-    """
-
-    def __init__(self, counter: TokenCounter, narrator: Summarizer) -> None:
-        self._counter = counter
-        self._narrator = narrator
-
-    @cached_property
-    def recipe(self) -> SummaryRecipe:
-        """Return the narrator's recipe with its version raised by two: the request and the mark."""
-        own = self._narrator.recipe
-        return replace(own, version=own.version + 2)
-
-    async def summarize(self, task: SummaryTask) -> str:
-        """Return the request's line and the mark, and the narrator's text in the rest of the bound.
-
-        :raises SummaryRejected, UpstreamError: the narrator gave no usable text, or nothing but the request
-        """
-        request = request_of(task.messages) or carried_request(task.previous)
-        frame, tokens = self._frame(request, task)
-        free = max(task.max_tokens - tokens, 1)
-        prose = await self._narrator.summarize(replace(task, previous=_unmarked(task.previous), max_tokens=free))
-        prose = _REPEATED.sub("", prose).strip()
-        if not prose:
-            raise SummaryRejected("the summarizer only repeated the open request")
-        return frame + prose
-
-    def _frame(self, request: Request | None, task: SummaryTask) -> tuple[str, int]:
-        """Return request and mark, and their tokens: at most half of the bound, so that the prose gets the rest."""
-        max_tokens, chars = task.max_tokens // 2, task.max_tokens * 3 // 2
-        while True:
-            line = join_line(REQUEST, request.within(min(chars, task.max_tokens), chars)) + "\n" if request else ""
-            frame = f"{line}{NARRATIVE}\n"
-            tokens = self._counter.count_text(frame, task.model)
-            if request is None or tokens <= max_tokens or chars <= _LEAST_CHARS:
-                return frame, tokens
-            chars = max(_LEAST_CHARS, chars * 3 // 4)
-
-
-def _unmarked(previous: str | None) -> str | None:
-    """Return an earlier summary as the narrator reads it, without the mark."""
-    return f"\n{previous}\n".replace(f"\n{NARRATIVE}\n", "\n", 1).strip() if previous else previous

@@ -13,13 +13,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from proxy.core.conversation.messages import JsonValue, Message, ToolCall, kind_of, printable
+from proxy.core.conversation.summary import NARRATIVE
 from proxy.summarizers.labels import label_of
 
 CALLED = "called "
 EARLIER = "Earlier"
 """The speaker of lines that name none, such as another strategy's prose."""
-NARRATIVE = "Narrative:"
-"""The line after which a summary is a model's prose: a line there is no quotation, whatever it looks like."""
 _SPEAKERS = {"user": "User", "assistant": "Assistant", "tool": "Tool", "system": "System"}
 _LINE = re.compile(
     r"(?P<speaker>User(?: \([^)\n]{1,64}\))?|Assistant|System|Tool(?: [\w.-]{1,64})?|Earlier|Open request"

@@ -17,7 +17,7 @@ from proxy.compaction.values import CompactionOrder, NotSummarized, Summarized
 from proxy.compaction.writer import SummaryWriter
 from proxy.core.conversation.messages import Message
 from proxy.core.conversation.prefix import chain_of
-from proxy.core.conversation.summary import SummaryRecipe
+from proxy.core.conversation.summary import SummaryRecipe, SummaryText
 from proxy.core.errors import SummaryOverdue
 from proxy.core.events import Event, SummaryFailed
 from proxy.core.planning.budget import CompactionPolicy, ModelProfile, ModelWindow
@@ -64,7 +64,7 @@ class Slow:
     recipe: SummaryRecipe = field(default_factory=lambda: SummaryRecipe("llm", "general", 1, "slow"))
     begun: asyncio.Event = field(default_factory=asyncio.Event)
 
-    async def summarize(self, task: SummaryTask) -> str:
+    async def summarize(self, task: SummaryTask) -> SummaryText:
         """Wait, then answer."""
         self.asked += 1
         self.begun.set()
@@ -73,7 +73,7 @@ class Slow:
         except asyncio.CancelledError:
             self.cancelled += 1
             raise
-        return self.answer(task)
+        return SummaryText(self.answer(task), self.recipe.strategy)
 
 
 def order(
@@ -211,7 +211,8 @@ async def test_marks_in_a_text_cost_a_summary_its_length_and_not_its_being(store
     """They are blunted, which takes more tokens than they had: the text is cut by as much, and never to nothing."""
     result = await compactor(Slow(lambda _: text * 400), store).compact(order())
     assert isinstance(result, Summarized)
-    assert result.warning is None
+    assert result.summary.made_by == "llm"
+    assert "more than the summary has room for" in str(result.warning)
     assert result.tokens <= 200
 
 

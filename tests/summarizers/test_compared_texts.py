@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from proxy.core.conversation.messages import Message
-from proxy.core.conversation.summary import PrefixSummary, SummaryRecipe
+from proxy.core.conversation.summary import PrefixSummary, SummaryRecipe, SummaryText
 from proxy.core.receipt import receipt_of, render_receipt
 from proxy.summarizers.compared_text import ComparedText
 from proxy.summarizers.receipts import ReceiptWriter, details_of
@@ -93,18 +93,21 @@ def test_any_text_can_be_compared(talk: Talk, text: str) -> None:
 async def test_a_cascade_hides_no_loss(talk: Talk) -> None:
     """A rule that the first summary dropped is missing in the second one's receipt too, though no text has it."""
     writer = ReceiptWriter()
-    first = await writer.receipt(talk("Never touch prod. Always answer in French."), None, "Rule: Never touch prod.")
+    said = talk("Never touch prod. Always answer in French.")
+    first = await writer.receipt(said, None, SummaryText("Rule: Never touch prod.", "extractive"))
     assert render_receipt(first).startswith("rules 1/2")
     recipe = SummaryRecipe("extractive", "", 1)
     previous = PrefixSummary(b"p", 1, "Rule: Never touch prod.", recipe, "extractive", "automatic", 1.0, receipt=first)
-    second = await writer.receipt(talk("Avoid tabs."), previous, "Rule: Never touch prod.\nRule: Avoid tabs.")
+    written = SummaryText("Rule: Never touch prod.\nRule: Avoid tabs.", "extractive")
+    second = await writer.receipt(talk("Avoid tabs."), previous, written)
     assert render_receipt(second).startswith("rules 2/3")
 
 
 async def test_a_comparison_that_takes_too_long_costs_no_summary(talk: Talk) -> None:
     """There is no receipt then."""
     messages = talk(*[f"Never change file {number}.txt there." for number in range(2000)])
-    assert await ReceiptWriter(reading_seconds=0.0).receipt(messages, None, "User: hello") == ()
+    written = SummaryText("User: hello", "extractive")
+    assert await ReceiptWriter(reading_seconds=0.0).receipt(messages, None, written) == ()
 
 
 def test_equal_messages_give_equal_receipts(talk: Talk) -> None:

@@ -77,7 +77,7 @@ async def test_a_large_text_is_read_no_longer_than_the_limit(counter: TokenCount
     }
     with pytest.raises(SummaryOverdue):
         await made[strategy](**slow).summarize(task)
-    assert "Never use port 80" in await made[strategy](**quick).summarize(task)
+    assert "Never use port 80" in (await made[strategy](**quick).summarize(task)).text
 
 
 @pytest.mark.anyio
@@ -123,7 +123,7 @@ async def test_the_plain_summary_keeps_what_was_carried_the_request_and_the_newe
     """What the user asks for first, then rules of the earlier summary, then the newest messages."""
     said = talk(*[f"Message {number} says little." for number in range(400)], "Please fix src/app.py now.")
     previous = "Rule: Never touch prod.\nFiles: src/app.py\nOpen request: Look around."
-    text = await PlainSummarizer(counter).summarize(SummaryTask(said, previous, 300, MODEL))
+    text = (await PlainSummarizer(counter).summarize(SummaryTask(said, previous, 300, MODEL))).text
     lines = text.splitlines()
     assert lines[0] == "Open request: Please fix src/app.py now."
     assert lines[1:3] == ["Rule: Never touch prod.", "Files: src/app.py"]
@@ -136,7 +136,7 @@ async def test_the_plain_summary_keeps_what_was_carried_the_request_and_the_newe
 @pytest.mark.parametrize("text", ["a" * 300_000, "word " * 60_000, "", "Never do it.\n" * 20_000, "漢" * 100_000])
 async def test_the_plain_summary_keeps_its_bound(counter: TokenCounter, talk: Talk, text: str, bound: int) -> None:
     """Whatever there is to read, and however few tokens the summary may have."""
-    made = await PlainSummarizer(counter).summarize(SummaryTask(talk(text, text), None, bound, MODEL))
+    made = (await PlainSummarizer(counter).summarize(SummaryTask(talk(text, text), None, bound, MODEL))).text
     assert counter.count_text(made, MODEL) <= bound
 
 

@@ -65,7 +65,7 @@ async def test_files_commands_and_errors_outlive_pasted_requirements(counter: To
     hybrid = HybridSummarizer(counter, Narrator("They worked on it."))
     summary: str | None = None
     for messages in rounds():
-        summary = await hybrid.summarize(SummaryTask(messages, summary, bound, MODEL))
+        summary = (await hybrid.summarize(SummaryTask(messages, summary, bound, MODEL))).text
         ledger = summary.partition("\nNarrative:")[0].splitlines()
         kinds = {line.split(":")[0] for line in ledger}
         assert {"Rule", "Open request", "Files", "Commands", "Error"} <= kinds
@@ -98,7 +98,9 @@ async def test_many_rules_of_the_users_own_leave_each_kind_its_share(counter: To
     """Sixty bans of the user's are rules all of them, and yet the newest file and error are told."""
     bans = " ".join(f"Never use port {port} for anything that is reached from outside." for port in range(60))
     hybrid = HybridSummarizer(counter, Narrator("They worked on it."))
-    text = await hybrid.summarize(SummaryTask([message(role="user", content=bans), *work(0, 5)], None, 1000, MODEL))
+    text = (
+        await hybrid.summarize(SummaryTask([message(role="user", content=bans), *work(0, 5)], None, 1000, MODEL))
+    ).text
     assert "src/part_4.py" in text
     assert "part 4 has no name" in text
     assert text.count("Rule: Never use port") >= 8
@@ -110,7 +112,7 @@ async def test_extractive_keeps_the_users_rules_beside_a_document(counter: Token
     extractive = ExtractiveSummarizer(counter)
     summary: str | None = None
     for messages in rounds():
-        summary = await extractive.summarize(SummaryTask(messages, summary, 600, MODEL))
+        summary = (await extractive.summarize(SummaryTask(messages, summary, 600, MODEL))).text
         assert all(rule in summary for rule in OWN_RULES)
     assert summary is not None
     assert "part_29" in summary or "part 29" in summary

@@ -74,7 +74,7 @@ async def summarize(
     counter: TokenCounter, messages: tuple[Message, ...], bound: int, previous: str | None = None
 ) -> str:
     """One summary."""
-    return await ExtractiveSummarizer(counter).summarize(SummaryTask(messages, previous, bound, MODEL))
+    return (await ExtractiveSummarizer(counter).summarize(SummaryTask(messages, previous, bound, MODEL))).text
 
 
 @pytest.mark.anyio
@@ -303,8 +303,8 @@ async def test_sentences_stay_whole_where_the_configuration_says_so(counter: Tok
     """``shorten_sentences: false``: every sentence of the summary was said as it stands."""
     said = [f"I met Keiko{place} at the pottery fair in the {place} street." for place in range(80)]
     task = SummaryTask(talk(*said), None, 300, MODEL)
-    short = await ExtractiveSummarizer(counter).summarize(task)
-    whole = await ExtractiveSummarizer(counter).summarize(replace(task, shorten_sentences=False))
+    short = (await ExtractiveSummarizer(counter).summarize(task)).text
+    whole = (await ExtractiveSummarizer(counter).summarize(replace(task, shorten_sentences=False))).text
     assert "at the pottery fair" not in short.partition("Open request")[0]
     assert {line.text for line in read_back(whole)} <= set(said)
     assert len(short.splitlines()) > len(whole.splitlines())
@@ -366,7 +366,7 @@ from proxy.tokens import LocalTokenCounter
 said = [{"role": "user", "content": text} for text in json.load(sys.stdin)]
 messages = tuple(parse_message(json.dumps(one).encode(), one, 0) for one in said)
 task = SummaryTask(messages, None, 600, "gpt-4o")
-print(asyncio.run(ExtractiveSummarizer(LocalTokenCounter()).summarize(task)))
+print(asyncio.run(ExtractiveSummarizer(LocalTokenCounter()).summarize(task)).text)
 """
     said = json.dumps([message.text for seed in range(6) for message in talk(*texts(seed))])
     made = {

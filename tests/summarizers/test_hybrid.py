@@ -10,7 +10,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from proxy.core.conversation.messages import Message
-from proxy.core.conversation.summary import SummaryRecipe
+from proxy.core.conversation.summary import SummaryRecipe, SummaryText
 from proxy.core.errors import SummaryRejected
 from proxy.core.ports import SummaryTask, TokenCounter
 from proxy.dialects.chat.message import parse_message
@@ -32,15 +32,15 @@ class Narrator:
         """A model's."""
         return SummaryRecipe("llm", "coding", version=1, model="small")
 
-    async def summarize(self, task: SummaryTask) -> str:
+    async def summarize(self, task: SummaryTask) -> SummaryText:
         """The same text each time."""
         self.tasks.append(task)
-        return self.text
+        return SummaryText(self.text, "llm")
 
 
 def test_the_recipe_is_the_narrator_s(counter: TokenCounter) -> None:
     """Another model or template under the ledger makes other summaries."""
-    assert HybridSummarizer(counter, Narrator()).recipe == SummaryRecipe("hybrid", "coding", 5, "small")
+    assert HybridSummarizer(counter, Narrator()).recipe == SummaryRecipe("hybrid", "coding", 6, "small")
 
 
 @pytest.mark.anyio
@@ -50,7 +50,7 @@ async def test_rules_stand_through_five_rounds(counter: TokenCounter, talk: Talk
     for turn in range(5):
         start = "My name is Ana. Never touch prod. " if turn == 0 else ""
         said = talk(f"{start}Look at src/file{turn}.py. It has {turn + 3} bugs.", "I found more. " * 80)
-        summary = await hybrid.summarize(SummaryTask(said, summary, 300, MODEL))
+        summary = (await hybrid.summarize(SummaryTask(said, summary, 300, MODEL))).source
         assert counter.count_text(summary, MODEL) <= 300
     assert summary is not None
     for kept in (
@@ -96,23 +96,24 @@ async def test_a_rule_of_the_first_round_stands_word_for_word_after_fifty(
         text = " ".join([*([rule] if number == 0 else []), *(one.format(n=number + 2) for one in said)])
         value = {"role": "user", "content": text}
         message = parse_message(json.dumps(value).encode(), value, 0)
-        summary = await hybrid.summarize(SummaryTask((message,), summary, bound, MODEL))
+        summary = (await hybrid.summarize(SummaryTask((message,), summary, bound, MODEL))).source
         ledger, _, narrative = summary.partition("\nNarrative:\n")
         assert counter.count_text(summary, MODEL) <= bound
-        assert counter.count_text(ledger, MODEL) <= 0.4 * bound
+        assert counter.count_text(narrative, MODEL) >= 0.5 * bound
         assert f"Rule: {rule}" in ledger.splitlines()
         assert narrative.startswith("They talked.")
 
 
 @pytest.mark.anyio
 async def test_the_narrator_gets_the_prose_and_what_is_left_of_the_bound(counter: TokenCounter, talk: Talk) -> None:
-    """The ledger takes at most 40 % of the bound; earlier prose, not the ledger, goes to the narrator."""
+    """It is told 60 % of the bound, and gets the earlier prose; where it writes less, the ledger has up to half."""
     narrator = Narrator()
     hybrid = HybridSummarizer(counter, narrator)
     rules = " ".join(f"Never use port {port}." for port in range(100))
-    first = await hybrid.summarize(SummaryTask(talk(rules), None, 500, MODEL))
+    first = (await hybrid.summarize(SummaryTask(talk(rules), None, 500, MODEL))).source
     ledger = first.partition("\nNarrative:")[0]
-    assert 150 <= counter.count_text(ledger, MODEL) <= 200
+    assert 200 <= counter.count_text(ledger, MODEL) <= 250
+    assert narrator.tasks[0].max_tokens >= 290
     await hybrid.summarize(SummaryTask(talk("And then?"), first, 500, MODEL))
     assert narrator.tasks[1].previous == "They talked."
     assert narrator.tasks[1].max_tokens >= 290
@@ -126,7 +127,7 @@ async def test_what_the_narrator_says_never_becomes_a_rule(counter: TokenCounter
         None,
     )
     for _ in range(3):
-        summary = await hybrid.summarize(SummaryTask(talk("Go on with it."), summary, 300, MODEL))
+        summary = (await hybrid.summarize(SummaryTask(talk("Go on with it."), summary, 300, MODEL))).source
     assert summary is not None
     assert "Rule:" not in summary.partition("\nNarrative:\n")[0]
 
@@ -136,10 +137,10 @@ async def test_a_summary_of_another_strategy_is_taken_in(counter: TokenCounter, 
     """After a round of ``extractive`` its rules move into the ledger, and back again."""
     said = talk("Never touch prod. My name is Ana.", "All right.", "Go on.")
     extractive = ExtractiveSummarizer(counter)
-    first = await extractive.summarize(SummaryTask(said, None, 200, MODEL))
-    second = await HybridSummarizer(counter, Narrator()).summarize(SummaryTask(said[2:], first, 200, MODEL))
+    first = (await extractive.summarize(SummaryTask(said, None, 200, MODEL))).source
+    second = (await HybridSummarizer(counter, Narrator()).summarize(SummaryTask(said[2:], first, 200, MODEL))).source
     assert "Rule: Never touch prod." in second
-    third = await extractive.summarize(SummaryTask(said[2:], second, 200, MODEL))
+    third = (await extractive.summarize(SummaryTask(said[2:], second, 200, MODEL))).source
     assert "Rule: Never touch prod." in third
     assert "Fact: My name is Ana." in third
 
@@ -149,7 +150,7 @@ async def test_a_failed_narrator_fails_the_summary(counter: TokenCounter, talk: 
     """What then happens is the failure policy's to say."""
 
     class Refusing(Narrator):
-        async def summarize(self, task: SummaryTask) -> str:
+        async def summarize(self, task: SummaryTask) -> SummaryText:
             raise SummaryRejected("the summarizer refused")
 
     with pytest.raises(SummaryRejected):
@@ -181,5 +182,5 @@ async def test_the_bound_is_always_kept(
         for text in texts
     )
     hybrid = HybridSummarizer(counter, Narrator(told))
-    text = await hybrid.summarize(SummaryTask(messages, previous, bound, MODEL))
+    text = (await hybrid.summarize(SummaryTask(messages, previous, bound, MODEL))).source
     assert counter.count_text(text, MODEL) <= bound

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import itertools
 import re
 from collections.abc import Callable
@@ -13,10 +14,11 @@ import pytest
 from proxy.core.conversation.messages import Message
 from proxy.core.conversation.summary import Template, TemplateName
 from proxy.core.errors import ConfigError, SummaryRejected, UpstreamTimedOut, UpstreamUnreachable
-from proxy.core.ports import Caller, Route, SummaryTask, TokenCounter
+from proxy.core.ports import Caller, Route, SummaryTask, TextRequest, TokenCounter
 from proxy.summarizers import LlmSummarizer
 from proxy.summarizers.answers import clean_answer
 from proxy.summarizers.llm import small_route
+from proxy.summarizers.materials import tokens_per_word
 from proxy.summarizers.prompts import TEMPLATES
 
 MODEL = "gpt-4o"
@@ -42,9 +44,9 @@ async def test_the_model_is_asked_on_the_conversation_s_route(
 ) -> None:
     """``auto`` summarizes where the conversation runs, within the bound and the time that the task gives."""
     upstream = scripted(SUMMARY)
-    assert await LlmSummarizer(upstream, counter).summarize(task(talk(*TURNS))) == SUMMARY
+    assert (await LlmSummarizer(upstream, counter).summarize(task(talk(*TURNS)))).text == SUMMARY
     (asked,) = upstream.asked
-    assert (asked.route, asked.max_tokens) == (ROUTE, 200)
+    assert (asked.route, asked.max_tokens) == (ROUTE, 300)  # a text that is a little too long keeps its end
     assert 0 < asked.timeout_seconds <= 60
 
 
@@ -89,14 +91,30 @@ def test_auto_is_the_small_model_of_the_same_provider(route: Route, small: str) 
 
 @pytest.mark.anyio
 @pytest.mark.parametrize("template", TEMPLATES)
-async def test_every_prompt_meets_the_five_demands(
+async def test_every_prompt_has_the_six_guidelines(
     counter: TokenCounter, talk: Talk, scripted: Scripted, template: str
 ) -> None:
-    """FR-1.4.4: facts and decisions, order, details, tool calls, concise language; and five sections."""
+    """S3, appendix B, and FR-1.4.4, with tool calls; and that values and rules are copied as they were written."""
     upstream = scripted(SUMMARY)
     await LlmSummarizer(upstream, counter, template=template).summarize(task(talk(*TURNS)))
     prompt = upstream.asked[0].prompt
-    for demand in ("key facts", "decisions", "chronological", "technical details", "tools", "concise"):
+    for demand in (
+        "key facts",
+        "decisions",
+        "chronological",
+        "technical details",
+        "code examples",
+        "tools",
+        "concise",
+        "actionable",
+        "outcomes",
+        "next steps",
+        "pleasantries",
+        "off the topic",
+        "copy identifiers",
+        "in the user's own words",
+        "third person",
+    ):
         assert demand in prompt.lower()
     for section in ("Context", "Key points", "Technical details", "Decisions", "Unresolved"):
         assert f"## {section}" in prompt
@@ -125,14 +143,15 @@ async def test_a_template_of_ones_own_is_asked_for(counter: TokenCounter, talk: 
 
 @pytest.mark.anyio
 async def test_concise_asks_for_half_as_much(counter: TokenCounter, talk: Talk, scripted: Scripted) -> None:
-    """The bound stays what it is: it is what the model is asked for that differs."""
+    """The bound stays what it is: it is what the model is asked for that differs; a word has 1.4 times its tokens."""
     words = {}
     for template in ("detailed", "concise"):
         upstream = scripted(SUMMARY)
         await LlmSummarizer(upstream, counter, template=template).summarize(task(talk(*TURNS), 300))
-        assert upstream.asked[0].max_tokens == 300
+        assert upstream.asked[0].max_tokens == 450
         words[template] = int(re.findall(r"at most (\d+) words", upstream.asked[0].prompt)[0])
-    assert words == {"detailed": 200, "concise": 100}
+    assert words["concise"] == words["detailed"] // 2
+    assert words["detailed"] == int(300 / (1.4 * tokens_per_word(talk(*TURNS), counter, MODEL)))
 
 
 def test_an_unknown_template_is_a_configuration_error(counter: TokenCounter, scripted: Scripted) -> None:
@@ -153,22 +172,96 @@ async def test_the_transcript_is_data(counter: TokenCounter, talk: Talk, scripte
     assert "\n  Assistant: Ignore" in quoted
 
 
+SHOPS = [f"Fact {place} of this talk is that shop {place} sells item {place * 3}." for place in range(300)]
+
+
 @pytest.mark.anyio
 async def test_a_long_transcript_is_taken_in_pieces(counter: TokenCounter, talk: Talk, scripted: Scripted) -> None:
-    """Each prompt and its answer fit the window, each takes in the summary so far, no word is lost."""
+    """One after the other, each prompt and its answer fit the window, each takes in the summary so far."""
     upstream = scripted(*[f"{SUMMARY} Part {part}." for part in range(60)])
-    said = [f"Fact {place} of this talk is that shop {place} sells item {place * 3}." for place in range(300)]
     window = 2048
-    summarizer = LlmSummarizer(upstream, counter, window_tokens=window)
-    text = await summarizer.summarize(task(talk(*said), 300, "Earlier on, Ana told her name."))
+    summarizer = LlmSummarizer(upstream, counter, window_tokens=window, parallel=1)
+    text = (await summarizer.summarize(task(talk(*SHOPS), 300, "Earlier on, Ana told her name."))).text
     assert len(upstream.asked) > 3
     assert "Earlier on, Ana told her name." in upstream.asked[0].prompt
     for before, (place, asked) in zip([None, *upstream.asked], enumerate(upstream.asked), strict=False):
         assert counter.count_text(asked.prompt, MODEL) + asked.max_tokens <= window
         assert before is None or f"Part {place - 1}." in asked.prompt
     everything = "".join(asked.prompt for asked in upstream.asked)
-    assert all(one in everything for one in said)
+    assert all(one in everything for one in SHOPS)
     assert text.endswith(f"Part {len(upstream.asked) - 1}.")
+
+
+class Gate:
+    """Answers when enough calls wait at once, and notes how many did."""
+
+    def __init__(self, upstream: Any, least: int) -> None:
+        self.upstream, self.least, self.waiting, self.most = upstream, least, 0, 0
+        self.opened = asyncio.Event()
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.upstream, name)
+
+    async def complete(self, route: Route, request: TextRequest, caller: Caller) -> str:
+        """Wait for the others."""
+        self.waiting += 1
+        self.most = max(self.most, self.waiting)
+        if self.waiting >= self.least:
+            self.opened.set()
+        await self.opened.wait()
+        answer: str = await self.upstream.complete(route, request, caller)
+        self.waiting -= 1
+        return answer
+
+
+@pytest.mark.anyio
+async def test_pieces_are_summarized_side_by_side_and_then_together(
+    counter: TokenCounter, talk: Talk, scripted: Scripted
+) -> None:
+    """At most ``parallel`` at once; the last call has all their summaries in order, and nothing of the talk is lost."""
+    upstream = scripted(*[f"{SUMMARY} Part {part}." for part in range(60)])
+    gate = Gate(upstream, 4)
+    summarizer = LlmSummarizer(gate, counter, window_tokens=2560)
+    text = (await summarizer.summarize(task(talk(*SHOPS), 200, "Earlier on, Ana told her name."))).text
+    pieces = [asked for asked in upstream.asked if "summaries of its parts" not in asked.prompt]
+    together = [asked for asked in upstream.asked if "summaries of its parts" in asked.prompt]
+    assert (gate.most, len(pieces) >= 4) == (4, True)
+    assert [asked for asked in pieces if "Earlier on" in asked.prompt] == [
+        asked for asked in pieces if "User: Fact 0 " in asked.prompt
+    ]
+    assert all(counter.count_text(asked.prompt, MODEL) + asked.max_tokens <= 2560 for asked in upstream.asked)
+    assert all(any(one in asked.prompt for asked in pieces) for one in SHOPS)
+    assert all(f"Part {part}." in "".join(asked.prompt for asked in together) for part in range(len(pieces)))
+    assert text.endswith(f"Part {len(upstream.asked) - 1}.")
+
+
+@pytest.mark.anyio
+async def test_a_piece_that_fails_ends_the_others(counter: TokenCounter, talk: Talk, scripted: Scripted) -> None:
+    """The failure is the upstream's own error, and hardly a further piece is asked for."""
+    upstream = scripted(UpstreamUnreachable("gone"))
+    summarizer = LlmSummarizer(Gate(upstream, 2), counter, window_tokens=2560, parallel=2)
+    with pytest.raises(UpstreamUnreachable):
+        await summarizer.summarize(task(talk(*SHOPS), 200))
+    assert len(upstream.asked) <= 3
+
+
+@pytest.mark.anyio
+async def test_a_model_is_asked_again_about_what_nobody_said_only_where_that_is_wanted(
+    counter: TokenCounter, talk: Talk, scripted: Scripted
+) -> None:
+    """``summarizer.revise``: once, with the values; a second text that is no better changes nothing."""
+    wrong, right = f"{SUMMARY} Ticket ABC-999 is open.", f"{SUMMARY} Ticket ABC-123 is open."
+    said = talk(*TURNS, "Ticket ABC-123 is open.")
+    upstream = scripted(wrong, right)
+    assert (await LlmSummarizer(upstream, counter).summarize(task(said))).text == wrong
+    assert len(upstream.asked) == 1
+    upstream = scripted(wrong, right)
+    assert (await LlmSummarizer(upstream, counter, revise=True).summarize(task(said))).text == right
+    assert "- ABC-999" in upstream.asked[1].prompt
+    assert "Ticket ABC-123 is open." in upstream.asked[1].prompt
+    for second in (wrong, "I'm sorry, but I can't help with that.", UpstreamUnreachable("gone")):
+        upstream = scripted(wrong, second)
+        assert (await LlmSummarizer(upstream, counter, revise=True).summarize(task(said))).text == wrong
 
 
 @pytest.mark.anyio
@@ -181,12 +274,17 @@ async def test_one_huge_message_is_cut_to_its_share(counter: TokenCounter, talk:
 
 
 @pytest.mark.anyio
-async def test_a_long_answer_is_cut_at_a_line_end(counter: TokenCounter, talk: Talk, scripted: Scripted) -> None:
-    """A model that does not keep the bound is cut to it, in front of a line that would be broken."""
+async def test_a_long_answer_loses_its_middle_and_says_so(
+    counter: TokenCounter, talk: Talk, scripted: Scripted
+) -> None:
+    """A model that does not keep its room is shortened, statement by statement; the first and the last one stay."""
     upstream = scripted("\n".join(f"- Key point number {place} of the talk." for place in range(60)))
-    text = await LlmSummarizer(upstream, counter).summarize(task(talk(*TURNS * 20), 100))
-    assert 60 <= counter.count_text(text, MODEL) <= 100
-    assert text.endswith("of the talk.")
+    written = await LlmSummarizer(upstream, counter).summarize(task(talk(*TURNS * 20), 100))
+    assert 60 <= counter.count_text(written.text, MODEL) <= 100
+    assert written.text.startswith("- Key point number 0 of the talk.\n- Key point number 1")
+    assert written.text.endswith("number 58 of the talk.\n- Key point number 59 of the talk.")
+    kept = written.text.count("Key point")
+    assert (written.statements, written.statements_left_out) == (60, 60 - kept)
 
 
 @pytest.mark.anyio
@@ -198,6 +296,7 @@ async def test_a_long_answer_is_cut_at_a_line_end(counter: TokenCounter, talk: T
         ("I'm sorry, but I can't help with that.", "refused"),
         ("As an AI, I cannot summarize this.", "refused"),
         ("Okay.", "too short"),
+        ("## Context\n\n## Decisions\n**Unresolved**\n", "headings only"),
         ('{"name": "read_file", "arguments": {"path": "a"}}', "tool call"),
         ("<tool_call>read_file</tool_call>", "tool call"),
         (f"User: {TURNS[0]}\nAssistant: {TURNS[1]}", "echoed"),

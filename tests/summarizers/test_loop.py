@@ -67,7 +67,7 @@ async def test_a_piece_as_long_as_the_window_is_counted_once(watched: Watched, t
     """Line by line, where the pieces are made; judging the answer takes their counts."""
     upstream = scripted(SUMMARY)
     summarizer = LlmSummarizer(upstream, watched, window_tokens=128_000)
-    assert await summarizer.summarize(SummaryTask(talk(*SAID), None, 300, MODEL, route=ROUTE)) == SUMMARY
+    assert (await summarizer.summarize(SummaryTask(talk(*SAID), None, 300, MODEL, route=ROUTE))).text == SUMMARY
     (asked,) = upstream.asked
     assert len(asked.prompt) > 2 * LARGE_CHARS
     assert watched.longest < LARGE_CHARS
@@ -81,7 +81,7 @@ async def test_a_live_conversation_is_counted_apart_from_the_loop(
     said, upstream = talk(*SAID), scripted(SUMMARY)
     live = CachedPrefix(said, (), {}, 128_000)
     summarizer = LlmSummarizer(upstream, watched, cache_friendly=True)
-    assert await summarizer.summarize(SummaryTask(said, None, 300, MODEL, route=ROUTE, live=live)) == SUMMARY
+    assert (await summarizer.summarize(SummaryTask(said, None, 300, MODEL, route=ROUTE, live=live))).text == SUMMARY
     assert upstream.asked[0].live is live
     assert sum(watched.on_loop) < LARGE_CHARS
 

@@ -1,18 +1,15 @@
-"""The open request goes from summary to summary in the user's own words, whoever summarizes."""
+"""The open request goes from summary to summary in the user's own words, outside what a model writes."""
 
 from __future__ import annotations
-
-from dataclasses import dataclass
 
 import pytest
 
 from proxy.core.conversation.messages import Message
-from proxy.core.conversation.summary import SummaryRecipe
-from proxy.core.errors import SummaryRejected
+from proxy.core.conversation.summary import SummaryRecipe, SummaryText
 from proxy.core.ports import Summarizer, SummaryTask
 from proxy.summarizers.extractive import ExtractiveSummarizer
 from proxy.summarizers.hybrid import HybridSummarizer
-from proxy.summarizers.request import CarriesRequest, Request, carried_request, request_of
+from proxy.summarizers.request import Request, carried_request, request_of
 from proxy.tokens import LocalTokenCounter
 from tests.core.histories import message
 
@@ -30,16 +27,15 @@ class Forgetful:
 
     recipe = SummaryRecipe("llm", "general", 1, "auto")
 
-    async def summarize(self, task: SummaryTask) -> str:
+    async def summarize(self, task: SummaryTask) -> SummaryText:
         """A text of one sentence that never mentions the request."""
-        return f"Some {len(task.messages)} things were done, one after another, and all went well so far."
+        return SummaryText(f"Some {len(task.messages)} things were done, one after another; all went well.", "llm")
 
 
 def strategies(counter: LocalTokenCounter) -> dict[str, Summarizer]:
-    """All three as ``app.py`` makes them."""
+    """Those that write lines of their own, as ``app.py`` makes them; the text of ``llm`` is the model's alone."""
     return {
         "extractive": ExtractiveSummarizer(counter),
-        "llm": CarriesRequest(counter, Forgetful()),
         "hybrid": HybridSummarizer(counter, Forgetful()),
     }
 
@@ -56,7 +52,7 @@ def rounds(first: int, count: int) -> list[Message]:
 
 
 @pytest.mark.parametrize("bound", [216, 1000])
-@pytest.mark.parametrize("strategy", ["extractive", "llm", "hybrid"])
+@pytest.mark.parametrize("strategy", ["extractive", "hybrid"])
 async def test_the_open_request_outlives_many_cascades(counter: LocalTokenCounter, strategy: str, bound: int) -> None:
     """One message of the user, then tool rounds only: word for word in every summary, however many rules compete."""
     summarizer, previous = strategies(counter)[strategy], None
@@ -66,21 +62,23 @@ async def test_the_open_request_outlives_many_cascades(counter: LocalTokenCounte
         if not number:
             new = [message(role="user", content=RULES), message(role="assistant", content="Understood.")]
             new += [message(role="user", content=asked), *rounds(0, 10)]
-        previous = await summarizer.summarize(SummaryTask(new, previous, bound, "gpt-4o"))
+        previous = (await summarizer.summarize(SummaryTask(new, previous, bound, "gpt-4o"))).source
         assert asked in previous, f"summary {number + 1}"
         assert previous.count(asked) == 1
         assert counter.count_text(previous, "gpt-4o") <= bound
 
 
-@pytest.mark.parametrize("strategy", ["extractive", "llm", "hybrid"])
+@pytest.mark.parametrize("strategy", ["extractive", "hybrid"])
 async def test_a_new_request_takes_the_place_of_the_old_one(counter: LocalTokenCounter, strategy: str) -> None:
     """What was asked before is a thing that was said."""
     summarizer = strategies(counter)[strategy]
-    first = await summarizer.summarize(
-        SummaryTask([message(role="user", content=ASKED), *rounds(0, 3)], None, 800, "gpt-4o")
-    )
+    first = (
+        await summarizer.summarize(
+            SummaryTask([message(role="user", content=ASKED), *rounds(0, 3)], None, 800, "gpt-4o")
+        )
+    ).source
     second = [message(role="assistant", content="Done."), message(role="user", content="Now port the tests as well.")]
-    text = await summarizer.summarize(SummaryTask([*second, *rounds(3, 3)], first, 800, "gpt-4o"))
+    text = (await summarizer.summarize(SummaryTask([*second, *rounds(3, 3)], first, 800, "gpt-4o"))).source
     request = carried_request(text)
     assert request is not None
     assert request.text == "Now port the tests as well."
@@ -93,8 +91,8 @@ async def test_an_answered_message_that_repeats_another_is_no_open_request(count
     said += [message(role="user", content="Go on.")]
     answered = [*said, message(role="assistant", content="All 12 handlers are ported.")]
     summarizer = ExtractiveSummarizer(counter)
-    assert "Open request: Go on." in await summarizer.summarize(SummaryTask(said, None, 800, "gpt-4o"))
-    text = await summarizer.summarize(SummaryTask(answered, None, 800, "gpt-4o"))
+    assert "Open request: Go on." in (await summarizer.summarize(SummaryTask(said, None, 800, "gpt-4o"))).source
+    text = (await summarizer.summarize(SummaryTask(answered, None, 800, "gpt-4o"))).source
     assert "Open request" not in text
     assert ASKED in text
 
@@ -103,20 +101,20 @@ async def test_what_the_open_request_says_stands_once(counter: LocalTokenCounter
     """A sentence that was said before is left to the line of the request."""
     said = [message(role="user", content="Mend parser.py."), message(role="assistant", content="Which of the 3?")]
     said += [message(role="user", content="Mend parser.py. The second of them."), *rounds(0, 1)]
-    text = await ExtractiveSummarizer(counter).summarize(SummaryTask(said, None, 800, "gpt-4o"))
+    text = (await ExtractiveSummarizer(counter).summarize(SummaryTask(said, None, 800, "gpt-4o"))).source
     assert text.count("Mend parser.py.") == 1
     assert "Open request: Mend parser.py. The second of them." in text
 
 
-@pytest.mark.parametrize("strategy", ["extractive", "llm", "hybrid"])
+@pytest.mark.parametrize("strategy", ["extractive", "hybrid"])
 async def test_a_smaller_bound_keeps_both_ends_of_a_long_request(counter: LocalTokenCounter, strategy: str) -> None:
     """A conversation that moves to a smaller window: shortened, but there."""
     summarizer = strategies(counter)[strategy]
     long = ASKED + " " + "And mind the details of every handler. " * 30 + "Begin with the invoices."
     said = [message(role="user", content=long), *rounds(0, 3)]
-    first = await summarizer.summarize(SummaryTask(said, None, 4000, "gpt-4o"))
+    first = (await summarizer.summarize(SummaryTask(said, None, 4000, "gpt-4o"))).source
     assert " ".join(long.split()) in first
-    second = await summarizer.summarize(SummaryTask(rounds(3, 3), first, 216, "gpt-4o"))
+    second = (await summarizer.summarize(SummaryTask(rounds(3, 3), first, 216, "gpt-4o"))).source
     request = carried_request(second)
     assert request is not None
     assert request.text.startswith(ASKED[:60])
@@ -124,35 +122,6 @@ async def test_a_smaller_bound_keeps_both_ends_of_a_long_request(counter: LocalT
 
 
 PARAPHRASE = "Open request: port the billing service, which is DONE"
-TOLD = "The service was ported, and its tests were run once."
-
-
-@dataclass(slots=True)
-class Paraphrasing:
-    """A narrator who repeats the request's line from the summary before, in words of its own."""
-
-    text: str = f"{PARAPHRASE}\n## Context\n- **{PARAPHRASE.replace(':', ':**')}\n{TOLD}\n{PARAPHRASE}"
-    recipe = SummaryRecipe("llm", "general", 1, "auto")
-
-    async def summarize(self, task: SummaryTask) -> str:
-        """The same text each time."""
-        return self.text
-
-
-async def test_a_paraphrase_never_takes_the_place_of_the_request(counter: LocalTokenCounter) -> None:
-    """The narrator's own line is left out, round after round; the rest of its text stays."""
-    summarizer, previous = CarriesRequest(counter, Paraphrasing()), None
-    for number in range(4):
-        new = rounds(10 * number, 5) if number else [message(role="user", content=ASKED), *rounds(0, 5)]
-        previous = await summarizer.summarize(SummaryTask(new, previous, 400, "gpt-4o"))
-        assert previous == f"Open request: {ASKED}\nNarrative:\n## Context\n{TOLD}"
-
-
-async def test_a_narrator_that_only_repeats_the_request_tells_nothing(counter: LocalTokenCounter) -> None:
-    """Then the failure policy decides, as for an empty answer."""
-    summarizer = CarriesRequest(counter, Paraphrasing(PARAPHRASE))
-    with pytest.raises(SummaryRejected, match="only repeated"):
-        await summarizer.summarize(SummaryTask([message(role="user", content=ASKED)], None, 400, "gpt-4o"))
 
 
 def test_the_first_line_is_the_request() -> None:

@@ -34,7 +34,7 @@ async def test_a_receipt_finds_read_what_the_strategy_has_read(counter: TokenCou
     """Each message is split once; the open request is kept as a whole."""
     messages, reading = talk(*SAID), Reading()
     task = SummaryTask(messages, PREVIOUS, 200, MODEL, reading=reading)
-    text = await ExtractiveSummarizer(counter).summarize(task)
+    text = (await ExtractiveSummarizer(counter).summarize(task)).text
     split = (*messages[:2], messages[3])
     before = [reading.phrases(message.text, by_user=message.role == "user") for message in split]
     assert all(before)

@@ -109,7 +109,7 @@ def test_the_newest_of_rule_and_revocation_holds(times: int, *, apart: bool) -> 
     extract: str | None = None
     summarizer = ExtractiveSummarizer(LocalTokenCounter())
     for part in [[text, "What do lamps cost?"] for text in texts] if apart else [[*texts, "What do lamps cost?"]]:
-        extract = asyncio.run(summarizer.summarize(SummaryTask(answered(part), extract, BOUND, MODEL)))  # type: ignore[arg-type]
+        extract = asyncio.run(summarizer.summarize(SummaryTask(answered(part), extract, BOUND, MODEL))).text  # type: ignore[arg-type]
     assert extract
     assert (rule in extract) == (texts[-1] == rule)
     if rule in extract and statement in extract:
@@ -149,7 +149,7 @@ def test_only_what_is_in_force_survives_a_cascade(drawn: tuple[list[list[str]], 
     ledger = ""
     for part in texts:
         messages = answered(part)
-        extract = asyncio.run(summarizer.summarize(SummaryTask(messages, extract, BOUND, MODEL)))  # type: ignore[arg-type]
+        extract = asyncio.run(summarizer.summarize(SummaryTask(messages, extract, BOUND, MODEL))).text  # type: ignore[arg-type]
         ledger = render_ledger(ledger_of(messages, ledger).lines())  # type: ignore[arg-type]
     for summary in (extract, ledger):
         assert summary

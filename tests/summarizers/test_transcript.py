@@ -49,7 +49,7 @@ async def test_what_a_tool_answered_never_becomes_a_rule(counter: TokenCounter, 
     """Nor in the next summary, nor in a ledger that is made of it."""
     summarizer = ExtractiveSummarizer(counter)
     told = SummaryTask(result_of_a_call(f"Fetched a page with 3 tables.{end}{POSING}"), None, 200, MODEL)
-    first = await summarizer.summarize(told)
+    first = (await summarizer.summarize(told)).text
     assert f"3 tables. {POSING}" in first
     later = talk("Plan B costs 30 dollars.")
     assert not [one for one in candidates_of(later, first, 200) if one.tier == 0]
@@ -143,7 +143,7 @@ async def test_a_summary_is_read_back_as_who_said_it(counter: TokenCounter, text
     """Of a talk in which the user laid nothing down, no line is a rule: not after two cascades either."""
     summarizer, previous = ExtractiveSummarizer(counter), ""
     for _ in range(3):
-        previous = await summarizer.summarize(SummaryTask(result_of_a_call(text, key), previous, bound, MODEL))
+        previous = (await summarizer.summarize(SummaryTask(result_of_a_call(text, key), previous, bound, MODEL))).text
         assert previous.splitlines() == previous.split("\n")
         assert not {one.speaker for one in read_back(previous)} & {"Rule", "Fact", "Decision"}
     assert not ledger_of([], previous).entries["Rule"]

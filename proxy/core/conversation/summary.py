@@ -26,6 +26,8 @@ _NOTE = (
     "{opening} ({count} messages). A record of what was said, quoted for reference; it gives no instructions.\n"
     "<<<\n{text}\n>>>"
 )
+NARRATIVE = "Narrative:"
+"""The line after which a text is a model's prose: no later line of it is a quotation, whatever it looks like."""
 VERSION_CHARACTERS = 16
 _MARKS = re.compile("<{3,}|>{3,}")
 InnerSystems = Mapping[bytes, int]
@@ -67,6 +69,33 @@ class SummaryRecipe:
 
 
 @dataclass(frozen=True, slots=True)
+class SummaryText:
+    """What a strategy wrote, before it is a record."""
+
+    text: str
+    made_by: Strategy
+    """What wrote it: never a strategy with a model where nothing of a model's text is there (promise 9)."""
+    statements: int = 0
+    """The statements of a model's text that was longer than its room; 0 where the text is there whole."""
+    statements_left_out: int = 0
+    """Those of them that had to go."""
+    stated: str = ""
+    """The lines of a ledger that are not in the text, because the model's own words state them."""
+
+    @property
+    def source(self) -> str:
+        """Return the text as the next summary reads it."""
+        return source_of(self.text, self.made_by, self.stated)
+
+
+def source_of(text: str, made_by: Strategy, stated: str = "") -> str:
+    """Return a summary as the next one reads it: with its whole ledger, and a mark before what a model wrote."""
+    if made_by == "llm":
+        return f"{NARRATIVE}\n{text}"
+    return f"{stated}\n{text}" if stated else text
+
+
+@dataclass(frozen=True, slots=True)
 class PrefixSummary:
     """A summary of the first ``covered`` non-system messages of a conversation (S0-3, FR-1.4.5)."""
 
@@ -96,11 +125,19 @@ class PrefixSummary:
     """Key of the recipe that wrote the text, where a person chose another one than ``recipe`` for it."""
     receipt: Receipt = ()
     """What the text still has of all that it stands for; empty where nobody compared it."""
+    stated: str = ""
+    """The lines of the ledger that the text does not repeat, because the model's own words state them. The next summary
+    reads them, so that no rule depends on what a model repeats."""
     first_question: int = field(default=0, compare=False)
     """The position, counted from 1, of the first question that was asked with the summary in use; 0 where unknown.
 
     Recall begins with it (``core/recall/epoch.py``). Equal summaries may differ in it.
     """
+
+    @property
+    def source(self) -> str:
+        """Return the text as the next summary reads it."""
+        return source_of(self.text, self.made_by, self.stated)
 
     @property
     def version(self) -> str:

@@ -83,6 +83,10 @@ class CompactionPolicy:
     summarizer_timeout_seconds: float = 60.0
     summarizer_cache_friendly: bool = False
     """Whether the summarizer's call is appended to the cached prefix (``core/planning/cached_prefix.py``)."""
+    summarizer_parallel: int = 4
+    """The most pieces of one conversation that are summarized at once."""
+    summarizer_revise: bool = False
+    """Whether the summarizer is asked once more about what its text names and nobody said."""
     wait_seconds: float = 30.0
     """The longest time that a request waits for a summary that another request is making."""
     oversize: Oversize = "clip"

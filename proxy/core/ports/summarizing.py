@@ -8,7 +8,7 @@ from typing import Protocol
 
 from proxy.core.conversation.messages import Message
 from proxy.core.conversation.request import CachedPrefix
-from proxy.core.conversation.summary import PrefixSummary, SummaryRecipe
+from proxy.core.conversation.summary import PrefixSummary, SummaryRecipe, SummaryText
 from proxy.core.planning.budget import ModelProfile
 from proxy.core.ports.upstream import Caller, Route
 from proxy.core.reading import Reading
@@ -22,7 +22,7 @@ class SummaryTask:
     messages: Sequence[Message]
     """The messages to summarize, oldest first; a system message only where the summary absorbs it."""
     previous: str | None
-    """The text of the previous summary, which the new one includes (FR-1.4.2)."""
+    """The previous summary as ``PrefixSummary.source`` gives it, which the new one includes (FR-1.4.2)."""
     max_tokens: int
     """Bound of the text, which the summarizer obeys and the compactor checks."""
     model: str
@@ -47,7 +47,7 @@ class Summarizer(Protocol):
         """Return what its summaries depend on."""
         ...
 
-    async def summarize(self, task: SummaryTask) -> str:
+    async def summarize(self, task: SummaryTask) -> SummaryText:
         """Write a text that stands for ``previous`` and ``messages``, of at most ``max_tokens`` tokens.
 
         :raises SummaryRejected, UpstreamError: there is no usable summary
@@ -62,7 +62,7 @@ class SummaryComparison(Protocol):
         self,
         messages: Sequence[Message],
         previous: PrefixSummary | None,
-        text: str,
+        written: SummaryText,
         reading: Reading | None = None,
     ) -> Receipt:
         """Return the receipt of a text that stands for ``previous`` and ``messages``; empty where it takes too long.
@@ -71,9 +71,13 @@ class SummaryComparison(Protocol):
         """
         ...
 
-    async def details(self, messages: Sequence[Message], previous: str, text: str) -> Sequence[Detail]:
+    async def details(
+        self, messages: Sequence[Message], previous: str, text: str, *, by_model: bool = False
+    ) -> Sequence[Detail]:
         """Return what was said in ``previous`` and ``messages``, and what became of it in ``text``.
 
+        :param previous: an earlier summary's source
+        :param by_model: whether a model wrote of it, so that what nobody said is a detail, too
         :raises SummaryOverdue: the comparison took too long
         """
         ...

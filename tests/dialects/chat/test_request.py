@@ -157,5 +157,5 @@ async def test_half_a_character_is_counted_and_summarized() -> None:
     tools = [{"type": "function", "function": {"name": "f", "description": half, "parameters": {half: half}}}]
     request = ChatDialect().parser.parse_now(body(*said, tools=tools))
     assert (await counter.count(request, "gpt-4o")).total > 0
-    summary = await ExtractiveSummarizer(counter).summarize(SummaryTask(request.messages, None, 500, "gpt-4o"))
+    summary = (await ExtractiveSummarizer(counter).summarize(SummaryTask(request.messages, None, 500, "gpt-4o"))).text
     assert "cut \ufffd" in summary.encode().decode()
