@@ -75,6 +75,9 @@ class HybridSummarizer:
         if free < _LEAST_NARRATIVE_TOKENS:
             return self._without_narrative(entries, prose, task)
         written = await self._narrator.summarize(replace(task, previous=prose, max_tokens=free))
+        shorter = shorten_prose(written.text, room_in(self._counter, task.model, free))
+        left_out = written.statements_left_out + shorter.left_out
+        written = SummaryText(shorter.text, "hybrid", written.statements or shorter.statements, left_out)
         return await _run(deadline, self._joined, entries, written, task, deadline)
 
     def _without_narrative(self, entries: Sequence[Entry], prose: str | None, task: SummaryTask) -> SummaryText:
@@ -96,15 +99,9 @@ class HybridSummarizer:
         free = task.max_tokens - self._counter.count_text(f"{NARRATIVE}\n{written.text}", task.model) - _JOINT_TOKENS
         ledger = self._fitting(others, task, min(free, int(_MOST_LEDGER_SHARE * task.max_tokens)))
         has_room = room_in(self._counter, task.model, task.max_tokens)
-        while not has_room(text := _text(ledger, written.text)) and ledger:
+        while ledger and not has_room(_text(ledger, written.text)):
             ledger.pop()
-        if has_room(text):
-            return replace(written, text=text, made_by="hybrid", stated=stated)
-        prose = shorten_prose(written.text, lambda shorter: has_room(_text(ledger, shorter)))
-        left_out = written.statements_left_out + prose.left_out
-        return SummaryText(
-            _text(ledger, prose.text), "hybrid", written.statements or prose.statements, left_out, stated
-        )
+        return replace(written, text=_text(ledger, written.text), stated=stated)
 
     def _frame(self, entries: Sequence[Entry], task: SummaryTask, max_tokens: int) -> str:
         return _text(self._fitting(entries, task, max_tokens), "")
