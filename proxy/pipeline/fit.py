@@ -182,7 +182,9 @@ class BudgetFitter:
         """Make a summary, or wait for one that is being made; at most as long as the policy says."""
         progress.on_summarizing(planned.covered, planned.replaced_tokens)
         began, loop = self._timer(), asyncio.get_running_loop()
-        deadline = loop.time() + context.profile.policy.wait_seconds
+        policy = context.profile.policy
+        # A preparation that hangs takes the summarizer's time, too: the request does not wait for it twice.
+        deadline = loop.time() + min(policy.wait_seconds, policy.summarizer_timeout_seconds)
         if self._is_worth_waiting(context):
             context = await self._with_preparation(context, deadline - loop.time())
             context = replace(context, started=context.started + self._timer() - began)

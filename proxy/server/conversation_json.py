@@ -187,6 +187,7 @@ def _counts(receipt: Receipt) -> JsonObject:
             "kept": count.verbatim_count,
             "shortened": count.shortened_count,
             "dropped": count.dropped_count,
+            "unsupported": count.unsupported_count,
         }
         for count in receipt
     }

@@ -23,8 +23,8 @@ from proxy.summarizers.ledger import SHARES, entry_text, ledger_of, render_ledge
 from proxy.summarizers.ledger_survival import EXACT_KINDS
 from proxy.summarizers.sentences import words_of
 
-_LEDGER_SHARE = 0.4
-"""The ledger's share of the bound before the narrative is written; the narrative is told the rest."""
+_LEDGER_SHARE = 0.25
+"""The ledger's share of the bound that no narrative takes. The narrative is told the rest, and seldom fills it."""
 _MOST_LEDGER_SHARE = 0.5
 """The ledger's share where the narrative left more."""
 _LEAST_NARRATIVE_TOKENS = 48

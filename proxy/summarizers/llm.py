@@ -56,7 +56,7 @@ WindowOf = Callable[[Route, Caller], Awaitable[int | None]]
 _MARGIN = 0.05
 """Share of the window that stays free, since the provider counts with another tokenizer."""
 _LEAST_PIECE_TOKENS = 128
-_ANSWER_RATIO = 1.5
+_ANSWER_RATIO = 1.2
 """The longest answer, as a multiple of the bound: a text that is too long must not lose its end at the provider."""
 _BOUND_SHARE = 4
 """A bound is at most this part of the window: earlier summary, answer and a piece share it."""

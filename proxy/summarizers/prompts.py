@@ -38,8 +38,9 @@ _PARTS = (
     "It stands here as summaries of its parts, in order: take all of them in. Where a later part corrects an earlier "
     "one, the later one holds."
 )
-_MOST_TOKENS_PER_WORD = 1.4
-"""How many times the talk's own tokens for each word a summary has at most: it names more and says less between."""
+_DENSITY, _DENSE_TOKENS = 1.3, 12
+"""A summary has at most so many times the talk's own tokens for each word, since it names more and says less between;
+and a short one, in which a line may be all names, so many tokens more (``tests/pipeline/test_faithful_summaries.py``)."""
 _LEAST_WORDS = 10
 
 
@@ -101,7 +102,7 @@ def told_words(template: Template, max_tokens: int, tokens_per_word: float) -> i
 
     :param tokens_per_word: of the talk's prose, by the tokenizer that the bound is counted with
     """
-    return max(_LEAST_WORDS, int(max_tokens * template.share / (_MOST_TOKENS_PER_WORD * tokens_per_word)))
+    return max(_LEAST_WORDS, int((max_tokens - _DENSE_TOKENS) * template.share / (_DENSITY * tokens_per_word)))
 
 
 def system_prompt(template: Template, words: int) -> str:
