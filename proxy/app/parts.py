@@ -25,7 +25,7 @@ from proxy.dialects.stored import StoredMessageReader
 from proxy.pipeline.offline import OfflineService
 from proxy.summarizers.extractive import ExtractiveSummarizer
 from proxy.summarizers.hybrid import HybridSummarizer
-from proxy.summarizers.llm import LlmSummarizer
+from proxy.summarizers.llm import AUTO, LlmSummarizer, small_route
 from proxy.summarizers.plain import PlainSummarizer
 from proxy.summarizers.receipts import ReceiptWriter
 from proxy.tokens import LocalTokenCounter
@@ -73,49 +73,35 @@ class Parts:
             emit=emit,
         )
         self.extractive = ExtractiveSummarizer(self.counter)
-        self._strategies: dict[tuple[Any, ...], Summarizer] = {}
         self._summarizers: dict[tuple[Any, ...], Summarizer] = {}
         """The summarizers by the values of a policy, of which a configuration has few."""
-
-    def strategy(self, strategy: Strategy, **options: Any) -> Summarizer:
-        """Return the summarizer of a strategy, which is built once for equal options.
-
-        :param options: keyword arguments of ``LlmSummarizer``
-        """
-        key = (strategy, *sorted(options.items()))
-        if key not in self._strategies:
-            self._strategies[key] = self._build(strategy, options)
-        return self._strategies[key]
-
-    def _build(self, strategy: Strategy, options: Mapping[str, Any]) -> Summarizer:
-        if strategy == "extractive":
-            return self.extractive
-        narrator = LlmSummarizer(self.upstream, self.counter, window_of=self._window_of, **options)
-        match strategy:
-            case "llm":
-                return narrator
-            case "hybrid":
-                return HybridSummarizer(self.counter, narrator)
-            case _:
-                assert_never(strategy)
 
     async def _window_of(self, route: Route, caller: Caller) -> int | None:
         """Return the input window of a summarizer's model, unless it is only a default."""
         window = (await self.catalog.profile(route, caller)).window
         return None if window.source == "default" else min(window.window, window.max_input_tokens)
 
-    def summarizer_for(self, profile: ModelProfile, _: Route) -> Summarizer:
+    def summarizer_for(self, profile: ModelProfile, route: Route) -> Summarizer:
         """Return the summarizer that a model's policy names."""
         policy = profile.policy
-        options = _options(policy)
-        key = (policy.strategy, *options.values())
+        key = (policy.strategy, *_options(policy).values())
         if key not in self._summarizers:
-            self._summarizers[key] = self.strategy(policy.strategy, **options)
+            self._summarizers[key] = self.chosen_summarizer(profile, route)
         return self._summarizers[key]
 
     def chosen_summarizer(self, profile: ModelProfile, _: Route) -> Summarizer:
         """Return the summarizer of a policy that a person chose for one summary; no cache has it."""
-        return self._build(profile.policy.strategy, _options(profile.policy))
+        policy = profile.policy
+        if policy.strategy == "extractive":
+            return self.extractive
+        narrator = LlmSummarizer(self.upstream, self.counter, window_of=self._window_of, **_options(policy))
+        match policy.strategy:
+            case "llm":
+                return narrator
+            case "hybrid":
+                return HybridSummarizer(self.counter, narrator)
+            case _:
+                assert_never(policy.strategy)
 
     def offline_service(self) -> OfflineService:
         """Return the service that counts and compacts single requests."""
@@ -125,6 +111,7 @@ class Parts:
             catalog=self.catalog,
             upstream=self.upstream,
             compactor=self._offline_compactor(),
+            name_summarizer=_summarizer_name,
             timer=time.perf_counter,
         )
 
@@ -146,7 +133,7 @@ class Parts:
         def silent(_: Event) -> None:
             """Emit nothing."""
 
-        writer = self.summary_writer(lambda profile, _: self.strategy(profile.policy.strategy), silent)
+        writer = self.summary_writer(self.summarizer_for, silent)
         return Compactor(writer=writer, counter=self.counter, emit=silent, clock=lambda: 0.0)
 
 
@@ -159,6 +146,16 @@ def _options(policy: CompactionPolicy) -> dict[str, Any]:
         "parallel": policy.summarizer_parallel,
         "revise": policy.summarizer_revise,
     }
+
+
+def _summarizer_name(profile: ModelProfile, route: Route) -> str:
+    """Return the model and the template that a policy's summarizer uses, as an error names them."""
+    policy, model = profile.policy, profile.policy.summarizer_model
+    if model in ("", AUTO):
+        small = small_route(route)
+        model = f"{small.provider}/{small.upstream_model}"
+    template = policy.template if isinstance(policy.template, str) else policy.template.name
+    return f"{model}, template {template}"
 
 
 def _entry(entry: ModelEntry) -> Mapping[str, Any]:

@@ -1,7 +1,8 @@
-"""Reads windows and providers from litellm's data file of models, without importing litellm.
+"""Reads windows, providers and prices from litellm's data file of models, without importing litellm.
 
-The catalog looks up windows here, and the registry looks up providers. The file is 3 MB of JSON in litellm's wheel.
-Reading its few needed fields takes some 20 ms, once, in a thread; importing litellm for them takes 5 s.
+The catalog looks up windows here, the registry looks up providers, and ``tidemark bench`` looks up prices. The file is
+3 MB of JSON in litellm's wheel. Reading its few needed fields takes some 20 ms, once, in a thread; importing litellm
+for them takes 5 s.
 """
 
 from __future__ import annotations
@@ -65,6 +66,8 @@ class _Entry(msgspec.Struct):
     max_output_tokens: object = None
     mode: object = None
     litellm_provider: object = None
+    input_cost_per_token: object = None
+    output_cost_per_token: object = None
 
 
 class LiteLLMModelData:
@@ -93,6 +96,16 @@ class LiteLLMModelData:
         entry = (await self._read()).get(model)
         provider = entry.litellm_provider if entry is not None else None
         return provider if isinstance(provider, str) else None
+
+    async def prices(self) -> Mapping[str, tuple[float, float]]:
+        """Return the USD for each token of input and of output, by the model's name; only models with both."""
+        entries = (await self._read()).items()
+        pairs = ((name, entry.input_cost_per_token, entry.output_cost_per_token) for name, entry in entries)
+        return {
+            name: (float(prompt), float(reply))
+            for name, prompt, reply in pairs
+            if isinstance(prompt, int | float) and isinstance(reply, int | float)
+        }
 
     async def providers(self) -> frozenset[str]:
         """Return every provider that the file or our own tables name."""

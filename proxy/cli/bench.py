@@ -9,6 +9,7 @@ import asyncio
 import os
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping, Sequence
 from contextlib import asynccontextmanager
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, get_args
 
@@ -16,22 +17,20 @@ import click
 
 from proxy.cli.examples import example
 from proxy.cli.http_client import server_options
-from proxy.cli.progress import ProgressBar, progress
+from proxy.cli.progress import progress
 from proxy.cli.tables import print_json, print_table, printable
+from proxy.cli.variants import Compactions, served_model, variants_of
 from proxy.core.conversation.summary import Strategy
 from proxy.core.recall.meaning import RecallMethod
 
 if TYPE_CHECKING:
     from proxy.app import Parts
-    from proxy.core.ports import Caller
     from proxy.core.recall.index import MessageIndex
-    from proxy.core.receipt import Detail
-    from proxy.fidelity import Conversation, Figure
-    from proxy.fidelity.measuring import Compact
-    from proxy.fidelity.stored import Details
+    from proxy.fidelity import Figure
 
 CASE_KINDS = ("all", "rule", "identifier", "preference")
 """The kinds of planted facts that a table shows; JSON has all of them."""
+SPENDING_HEADS = ("template", "model", "asked", "answered", "USD", "seconds", "rejected")
 HEADS = ("corpus", "facts", "budget", "tokens left", "newest verbatim", "survived", "share")
 
 
@@ -59,6 +58,8 @@ def bench() -> None:
     show_default=True,
     help="What writes the summaries; llm and hybrid ask a model.",
 )
+@click.option("--template", "templates", metavar="NAMES", help="Its templates, as in general,coding: each is measured.")
+@click.option("--model", "models", metavar="NAMES", help="Its models: of model_list, or any of litellm's.")
 @click.option("--budgets", default="10,25,50", show_default=True, help="Percent of each conversation's tokens.")
 @click.option(
     "--recall",
@@ -83,6 +84,8 @@ def fidelity(
     talks: IO[bytes] | None,
     stored: int | None,
     strategy: Strategy,
+    templates: str | None,
+    models: str | None,
     budgets: str,
     recall: int,
     recall_method: RecallMethod,
@@ -90,34 +93,83 @@ def fidelity(
     as_json: bool,
     **server: Any,
 ) -> None:
-    """Measure how many facts survive a compaction, beside the tokens that it leaves."""
+    """Measure how many facts survive a compaction, beside the tokens that it leaves.
+
+    With several templates or models, each is measured with each, and one table has them all.
+    """
     percent = _percent(budgets)
     if recall >= min(percent):
         raise click.BadParameter("use less than the smallest budget", param_hint="--recall")
     if stored and (talks or recall):
         raise click.UsageError("--stored goes with neither --file nor --recall: nobody has asked questions about it.")
-    with progress("compacting", unit="compactions") as bar:
-        if stored:
-            result = asyncio.run(_measure_stored(server, stored, strategy, percent, bar))
-        else:
-            config, method = server["config"], recall_method
-            result = asyncio.run(_measure_cases(config, talks, strategy, percent, bar, recall=recall, method=method))
+    if strategy == "extractive" and (templates is not None or models is not None):
+        raise click.UsageError("--template and --model go with --strategy llm or hybrid: extractive asks no model.")
+    subject = (
+        _stored_subject(server, stored, percent)
+        if stored
+        else _case_subject(talks, percent, recall=recall, method=recall_method)
+    )
+    rows = asyncio.run(_measure(server["config"], subject, strategy, templates, models))
     if plot:
-        _draw(result, plot)
-    _show(result, strategy, as_json=as_json, kinds=None if stored else CASE_KINDS)
+        _draw(rows, plot)
+    _show(rows, strategy, as_json=as_json, kinds=None if stored else CASE_KINDS)
 
 
-async def _measure_cases(
-    config: Path | None,
-    talks: IO[bytes] | None,
-    strategy: Strategy,
-    percent: list[int],
-    bar: ProgressBar,
-    *,
-    recall: int,
-    method: RecallMethod,
-) -> Sequence[Figure]:
-    """Return the figures of generated conversations, or of LoCoMo's."""
+@dataclass(frozen=True, slots=True)
+class Subject:
+    """What is measured with each variant."""
+
+    compactions: int
+    """How many compactions one variant makes."""
+    measure: Callable[[Compactions], Awaitable[Sequence[Figure]]]
+    has_models: bool = False
+    """Whether the conversations name models that are to be used."""
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """A figure of one variant."""
+
+    figure: Figure
+    template: str
+    model: str
+
+
+async def _measure(
+    config: Path | None, subject: Subject, strategy: Strategy, templates: str | None, models: str | None
+) -> Sequence[Row]:
+    """Return the figures of each template with each model; those of one conversation and budget stand together."""
+    from proxy.fidelity.measuring import MODEL
+    from proxy.fidelity.spending import Meter
+
+    rows: list[Row] = []
+    asks = strategy != "extractive"
+    async with _parts(config) as parts:
+        variants = await variants_of(parts, templates, models)
+        model = await served_model(parts, MODEL) if asks and not subject.has_models else None
+        prices = await parts.data.prices() if asks else {}
+        total = len(variants) * subject.compactions
+        work = f"of {total} compactions" + (", each a call or more" if asks else "")
+        with progress("compacting", total, unit=work) as bar:
+            for variant in variants:
+                meter = Meter(parts.counter, prices)
+                compactions = Compactions(parts, strategy, variant, meter, advance=bar.advance, model=model)
+                figures = await subject.measure(compactions)
+                rows += [Row(figure, *compactions.label) for figure in figures]
+                for reason, times in compactions.rejections.items():
+                    click.echo(f"warning: {times} rejected: {printable(reason)}", err=True)
+    places: dict[tuple[str, str, int], int] = {}
+    for row in rows:
+        places.setdefault(_place(row.figure), len(places))
+    return sorted(rows, key=lambda row: places[_place(row.figure)])
+
+
+def _place(figure: Figure) -> tuple[str, str, int]:
+    return figure.corpus, figure.kind, figure.budget
+
+
+def _case_subject(talks: IO[bytes] | None, percent: list[int], *, recall: int, method: RecallMethod) -> Subject:
+    """Return generated conversations, or LoCoMo's."""
     from proxy.fidelity import (
         generated_cases,
         locomo_cases,
@@ -126,17 +178,25 @@ async def _measure_cases(
         measure_rounds,
         question_cases,
     )
+    from proxy.fidelity.measuring import ROUNDS, SEEDS
 
     own_cases = question_cases if recall else generated_cases
     cases = own_cases() if talks is None else locomo_cases(talks.read())
-    async with _parts(config) as parts:
-        compact, count = _compact(parts, strategy, bar), parts.offline_service().count
-        if recall:
-            return await measure_recall(cases, compact, count, percent, share=recall, new_index=_new_index(method))
-        result = await measure(cases, compact, count, percent)
+    new_index = _new_index(method) if recall else None
+
+    async def measured(run: Compactions) -> Sequence[Figure]:
+        spent = run.meter.take
+        if new_index:
+            return await measure_recall(
+                cases, run.compact, run.count, percent, share=recall, new_index=new_index, spent=spent
+            )
+        result = await measure(cases, run.compact, run.count, percent, spent=spent)
         if talks is None:
-            result += await measure_rounds(_summarize(parts, strategy, bar), count, percent)
+            result += await measure_rounds(run.summarize, run.count, percent, spent=spent)
         return result
+
+    rounds = 0 if recall or talks else ROUNDS * SEEDS
+    return Subject((len(cases) * (2 if recall else 1) + rounds) * len(percent), measured)
 
 
 def _new_index(method: RecallMethod) -> Callable[[], MessageIndex]:
@@ -154,28 +214,26 @@ def _new_index(method: RecallMethod) -> Callable[[], MessageIndex]:
     return lambda: MessageIndex(new_vectors() if new_vectors else None)
 
 
-async def _measure_stored(
-    server: Mapping[str, Any], stored: int, strategy: Strategy, percent: list[int], bar: ProgressBar
-) -> Sequence[Figure]:
-    """Return the figures of the caller's own conversations.
-
-    :raises click.ClickException: there is none to measure
-    """
+def _stored_subject(server: Mapping[str, Any], stored: int, percent: list[int]) -> Subject:
+    """Return the caller's own conversations."""
     from proxy.cli.stored_talks import stored_conversations
     from proxy.fidelity import measure_stored
     from proxy.fidelity.stored import LEAST_MESSAGES
 
-    conversations = stored_conversations(server, stored)
-    async with _parts(server["config"]) as parts:
-        compact, count = _compact(parts, strategy, bar), parts.offline_service().count
-        result = await measure_stored(conversations, compact, count, _details(parts), percent)
-    for failure in result.failures:
-        click.echo(f"warning: left out: {printable(failure)}", err=True)
-    if not result.figures:
-        message = f"No stored conversation of {LEAST_MESSAGES} messages or more could be measured."
-        raise click.ClickException(message)
-    click.echo(f"Measured {result.measured} stored conversations; none was changed.", err=True)
-    return result.figures
+    conversations = list(stored_conversations(server, stored))
+    long_enough = [talk for talk in conversations if len(talk.messages) >= LEAST_MESSAGES]
+
+    async def measured(run: Compactions) -> Sequence[Figure]:
+        result = await measure_stored(long_enough, run.compact, run.count, run.details, percent, spent=run.meter.take)
+        for failure in result.failures:
+            click.echo(f"warning: left out: {printable(failure)}", err=True)
+        if not result.figures:
+            message = f"No stored conversation of {LEAST_MESSAGES} messages or more could be measured."
+            raise click.ClickException(message)
+        click.echo(f"Measured {result.measured} stored conversations; none was changed.", err=True)
+        return result.figures
+
+    return Subject(len(long_enough) * len(percent), measured, has_models=True)
 
 
 @asynccontextmanager
@@ -191,40 +249,18 @@ async def _parts(config: Path | None) -> AsyncIterator[Parts]:
         await parts.upstream.aclose()
 
 
-def _compact(parts: Parts, strategy: Strategy, bar: ProgressBar) -> Compact:
-    """Return a function that compacts a request, and moves the bar."""
-    offline = parts.offline_service()
-
-    async def compact(body: bytes, max_tokens: int) -> bytes:
-        request = await offline.dialect.parse(body, anonymous=True)
-        compacted = await offline.compact_request(request, max_tokens, strategy, _caller())
-        bar.advance(1)
-        return compacted
-
-    return compact
-
-
-def _details(parts: Parts) -> Details:
-    """Return a function that compares a request with its compacted form, as loss receipts do."""
-    from proxy.summarizers.receipts import ReceiptWriter
-
-    dialect, writer = parts.offline_service().dialect, ReceiptWriter()
-
-    async def details(body: bytes, compacted: bytes) -> Sequence[Detail]:
-        before = await dialect.parse(body, anonymous=True)
-        after = await dialect.parse(compacted, anonymous=True)
-        return await writer.details(before.messages, "", "\n".join(message.text for message in after.messages))
-
-    return details
-
-
-def _draw(figures: Sequence[Figure], file: Path) -> None:
-    """Write the plots.
+def _draw(rows: Sequence[Row], file: Path) -> None:
+    """Write the plots: one for each corpus, and for each variant of it if there are several.
 
     :raises click.BadParameter: the file cannot be written
     """
     from proxy.fidelity import draw_figures
 
+    several = len({(row.template, row.model) for row in rows}) > 1
+    figures = [
+        replace(row.figure, corpus=f"{row.figure.corpus}, {row.template}, {row.model}") if several else row.figure
+        for row in rows
+    ]
     try:
         file.write_bytes(draw_figures(figures, "Facts that survive a compaction"))
     except OSError as error:
@@ -242,43 +278,28 @@ def _percent(budgets: str) -> list[int]:
     return [int(number) for number in numbers]
 
 
-def _summarize(
-    parts: Parts, strategy: Strategy, bar: ProgressBar
-) -> Callable[[str | None, Conversation, int], Awaitable[str]]:
-    """Return a function that writes one summary from the one before and further messages."""
-    import json
-
-    from proxy.core.ports import SummaryTask
-    from proxy.fidelity.measuring import MODEL
-
-    async def summarize(previous: str | None, messages: Conversation, max_tokens: int) -> str:
-        body = json.dumps({"model": MODEL, "messages": messages}).encode()
-        request = await parts.offline_service().dialect.parse(body, anonymous=True)
-        route = None if strategy == "extractive" else await parts.upstream.resolve(MODEL)
-        task = SummaryTask(request.messages, previous, max_tokens, MODEL, route, _caller())
-        written = await parts.strategy(strategy).summarize(task)
-        bar.advance(1)
-        return written.source
-
-    return summarize
-
-
-def _show(figures: Sequence[Figure], strategy: Strategy, *, as_json: bool, kinds: Collection[str] | None) -> None:
+def _show(rows: Sequence[Row], strategy: Strategy, *, as_json: bool, kinds: Collection[str] | None) -> None:
     """Print the figures.
 
     :param kinds: those of a table; None for all
     """
-    from dataclasses import asdict
-
+    asks = strategy != "extractive"
     if as_json:
-        rows = [asdict(figure) | {"survival": round(figure.survival, 4)} for figure in figures]
-        print_json({"strategy": strategy, "figures": rows})
+        print_json({"strategy": strategy, "figures": [_members(row, asks=asks) for row in rows]})
         return
-    shown = [figure for figure in figures if kinds is None or figure.kind in kinds]
-    print_table(HEADS, [_row(figure) for figure in shown])
+    shown = [row for row in rows if kinds is None or row.figure.kind in kinds]
+    heads = (*HEADS, *SPENDING_HEADS) if asks else HEADS
+    print_table(heads, [(*_cells(row.figure), *(_spending_cells(row) if asks else ())) for row in shown])
 
 
-def _row(figure: Figure) -> tuple[str, ...]:
+def _members(row: Row, *, asks: bool) -> Mapping[str, object]:
+    """Return a figure as JSON has it."""
+    members = asdict(row.figure) | {"survival": round(row.figure.survival, 4)}
+    spending = members.pop("spending")
+    return members | {"template": row.template, "model": row.model} | spending if asks else members
+
+
+def _cells(figure: Figure) -> tuple[str, ...]:
     newest = "-" if figure.newest is None else f"{figure.newest:.0%}"
     survivors = f"{figure.survivors}/{figure.facts}"
     return (
@@ -292,9 +313,18 @@ def _row(figure: Figure) -> tuple[str, ...]:
     )
 
 
-def _caller() -> Caller:
-    """Return a sender with the environment's key, for strategies that ask a model."""
-    from proxy.core.ports import Caller
-
-    key = os.environ.get("OPENAI_API_KEY")
-    return Caller(b"", ((b"authorization", b"Bearer " + key.encode()),) if key else ())
+def _spending_cells(row: Row) -> tuple[str, ...]:
+    """Return the variant and what it cost, which stands once for all kinds of facts."""
+    if row.figure.kind != "all":
+        return row.template, row.model, "", "", "", "", ""
+    spending = row.figure.spending
+    mark = "~" if spending.is_estimated else ""
+    return (
+        row.template,
+        row.model,
+        f"{mark}{spending.asked_tokens:,}",
+        f"{mark}{spending.answered_tokens:,}",
+        "-" if spending.usd is None else f"{mark}{spending.usd:.4f}",
+        f"{spending.seconds:.1f}",
+        str(spending.rejected),
+    )

@@ -28,6 +28,7 @@ from proxy.cli.serve import serve
 from proxy.cli.store import store
 from proxy.cli.tables import print_json
 from proxy.cli.top import top
+from proxy.cli.variants import sender
 from proxy.cli.wrap import wrap
 from proxy.core.conversation.summary import Strategy
 from proxy.core.errors import ConfigError, TidemarkError
@@ -111,14 +112,10 @@ def count(config: Path | None, file: IO[bytes]) -> None:
 @click.argument("file", type=click.File("rb"), default="-")
 def compact(config: Path | None, max_tokens: int | None, strategy: str, file: IO[bytes]) -> None:
     """Compact a chat request, and print it with its summary. FILE is JSON; - or nothing is standard input."""
-    from proxy.core.ports import Caller
-
-    key = os.environ.get("OPENAI_API_KEY")
-    caller = Caller(b"", ((b"authorization", b"Bearer " + key.encode()),) if key else ())
 
     async def run(offline: OfflineService) -> bytes:
         request = await offline.dialect.parse(file.read(), anonymous=True)
-        return await offline.compact_request(request, max_tokens, strategy, caller)
+        return await offline.compact_request(request, max_tokens, strategy, sender())
 
     _run_offline(config, run)
 

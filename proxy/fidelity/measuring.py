@@ -12,9 +12,12 @@ from dataclasses import dataclass
 
 from proxy.fidelity.cases import Case, Conversation, Fact
 from proxy.fidelity.generated import planted_rounds
+from proxy.fidelity.spending import NOTHING_SPENT, Spending
 from proxy.fidelity.survival import surviving
 
 MODEL = "gpt-4o"
+ROUNDS, SEEDS = 10, 2
+"""The rounds of a talk that is summarized round by round, and how many such talks there are."""
 NEWEST = 10
 """Messages at the end of which the share is told that stays word for word."""
 Compact = Callable[[bytes, int], Awaitable[bytes]]
@@ -39,6 +42,8 @@ class Figure:
     """The share of the newest messages that stay word for word; None where a summary alone was measured."""
     survivors: int
     facts: int
+    spending: Spending = NOTHING_SPENT
+    """What the summaries of this corpus cost at this budget, for all kinds of facts together."""
 
     @property
     def survival(self) -> float:
@@ -47,9 +52,14 @@ class Figure:
 
 
 class Sums:
-    """Adds up the results of cases, by corpus, kind of fact and budget."""
+    """Adds up the results of cases, by corpus, kind of fact and budget.
 
-    def __init__(self) -> None:
+    :param spent: returns what was spent since it was last asked
+    """
+
+    def __init__(self, spent: Callable[[], Spending] = Spending) -> None:
+        self._spent = spent
+        self._spending: dict[tuple[str, int], Spending] = defaultdict(Spending)
         self._facts: dict[tuple[str, str, int], list[int]] = defaultdict(lambda: [0, 0])
         self._shares: dict[tuple[str, int], list[tuple[float, float | None]]] = defaultdict(list)
 
@@ -64,6 +74,7 @@ class Sums:
     def share(self, corpus: str, budget: int, ratio: float, newest: float | None) -> None:
         """Add what a compaction left of a conversation's tokens, and of its newest messages."""
         self._shares[corpus, budget].append((ratio, newest))
+        self._spending[corpus, budget] += self._spent()
 
     def count(self, corpus: str, kind: str, budget: int, survivors: int, facts: int) -> None:
         """Add facts of one kind, and how many of them survived."""
@@ -79,16 +90,25 @@ class Sums:
             ratio = sum(ratio for ratio, _ in shares) / len(shares)
             newest = [share for _, share in shares if share is not None]
             verbatim = sum(newest) / len(newest) if newest else None
-            result.append(Figure(corpus, kind, budget, round(ratio, 4), verbatim, survivors, facts))
+            spending = self._spending[corpus, budget]
+            result.append(Figure(corpus, kind, budget, round(ratio, 4), verbatim, survivors, facts, spending))
         return result
 
 
-async def measure(cases: Sequence[Case], compact: Compact, count: Count, budgets: Sequence[int]) -> list[Figure]:
+async def measure(
+    cases: Sequence[Case],
+    compact: Compact,
+    count: Count,
+    budgets: Sequence[int],
+    *,
+    spent: Callable[[], Spending] = Spending,
+) -> list[Figure]:
     """Compact each conversation once at each budget.
 
     :param budgets: percent of each conversation's tokens
+    :param spent: returns what was spent since it was last asked
     """
-    sums = Sums()
+    sums = Sums(spent)
     for case in cases:
         body = json.dumps({"model": MODEL, "messages": case.messages}).encode()
         tokens = json.loads(await count(body))["input_tokens"]
@@ -108,13 +128,21 @@ def newest_share(messages: Conversation, covered: int) -> float:
 
 
 async def measure_rounds(
-    summarize: Summarize, count: Count, budgets: Sequence[int], rounds: int = 10, seeds: int = 2
+    summarize: Summarize,
+    count: Count,
+    budgets: Sequence[int],
+    rounds: int = ROUNDS,
+    seeds: int = SEEDS,
+    *,
+    spent: Callable[[], Spending] = Spending,
 ) -> list[Figure]:
     """Summarize talks round by round, each summary from the one before, and tell what is left at the end.
 
     The budget is a share of the whole talk, and bounds the summary of every round.
+
+    :param spent: returns what was spent since it was last asked
     """
-    sums = Sums()
+    sums = Sums(spent)
     for seed in range(1, seeds + 1):
         parts = planted_rounds(seed, rounds)
         messages = [message for part in parts for message in part.messages]

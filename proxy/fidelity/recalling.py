@@ -15,6 +15,7 @@ from proxy.core.recall.quotation import chosen
 from proxy.core.recall.relevance import lacks_answer, passages_of
 from proxy.fidelity.cases import Case, Conversation, Fact
 from proxy.fidelity.measuring import MODEL, Compact, Count, Figure, Sums, newest_share
+from proxy.fidelity.spending import Spending
 from proxy.fidelity.survival import surviving
 
 PRIMING_TOKENS = 3
@@ -29,14 +30,16 @@ async def measure_recall(
     *,
     share: int,
     new_index: Callable[[], MessageIndex] = MessageIndex,
+    spent: Callable[[], Spending] = Spending,
 ) -> list[Figure]:
     """Compact each conversation without recall and with it, within the same budget.
 
     :param budgets: percent of each conversation's tokens
     :param share: percent of each conversation's tokens that recall may use, less than the smallest budget
     :param new_index: makes an empty index
+    :param spent: returns what was spent since it was last asked
     """
-    sums = Sums()
+    sums = Sums(spent)
     for case in cases:
         body = json.dumps({"model": MODEL, "messages": case.messages}).encode()
         total = json.loads(await count(body))["input_tokens"]

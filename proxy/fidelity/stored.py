@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from proxy.core.errors import TidemarkError
 from proxy.core.receipt import DETAIL_KINDS, Detail
 from proxy.fidelity.measuring import NEWEST, Compact, Count, Figure, Sums
+from proxy.fidelity.spending import Spending
 from proxy.pipeline.offline import MIN_BUDGET_TOKENS
 
 CORPUS = "stored"
@@ -54,12 +55,15 @@ async def measure_stored(
     count: Count,
     details: Details,
     budgets: Sequence[int],
+    *,
+    spent: Callable[[], Spending] = Spending,
 ) -> StoredMeasurement:
     """Compact each conversation once at each budget, and compare the result with the whole.
 
     :param budgets: percent of each conversation's tokens
+    :param spent: returns what was spent since it was last asked
     """
-    sums, failures, measured = Sums(), list[str](), 0
+    sums, failures, measured = Sums(spent), list[str](), 0
     for conversation in conversations:
         if len(conversation.messages) < LEAST_MESSAGES:
             continue

@@ -8,20 +8,26 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
-from typing import get_args
+from dataclasses import dataclass, replace
+from typing import Any, get_args
 
 from proxy.compaction.compactor import Compactor
 from proxy.compaction.offline import Compacted, OfflineOptions, compact_once
 from proxy.core.conversation.request import Dialect, ModelRequest
 from proxy.core.conversation.summary import Strategy
-from proxy.core.errors import InvalidRequest
+from proxy.core.errors import InvalidRequest, SummaryRejected, UpstreamError
+from proxy.core.planning.budget import ModelProfile
 from proxy.core.ports import Caller, ModelCatalog, Route, TokenCounter, Upstream
 from proxy.dialects.json_bounds import LIGHT_BYTES
 from proxy.dialects.raw_json import decode_value, read_members
 
 STRATEGIES: dict[str, Strategy] = {name: name for name in get_args(Strategy)}
 MIN_BUDGET_TOKENS = 16
+NOTHING_CHOSEN: Mapping[str, Any] = {}
+REJECTED_REMEDY = (
+    "Send the request again, or use another summarizer model or template, or the strategy extractive, which asks no "
+    "model."
+)
 COMPACT_MEMBERS = ("request", "max_tokens", "strategy")
 """The members that the body of ``POST /tidemark/compact`` may have; any other name is an error."""
 
@@ -35,6 +41,8 @@ class OfflineService:
     catalog: ModelCatalog
     upstream: Upstream
     compactor: Compactor
+    name_summarizer: Callable[[ModelProfile, Route], str]
+    """Returns the model and the template of a policy's summarizer, for errors."""
     timer: Callable[[], float]
 
     async def count(self, body: bytes) -> bytes:
@@ -76,9 +84,18 @@ class OfflineService:
         return await self.compact_request(request, _max_tokens(fields), _strategy(fields), caller)
 
     async def compact_request(
-        self, request: ModelRequest, max_tokens: int | None, strategy: str, caller: Caller
+        self,
+        request: ModelRequest,
+        max_tokens: int | None,
+        strategy: str,
+        caller: Caller,
+        chosen: Mapping[str, Any] = NOTHING_CHOSEN,
     ) -> bytes:
-        """Return the same for a request that is parsed already."""
+        """Return the same for a request that is parsed already.
+
+        :param chosen: members of the model's policy that take the place of the configured ones
+        :raises SummaryRejected, UpstreamError: the summarizer gave no usable summary; the message names it
+        """
         if strategy not in STRATEGIES:
             raise InvalidRequest(
                 f"Unknown strategy {strategy!r}; use one of {', '.join(STRATEGIES)}.", param="strategy"
@@ -87,12 +104,35 @@ class OfflineService:
             raise InvalidRequest(
                 f"'max_tokens' must be {MIN_BUDGET_TOKENS} or more, not {max_tokens}.", param="max_tokens"
             )
-        chosen = STRATEGIES[strategy]
-        nowhere = Route("wire", request.model, request.model, provider="", base_url="")
-        route = nowhere if chosen == "extractive" else await self.upstream.resolve(request.model)
+        route, profile = await self.situation(request.model, STRATEGIES[strategy], caller, chosen)
+        options = OfflineOptions(STRATEGIES[strategy], max_tokens, route, caller)
+        try:
+            return _json_of(await compact_once(request, profile, options, self.counter, self.compactor))
+        except (SummaryRejected, UpstreamError) as error:
+            raise self.explained(error, route, profile) from error
+
+    def explained(
+        self, error: SummaryRejected | UpstreamError, route: Route, profile: ModelProfile
+    ) -> SummaryRejected | UpstreamError:
+        """Return the same error with the summarizer's name, and with what to do about an answer that is no summary."""
+        if profile.policy.strategy == "extractive":
+            return error
+        message = f"The summarizer ({self.name_summarizer(profile, route)}) gave no usable summary: {error}"
+        if isinstance(error, SummaryRejected):
+            message = f"{message.rstrip('.')}. {REJECTED_REMEDY}"
+        return type(error)(message, internal=error.internal)
+
+    async def situation(
+        self, model: str, strategy: Strategy, caller: Caller, chosen: Mapping[str, Any] = NOTHING_CHOSEN
+    ) -> tuple[Route, ModelProfile]:
+        """Return a model's route and its profile with a strategy; ``extractive`` asks no model, so it has no route.
+
+        :param chosen: members of the model's policy that take the place of the configured ones
+        """
+        nowhere = Route("wire", model, model, provider="", base_url="")
+        route = nowhere if strategy == "extractive" else await self.upstream.resolve(model)
         profile = await self.catalog.profile(route, caller)
-        options = OfflineOptions(chosen, max_tokens, route, caller)
-        return _json_of(await compact_once(request, profile, options, self.counter, self.compactor))
+        return route, replace(profile, policy=replace(profile.policy, strategy=strategy, **chosen))
 
 
 def _max_tokens(fields: Mapping[str, bytes]) -> int | None:

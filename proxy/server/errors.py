@@ -42,6 +42,7 @@ STATUS: dict[type[errors.TidemarkError], HTTPStatus] = {
     errors.UpstreamTimedOut: HTTPStatus.GATEWAY_TIMEOUT,
     errors.UpstreamStalled: HTTPStatus.GATEWAY_TIMEOUT,
     errors.UpstreamError: HTTPStatus.BAD_GATEWAY,
+    errors.SummaryRejected: HTTPStatus.BAD_GATEWAY,
     errors.TidemarkError: HTTPStatus.INTERNAL_SERVER_ERROR,
 }
 """The status of each error class. The nearest ancestor counts, so a new subclass needs no line here."""

@@ -25,16 +25,20 @@ def text_of(answer: JsonValue, route: Route) -> str:
     :raises UpstreamError: there is no text
     """
     choice = _first_choice(answer)
-    value = choice.get("message")
-    message: Mapping[str, JsonValue] = value if isinstance(value, dict) else {}
+    message = _message_of(choice)
     if message.get("tool_calls") or message.get("function_call"):
         raise SummaryRejected("the summarizer answered with a tool call")
     if message.get("refusal") or choice.get("finish_reason") == "content_filter":
         raise SummaryRejected("the summarizer refused")
-    text = _content(message.get("content"))
+    text = content_of(answer)
     if not text.strip():
         raise UpstreamError(f"The upstream of {route.name!r} answered without any text.")
     return text
+
+
+def content_of(answer: JsonValue) -> str:
+    """Return what a chat completion object says; empty where that is nothing."""
+    return _content(_message_of(_first_choice(answer)).get("content"))
 
 
 def error_fields(text: str) -> Mapping[str, JsonValue]:
@@ -69,6 +73,11 @@ def _first_choice(answer: JsonValue) -> Mapping[str, JsonValue]:
     choices = answer.get("choices") if isinstance(answer, dict) else None
     first = choices[0] if isinstance(choices, list) and choices else None
     return first if isinstance(first, dict) else {}
+
+
+def _message_of(choice: Mapping[str, JsonValue]) -> Mapping[str, JsonValue]:
+    message = choice.get("message")
+    return message if isinstance(message, dict) else {}
 
 
 def _content(content: JsonValue) -> str:

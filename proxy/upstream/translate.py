@@ -15,10 +15,11 @@ from typing import Any, Protocol
 
 import msgspec
 
+from proxy.core.conversation.messages import JsonValue
 from proxy.core.errors import UpstreamError
 from proxy.core.ports import Caller, Headers, Route, TextRequest, UpstreamReply
 from proxy.dialects.bodies import array_of, body_of
-from proxy.upstream.answers import error_envelope, text_of
+from proxy.upstream.answers import error_envelope
 from proxy.upstream.chunks import StreamedReply, answer_headers, plain
 from proxy.upstream.errors import TIMEOUT_REMEDY, refused, timed_out
 from proxy.upstream.fields import CHAT_FIELDS, ROUTER_FIELDS
@@ -92,11 +93,10 @@ class TranslateLane:
         headers = (JSON, *answer_headers(answer))
         return WholeReply(200, headers, msgspec.json.encode(plain(answer)))
 
-    async def complete(self, route: Route, request: TextRequest, caller: Caller) -> str:
-        """Return one short text.
+    async def complete(self, route: Route, request: TextRequest, caller: Caller) -> JsonValue:
+        """Return the chat completion with one short text.
 
         :raises UpstreamError: there was no answer
-        :raises SummaryRejected: it holds no text
         """
         credential = credential_for(route, caller)
         if isinstance(credential, Refusal):
@@ -118,7 +118,7 @@ class TranslateLane:
         except Exception as error:  # litellm raises errors of all kinds for a provider's refusal
             refusal = refusal_of(error, route)
             raise refused(route, refusal.status, refusal.body) from error
-        return text_of(plain(answer), route)
+        return plain(answer)
 
 
 def decode_request(body: bytes) -> dict[str, Any]:

@@ -17,6 +17,7 @@ from proxy.core.errors import ModelNotFound
 from proxy.core.http_headers import KEYS
 from proxy.core.ports import NO_CREDENTIAL, Caller, Lane, Route, TextRequest, Upload, UpstreamReply
 from proxy.upstream import litellm, providers
+from proxy.upstream.answers import text_of
 from proxy.upstream.bases import trimmed
 from proxy.upstream.bridges.asking import WriteMessage
 from proxy.upstream.fields import CONFIGURED_FOR_LITELLM
@@ -79,6 +80,8 @@ class LiteLLMUpstream:
         self._spoken = SpokenDialects(clock)
         self._other_dialects = OtherDialects(self._spoken, self.wire, self._translate, write_chat)
         self._data = data
+        self.on_completion: Callable[[Route, TextRequest, JsonValue], None] = lambda *_: None
+        """Gets each chat completion that ``complete`` takes its text from; replaced where its usage is measured."""
         self._client_routes: BoundedCache[str, Route] = BoundedCache(MAX_CACHED_ROUTES)
         """Routes of names that clients sent."""
         self._operator_routes: BoundedCache[str, Route] = BoundedCache(MAX_CACHED_ROUTES)
@@ -178,13 +181,10 @@ class LiteLLMUpstream:
         :raises UpstreamError: there was no answer
         :raises SummaryRejected: it holds no text: tool calls or a refusal in its place, or nothing
         """
-        match route.lane:
-            case "wire":
-                return await self.wire.complete(route, request, caller)
-            case "translate":
-                return await self._translate.complete(route, request, caller)
-            case _:
-                assert_never(route.lane)
+        lane = self.wire if route.lane == "wire" else self._translate
+        answer = await lane.complete(route, request, caller)
+        self.on_completion(route, request, answer)
+        return text_of(answer, route)
 
     async def aclose(self) -> None:
         """Close the pooled connections."""

@@ -21,7 +21,6 @@ from proxy.core.conversation.messages import JsonValue
 from proxy.core.errors import UpstreamError
 from proxy.core.http_headers import end_to_end
 from proxy.core.ports import Caller, Headers, Route, TextRequest, Upload, UpstreamReply
-from proxy.upstream.answers import text_of
 from proxy.upstream.bases import endpoint
 from proxy.upstream.errors import TIMEOUT_REMEDY, broken, refused, stalled, timed_out, unreachable
 from proxy.upstream.headers import carried, outgoing
@@ -174,11 +173,10 @@ class WireLane:
         has_body = bool(body) or method in METHODS_WITH_BODY
         return WireReply(await self._ask(route, method, url, headers, body if has_body else None), route)
 
-    async def complete(self, route: Route, request: TextRequest, caller: Caller) -> str:
-        """Return one short text.
+    async def complete(self, route: Route, request: TextRequest, caller: Caller) -> JsonValue:
+        """Return the chat completion with one short text.
 
         :raises UpstreamError: there was no answer
-        :raises SummaryRejected: it holds no text
         """
         # api.openai.com's reasoning models refuse max_tokens; most other servers know no other member.
         bound = "max_completion_tokens" if is_openai(route.base_url) else "max_tokens"
@@ -190,7 +188,7 @@ class WireLane:
         headers = [pair for pair in outgoing(route, caller) if pair[0] not in (b"content-type", b"accept")]
         headers += [JSON_CONTENT, (b"accept", b"application/json")]
         url = url_of(route.base_url, CHAT_PATH)
-        return text_of(await self._json(route, "POST", url, headers, body, seconds=request.timeout_seconds), route)
+        return await self._json(route, "POST", url, headers, body, seconds=request.timeout_seconds)
 
     async def get_json(self, route: Route, url: str, caller: Caller, *, timeout_seconds: float) -> JsonValue:
         """Return a JSON document of the upstream, such as ``{base_url}/models``, with the caller's credential.

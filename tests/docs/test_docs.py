@@ -70,7 +70,7 @@ def test_a_command_succeeds(block: Block, reader: Reader, tmp_path: Path) -> Non
     """Against a Tidemark that was started as the documentation says."""
     if "curl" in block.text and shutil.which("curl") is None:
         pytest.skip("curl is not installed")
-    command = block.text.replace("127.0.0.1:8787", reader.proxy)
+    command = block.text.replace("127.0.0.1:8787", reader.proxy).replace("127.0.0.1:8080", reader.upstream)
     done = reader.run(f"set -o pipefail\n{command}", tmp_path)
     assert done.returncode == 0, done.stdout
     assert '"error"' not in done.stdout

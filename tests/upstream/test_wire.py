@@ -25,6 +25,7 @@ from proxy.core.errors import (
 from proxy.core.ports import Caller, Route, TextRequest, UpstreamReply
 from proxy.dialects.chat.dialect import ChatDialect
 from proxy.dialects.chat.message import parse_message
+from proxy.upstream.answers import text_of
 from proxy.upstream.upstream import LiteLLMUpstream
 from proxy.upstream.wire import MAX_ATTEMPTS, WireLane, proxy_for
 from tests.support.scripted import Exchange, ScriptedServer, serving
@@ -585,10 +586,8 @@ async def test_completion_returns_its_text(wire: WireLane) -> None:
 
     async with serving(script) as server:
         messages = [{"role": "user", "content": "long"}]
-        text = await wire.complete(
-            route_to(server), TextRequest(messages, max_tokens=9, timeout_seconds=5), calling(BEARER)
-        )
-        assert text == "In short."
+        route, request = route_to(server), TextRequest(messages, max_tokens=9, timeout_seconds=5)
+        assert text_of(await wire.complete(route, request, calling(BEARER)), route) == "In short."
         asked = json.loads(server.last.body)
         assert asked == {"model": "m", "messages": messages, "max_tokens": 9, "stream": False}
         assert server.last.header("authorization") == ["Bearer caller-key"]
@@ -613,8 +612,9 @@ async def test_completion_without_text_is_an_upstream_error(
         await exchange.answer(body, status)
 
     async with serving(script) as server:
+        route, request = route_to(server), TextRequest([], max_tokens=9, timeout_seconds=5)
         with pytest.raises(UpstreamError, match=told):
-            await wire.complete(route_to(server), TextRequest([], max_tokens=9, timeout_seconds=5), calling())
+            text_of(await wire.complete(route, request, calling()), route)
 
 
 @pytest.mark.parametrize(
@@ -634,8 +634,9 @@ async def test_a_completion_that_is_no_text_is_a_rejected_summary(wire: WireLane
         await exchange.answer(b'{"choices":[%s]}' % choice)
 
     async with serving(script) as server:
+        route, request = route_to(server), TextRequest([], max_tokens=9, timeout_seconds=5)
         with pytest.raises(SummaryRejected, match=told):
-            await wire.complete(route_to(server), TextRequest([], max_tokens=9, timeout_seconds=5), calling())
+            text_of(await wire.complete(route, request, calling()), route)
 
 
 async def test_a_live_prefix_goes_first_byte_by_byte(wire: WireLane) -> None:
