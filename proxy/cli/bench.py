@@ -145,8 +145,8 @@ async def _measure(
     rows: list[Row] = []
     asks = strategy != "extractive"
     async with _parts(config) as parts:
-        variants = await variants_of(parts, templates, models)
         model = await served_model(parts, MODEL) if asks and not subject.has_models else None
+        variants = await variants_of(parts, templates, models, model)
         prices = await parts.data.prices() if asks else {}
         total = len(variants) * subject.compactions
         work = f"of {total} compactions" + (", each a call or more" if asks else "")

@@ -26,6 +26,10 @@ if TYPE_CHECKING:
     from proxy.fidelity.spending import Meter
 
 
+AUTO = "auto"
+"""The model of a summarizer that follows the conversation's model."""
+
+
 @dataclass(frozen=True, slots=True)
 class Variant:
     """A template and a model that are measured; None for those of the configuration."""
@@ -40,9 +44,13 @@ class Variant:
         return {name: value for name, value in members.items() if value is not None}
 
 
-async def variants_of(parts: Parts, templates: str | None, models: str | None) -> Sequence[Variant]:
+async def variants_of(
+    parts: Parts, templates: str | None, models: str | None, conversations_model: str | None
+) -> Sequence[Variant]:
     """Return a variant for each pair of the names that ``--template`` and ``--model`` list.
 
+    :param conversations_model: the model of all conversations, whose policy names the summarizer; None for several
+    :raises ModelNotFound: that summarizer is not served
     :raises click.BadParameter: a template or a model is unknown; the message has those that there are
     """
     choices = _templates(parts.settings)
@@ -50,11 +58,16 @@ async def variants_of(parts: Parts, templates: str | None, models: str | None) -
         if name is not None and name not in choices:
             message = f"There is no summary template {name!r}; use one of {', '.join(choices)}."
             raise click.BadParameter(message, param_hint="--template")
+    policy = parts.settings.policy_for(conversations_model or "")
+    configured = policy.summarizer_model if conversations_model else AUTO
     for name in (chosen_models := _names(models)):
+        summarizer = configured if name is None else name
         try:
-            if name is not None and name != "auto":
-                await parts.upstream.resolve(name, by_operator=True)
+            if summarizer != AUTO:
+                await parts.upstream.resolve(summarizer, by_operator=True)
         except ModelNotFound as error:
+            if name is None:
+                raise
             raise click.BadParameter(str(error), param_hint="--model") from error
     return [Variant(choices[name] if name else None, model) for name in chosen_templates for model in chosen_models]
 
@@ -93,7 +106,8 @@ class Compactions:
     @property
     def label(self) -> tuple[str, str]:
         """Return the template and the model, as a table names them: those that were asked, if none is stated."""
-        return ", ".join(self._templates) or "-", self._variant.model or ", ".join(self.meter.models) or "-"
+        stated = None if self._variant.model == AUTO else self._variant.model
+        return ", ".join(self._templates) or "-", stated or ", ".join(self.meter.models) or "-"
 
     async def count(self, body: bytes) -> bytes:
         """Count a chat request."""

@@ -24,7 +24,7 @@ class Spending:
     is_estimated: bool = False
     """Whether an upstream did not say its tokens, so that they were counted here."""
     usd: float | None = 0.0
-    """By litellm's prices; None where a model has none."""
+    """By litellm's prices; None if a model has none."""
     seconds: float = 0.0
     rejected: int = 0
     """Answers that were no usable summary, so that the deterministic one was measured in their place."""

@@ -37,7 +37,7 @@ def text_of(answer: JsonValue, route: Route) -> str:
 
 
 def content_of(answer: JsonValue) -> str:
-    """Return what a chat completion object says; empty where that is nothing."""
+    """Return what a chat completion object says; empty if that is nothing."""
     return _content(_message_of(_first_choice(answer)).get("content"))
 
 

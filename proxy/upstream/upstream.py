@@ -81,7 +81,7 @@ class LiteLLMUpstream:
         self._other_dialects = OtherDialects(self._spoken, self.wire, self._translate, write_chat)
         self._data = data
         self.on_completion: Callable[[Route, TextRequest, JsonValue], None] = lambda *_: None
-        """Gets each chat completion that ``complete`` takes its text from; replaced where its usage is measured."""
+        """Gets each chat completion that ``complete`` takes its text from; replaced to measure its usage."""
         self._client_routes: BoundedCache[str, Route] = BoundedCache(MAX_CACHED_ROUTES)
         """Routes of names that clients sent."""
         self._operator_routes: BoundedCache[str, Route] = BoundedCache(MAX_CACHED_ROUTES)

@@ -189,8 +189,17 @@ def test_the_plot_has_a_panel_for_each_pair(folder: Path) -> None:
 def test_the_small_model_of_auto_is_named(folder: Path, base: str) -> None:
     """A figure says which model wrote, not how it was chosen."""
     (folder / "tidemark.yaml").write_text(CONFIG.format(base=base, summarizer="auto"))
-    (figure,) = figures(folder, "--template", "general")
-    assert (figure["template"], figure["model"]) == ("general", "one-of-ours")
+    for options in ([], ["--model", "auto"]):
+        (figure,) = figures(folder, "--template", "general", *options)
+        assert (figure["template"], figure["model"]) == ("general", "one-of-ours")
+
+
+def test_a_configured_summarizer_that_is_not_served_is_an_error(folder: Path, base: str) -> None:
+    """Else every figure would be the deterministic summary's."""
+    (folder / "tidemark.yaml").write_text(CONFIG.format(base=base, summarizer="nothing-like-it"))
+    done = run(folder)
+    assert (done.exit_code, done.stdout) == (1, "")
+    assert "'nothing-like-it' does not exist" in str(done.exception)
 
 
 def test_every_round_asks_the_summarizer(folder: Path, upstream: ScriptedUpstream) -> None:

@@ -17,6 +17,7 @@ from proxy.fidelity import ExportedConversation, Figure, draw_figures, measure_s
 from proxy.fidelity.stored import LEAST_MESSAGES
 from proxy.store.embedded.server import EmbeddedValkey
 from tests.pipeline.conftest import Bench, Client, benched
+from tests.support.scripted import says
 
 SAID = [
     {"role": role, "content": f"Sentence {number} of this talk is about the harbour and its {number + 20} boats."}
@@ -135,6 +136,23 @@ def test_ones_own_conversations_are_measured_and_stay_as_they_are(client: Client
     assert done.stderr == "Measured 1 stored conversations; none was changed.\n"
     assert plot.read_bytes().startswith(b"<svg")
     assert client.http.get("/tidemark/conversations", headers=client.headers()).content == listed
+
+
+def test_ones_own_conversations_compare_templates(tmp_path: Path) -> None:
+    """Each is summarized for the model that it names, by that model's summarizer."""
+    with EmbeddedValkey(tmp_path / "valkey") as server, benched(server.url, tmp_path) as bench:
+        client = own_client(bench)
+        bench.upstream.script = says("They spoke of the harbour and its boats, one sentence after the other.")
+        words = ["--config", str(tmp_path / "tidemark.yaml"), "--strategy", "llm", "--template", "general,coding"]
+        done = run(client, "--stored", "5", "--budgets", "25", "--json", *words)
+        assert done.exit_code == 0, done.output
+        asked = [request.messages[0]["content"].split()[2] for request in bench.upstream.received]
+    found = [each for each in json.loads(done.stdout)["figures"] if each["kind"] == "all"]
+    assert [(each["template"], each["model"], each["rejected"]) for each in found] == [
+        ("general", "scripted", 0),
+        ("coding", "scripted", 0),
+    ]
+    assert asked == ["conversations.", "programming"]
 
 
 def test_nothing_is_measured_where_all_are_short(client: Client) -> None:

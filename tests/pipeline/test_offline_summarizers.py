@@ -120,7 +120,7 @@ def test_the_small_model_of_auto_is_told_with_its_provider(bench: Bench) -> None
 
 
 def test_the_command_asks_the_same_and_ends_with_1(bench: Bench, tmp_path: Path) -> None:
-    """``tidemark compact``: the policy's summarizer, and one line where its answer is rejected."""
+    """``tidemark compact``: the policy's summarizer, and one line if its answer is rejected."""
     (tmp_path / "tidemark.yaml").write_text(CONFIG.format(base=f"{bench.upstream_url}/v1", more="cheap"))
     words = ["compact", "--config", "tidemark.yaml", "--strategy", "llm", "--max-tokens", "600"]
 
