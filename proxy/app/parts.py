@@ -17,7 +17,6 @@ from proxy.compaction.compactor import Compactor
 from proxy.compaction.writer import SummaryWriter
 from proxy.config import ModelEntry, Settings, WindowNote
 from proxy.core.conversation.request import Dialect
-from proxy.core.conversation.summary import Strategy
 from proxy.core.events import Event, Listener
 from proxy.core.planning.budget import CompactionPolicy, ModelProfile
 from proxy.core.ports import Caller, ChooseSummarizer, LearnedWindowStore, Route, Summarizer

@@ -152,7 +152,7 @@ class Compactions:
             except UpstreamError as error:
                 raise self._offline.explained(error, route, profile) from error
         self._advance(1)
-        return summary
+        return summary.source
 
     async def details(self, body: bytes, compacted: bytes) -> Sequence[Detail]:
         """Compare a request with its compacted form, as loss receipts do."""

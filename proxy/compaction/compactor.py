@@ -209,7 +209,8 @@ class Compactor:
     ) -> _Draft | NotSummarized:
         """Ask the summarizer, and act on a failure as the trigger requires."""
         if run.trigger is Trigger.OFFLINE:  # the caller reports the error as it is
-            return _Draft(await self._writer.text(run.order, run.summarizer))
+            seconds = run.order.profile.policy.summarizer_timeout_seconds
+            return _Draft(await self._writer.text(run.order, run.summarizer, seconds))
         written = failure or await self._writer.write(run.order, run.summarizer, seconds)
         if isinstance(written, SummaryText):
             return _Draft(written)

@@ -35,8 +35,6 @@ _FAIR_SHARE = 0.4
 half of the timeout."""
 AUTO = "auto"
 """The model of a recipe that follows the conversation's model."""
-UNBOUNDED_SECONDS = 60.0
-"""The time that a summarizer plans for where no timeout applies."""
 _JOINT_TOKENS = 2
 """Tokens that a text and its frame may take more together than apart."""
 _MAX_FRAMES = 4
@@ -144,9 +142,7 @@ class SummaryWriter:
         self._emit(SummaryFailed(order.conversation, model, strategy, str(error), policy, duration))
         return NotSummarized(str(error), overdue=True)
 
-    async def text(
-        self, order: CompactionOrder, summarizer: Summarizer, seconds: float = UNBOUNDED_SECONDS
-    ) -> SummaryText:
+    async def text(self, order: CompactionOrder, summarizer: Summarizer, seconds: float) -> SummaryText:
         """Return a text for an order, without a breaker and without a timeout.
 
         :param seconds: the time that the summarizer should plan for

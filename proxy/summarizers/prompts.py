@@ -40,7 +40,7 @@ _PARTS = (
 )
 _DENSITY, _DENSE_TOKENS = 1.3, 12
 """A summary has at most so many times the talk's own tokens for each word, since it names more and says less between;
-and a short one, in which a line may be all names, so many tokens more (``tests/pipeline/test_faithful_summaries.py``)."""
+and so many tokens more, for a short one may be all names (measured: ``tests/pipeline/test_faithful_summaries.py``)."""
 _LEAST_WORDS = 10
 
 

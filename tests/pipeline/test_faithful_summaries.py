@@ -59,8 +59,8 @@ def texts_in(value: Any) -> list[str]:
 
 def written(request: Received, summary: FaithfulSummary) -> str:
     """Return what the obedient model wrote for a call."""
-    answer = obedient(summary)(request)
-    told: str = json.loads(b"".join(answer.pieces))["choices"][0]["message"]["content"]
+    pieces = [piece for piece in obedient(summary)(request).pieces if isinstance(piece, bytes)]
+    told: str = json.loads(b"".join(pieces))["choices"][0]["message"]["content"]
     return told
 
 
