@@ -101,7 +101,7 @@ class ReceiptReader:
                 messages = ()
         if len(messages) < summary.covered:
             return SummaryReceipt(summary, summary.receipt, in_use, compared=False)
-        losses = [detail for detail in details if detail.survival != "kept"]
+        losses = [detail for detail in details if detail.survival in ("shortened", "dropped")]
         # How much of a model's text had to go is known from its making alone.
         shortened = tuple(count for count in summary.receipt if count.kind == "statements")
         return SummaryReceipt(summary, (*receipt_of(details), *shortened), in_use, tuple(losses[:MAX_LOSSES]))

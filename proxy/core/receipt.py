@@ -6,7 +6,7 @@ whose request has the summary reports it (``X-Tidemark-Kept``).
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import lru_cache
@@ -51,8 +51,8 @@ class KindCount:
     total: int
     verbatim_count: int
     shortened_count: int = 0
-    unsupported_count: int = 0
-    """How many a model's text has that nobody said; ``total`` leaves them out."""
+    unsupported: tuple[str, ...] = ()
+    """What a model's text names and nobody said, the first ones; ``total`` leaves them out."""
 
     @property
     def dropped_count(self) -> int:
@@ -60,6 +60,8 @@ class KindCount:
         return self.total - self.verbatim_count - self.shortened_count
 
 
+MAX_UNSUPPORTED = 20
+"""What is named of each kind that nobody said."""
 RENDERED = 128
 """Rendered receipts that stay in memory: every turn reports the same one until the next summary."""
 Receipt = tuple[KindCount, ...]
@@ -74,14 +76,24 @@ def receipt_of(details: Iterable[Detail], previous: Receipt = ()) -> Receipt:
     """
     totals: Counter[DetailKind] = Counter({count.kind: count.dropped_count for count in previous})
     survivals: Counter[tuple[DetailKind, Survival]] = Counter()
+    unsupported: dict[DetailKind, list[str]] = defaultdict(list)
     for detail in details:
-        totals[detail.kind] += detail.survival != "unsupported"
+        if detail.survival == "unsupported":
+            unsupported[detail.kind].append(detail.text)
+            continue
+        totals[detail.kind] += 1
         survivals[detail.kind, detail.survival] += 1
-    counts = (
-        KindCount(kind, totals[kind], *(survivals[kind, each] for each in ("kept", "shortened", "unsupported")))
+    return tuple(
+        KindCount(
+            kind,
+            totals[kind],
+            survivals[kind, "kept"],
+            survivals[kind, "shortened"],
+            tuple(unsupported[kind][:MAX_UNSUPPORTED]),
+        )
         for kind in DETAIL_KINDS
+        if totals[kind] or unsupported[kind]
     )
-    return tuple(count for count in counts if count.total or count.unsupported_count)
 
 
 def with_statements(receipt: Receipt, statements: int, left_out: int) -> Receipt:
@@ -101,5 +113,5 @@ def render_receipt(receipt: Receipt) -> str:
     """
     said = [count for count in receipt if count.total]
     parts = [f"{count.kind} {count.verbatim_count + count.shortened_count}/{count.total}" for count in said]
-    unsupported = sum(count.unsupported_count for count in receipt)
+    unsupported = sum(len(count.unsupported) for count in receipt)
     return ", ".join([*parts, f"unsupported {unsupported}"] if unsupported else parts)

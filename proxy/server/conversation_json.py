@@ -173,6 +173,7 @@ def _summary(entry: SummaryEntry) -> JsonObject:
         "in_use": entry.in_use,
         "version": summary.version,
         "kept": _counts(summary.receipt),
+        "unsupported": _unsupported(summary.receipt),
         "edited": summary.edited,
         "written_with": summary.written_with or summary.recipe.key,
         "versions": [_version(version) for version in entry.versions],
@@ -187,10 +188,15 @@ def _counts(receipt: Receipt) -> JsonObject:
             "kept": count.verbatim_count,
             "shortened": count.shortened_count,
             "dropped": count.dropped_count,
-            "unsupported": count.unsupported_count,
         }
         for count in receipt
+        if count.total
     }
+
+
+def _unsupported(receipt: Receipt) -> JsonObject:
+    """Return what a model's text names and nobody said, by kind."""
+    return {count.kind: list(count.unsupported) for count in receipt if count.unsupported}
 
 
 def _receipt(entry: SummaryReceipt) -> JsonObject:
@@ -204,6 +210,7 @@ def _receipt(entry: SummaryReceipt) -> JsonObject:
         "strategy": entry.summary.made_by,
         "in_use": entry.in_use,
         "kept": _counts(entry.receipt),
+        "unsupported": _unsupported(entry.receipt),
         "lost": [{"kind": loss.kind, "text": loss.text, "survival": loss.survival} for loss in entry.losses],
         "more_lost": losses - len(entry.losses) if entry.compared else None,
     }

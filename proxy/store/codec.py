@@ -85,7 +85,7 @@ class _Summary(msgspec.Struct, array_like=True, frozen=True):
     """Each kind with its total, and how many are kept and shortened."""
     first_question: int = 0
     stated: str = ""
-    model_text: tuple[tuple[DetailKind, int, int, int, int], ...] = ()
+    model_text: tuple[tuple[DetailKind, int, int, int, tuple[str, ...]], ...] = ()
     """The counts of the receipt that earlier versions cannot read, whole: ``statements``, and what nobody said."""
 
 
@@ -252,9 +252,9 @@ class Codec:
             summary.first_question,
             summary.stated,
             tuple(
-                (count.kind, count.total, count.verbatim_count, count.shortened_count, count.unsupported_count)
+                (count.kind, count.total, count.verbatim_count, count.shortened_count, count.unsupported)
                 for count in summary.receipt
-                if count.kind == "statements" or count.unsupported_count
+                if count.kind == "statements" or count.unsupported
             ),
         )
         return self.seal(VERSION + _pack(record))

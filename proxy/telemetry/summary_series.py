@@ -64,7 +64,7 @@ class SummarySeries:
             self._details.labels(count.kind, "kept").inc(count.verbatim_count)
             self._details.labels(count.kind, "shortened").inc(count.shortened_count)
             self._details.labels(count.kind, "dropped").inc(count.dropped_count)
-            self._details.labels(count.kind, "unsupported").inc(count.unsupported_count)
+            self._details.labels(count.kind, "unsupported").inc(len(count.unsupported))
 
     def _time_summarizer(self, event: ConversationCompacted | SummaryPrepared) -> None:
         self._summarizer.labels(event.strategy, self._model_label(event.model)).observe(event.seconds)
