@@ -177,8 +177,8 @@ class SummaryChanges:
         stated = _still_stated(place.present.stated, text)
         edited = replace(place.present, text=text, edited=True, cause="manual", tokens=tokens, stated=stated)
         messages = [message for message in place.context.request.messages if not message.is_system]
-        written = SummaryText(text, "extractive")  # a person may add what nobody said
-        receipt = await self._comparison.receipt(messages[: edited.covered], None, written)
+        draft = SummaryText(text, "extractive")  # a person may add what nobody said
+        receipt = await self._comparison.receipt(messages[: edited.covered], None, draft)
         return await self._replace(place, replace(edited, receipt=receipt))
 
     async def _place(self, conversation: str, caller: Caller | None) -> _ConversationInUse:

@@ -47,10 +47,10 @@ class CompactionRun:
 
 
 @dataclass(frozen=True, slots=True)
-class _Draft:
+class _Outcome:
     """A text that can stand for the messages, before it is a record."""
 
-    written: SummaryText
+    draft: SummaryText
     warning: str | None = None
 
 
@@ -133,15 +133,15 @@ class Compactor:
     async def _make(
         self, run: CompactionRun, lease: Lease | None, seconds: float | None, failure: NotSummarized | None
     ) -> CompactionResult | None:
-        draft = await self._write(run, seconds, failure)
-        if isinstance(draft, NotSummarized):
-            return draft
-        summary = await self._record(run.order, draft.written, run.recipe)
+        outcome = await self._write(run, seconds, failure)
+        if isinstance(outcome, NotSummarized):
+            return outcome
+        summary = await self._record(run.order, outcome.draft, run.recipe)
         try:
             stored = await self._store(run, summary, lease)
         except SummaryOutdated as error:
             return NotSummarized(str(error))
-        warning = draft.warning or _shortened_warning(draft.written)
+        warning = outcome.warning or _shortened_warning(outcome.draft)
         return None if stored is None else self._report(run, stored, warning)
 
     async def preview(
@@ -153,10 +153,10 @@ class Compactor:
         :param recipe: the recipe that requests look for
         """
         try:
-            written = await self._writer.write(order, summarizer)
-            if isinstance(written, NotSummarized):
-                return written
-            record = await self._record(order, written, recipe)
+            draft = await self._writer.write(order, summarizer)
+            if isinstance(draft, NotSummarized):
+                return draft
+            record = await self._record(order, draft, recipe)
         finally:
             order.reading.clear()
         return replace(record, written_with="" if summarizer.recipe == recipe else summarizer.recipe.key)
@@ -173,10 +173,10 @@ class Compactor:
         stored = await self._store(run, summary, None)
         return self._report(run, stored or StoredSummary(summary, stored=True), swap=True)
 
-    async def _record(self, order: CompactionOrder, written: SummaryText, recipe: SummaryRecipe) -> PrefixSummary:
+    async def _record(self, order: CompactionOrder, draft: SummaryText, recipe: SummaryRecipe) -> PrefixSummary:
         record = summary_record(
             order.chain,
-            written,
+            draft,
             covered=order.plan.covered,
             absorbed=order.plan.absorbed,
             previous=order.plan.previous,
@@ -185,7 +185,7 @@ class Compactor:
             created_at=self._clock(),
             count=self._count_for(order),
         )
-        receipt = await self._writer.receipt(order, written)
+        receipt = await self._writer.receipt(order, draft)
         return replace(record, receipt=receipt, first_question=_first_question(order))
 
     def is_usable(self, order: CompactionOrder, summary: PrefixSummary) -> bool:
@@ -206,40 +206,40 @@ class Compactor:
 
     async def _write(
         self, run: CompactionRun, seconds: float | None, failure: NotSummarized | None
-    ) -> _Draft | NotSummarized:
+    ) -> _Outcome | NotSummarized:
         """Ask the summarizer, and act on a failure as the trigger requires."""
         if run.trigger is Trigger.OFFLINE:  # the caller reports the error as it is
             seconds = run.order.profile.policy.summarizer_timeout_seconds
-            return _Draft(await self._writer.text(run.order, run.summarizer, seconds))
-        written = failure or await self._writer.write(run.order, run.summarizer, seconds)
-        if isinstance(written, SummaryText):
-            return _Draft(written)
+            return _Outcome(await self._writer.text(run.order, run.summarizer, seconds))
+        draft = failure or await self._writer.write(run.order, run.summarizer, seconds)
+        if isinstance(draft, SummaryText):
+            return _Outcome(draft)
         policy = run.order.profile.policy.on_failure
         match run.trigger:
             case Trigger.REQUEST:
-                return await self._substitute(run, written) if policy == "deterministic" else written
+                return await self._substitute(run, draft) if policy == "deterministic" else draft
             case Trigger.PREPARATION:
                 # Without this, every turn would read the whole conversation in vain.
-                return await self._plain(run) if written.overdue and policy == "deterministic" else written
+                return await self._plain(run) if draft.overdue and policy == "deterministic" else draft
             case Trigger.MANUAL:
-                return written
+                return draft
             case _:
                 assert_never(run.trigger)
 
-    async def _substitute(self, run: CompactionRun, failure: NotSummarized) -> _Draft | NotSummarized:
+    async def _substitute(self, run: CompactionRun, failure: NotSummarized) -> _Outcome | NotSummarized:
         """Write a deterministic summary in place of one that failed, and a plain one where that is overdue."""
         strategy, fallback = run.summarizer.recipe.strategy, self._writer.fallback
-        written: SummaryText | NotSummarized = failure
+        draft: SummaryText | NotSummarized = failure
         if not failure.overdue and strategy != fallback.recipe.strategy:
-            written = await self._writer.write(run.order, fallback)
-        if isinstance(written, SummaryText):
-            return _Draft(written, f"the {strategy} summarizer failed; the summary is {written.made_by}")
-        return await self._plain(run) if written.overdue else written
+            draft = await self._writer.write(run.order, fallback)
+        if isinstance(draft, SummaryText):
+            return _Outcome(draft, f"the {strategy} summarizer failed; the summary is {draft.made_by}")
+        return await self._plain(run) if draft.overdue else draft
 
-    async def _plain(self, run: CompactionRun) -> _Draft | NotSummarized:
+    async def _plain(self, run: CompactionRun) -> _Outcome | NotSummarized:
         """Write a summary without reading the whole conversation."""
-        written = await self._writer.write(run.order, self._writer.plain)
-        return _Draft(written, OVERDUE_WARNING) if isinstance(written, SummaryText) else written
+        draft = await self._writer.write(run.order, self._writer.plain)
+        return _Outcome(draft, OVERDUE_WARNING) if isinstance(draft, SummaryText) else draft
 
     async def _store(self, run: CompactionRun, summary: PrefixSummary, lease: Lease | None) -> StoredSummary | None:
         if self._storage is None:
@@ -287,12 +287,12 @@ class Compactor:
         return Summarized(summary, tokens, warning, degraded=not (stored.stored or stored.outdated))
 
 
-def _shortened_warning(written: SummaryText) -> str | None:
-    """Return the warning of a summary whose model wrote more than there was room for; None where all of it is there."""
-    if not written.statements_left_out:
+def _shortened_warning(draft: SummaryText) -> str | None:
+    """Return the warning of a summary that lacks statements of its model's text; None where it has all of them."""
+    if not draft.statements_left_out:
         return None
-    kept = written.statements - written.statements_left_out
-    return f"the model wrote more than the summary has room for; {kept} of {written.statements} statements are whole"
+    count = draft.statements - draft.statements_left_out
+    return f"the model wrote more than the summary has space for; {count} of {draft.statements} statements are whole"
 
 
 def _first_question(order: CompactionOrder) -> int:

@@ -1,6 +1,6 @@
 """The record of a summary, and the flush that belongs to it.
 
-Nothing else in Tidemark builds a new ``PrefixSummary``: the compactor builds it from a written text, and
+Nothing else in Tidemark builds a new ``PrefixSummary``: the compactor builds it from a draft, and
 ``integrations/shared.py`` from a text that another framework wrote. The store only decodes such records.
 """
 
@@ -17,7 +17,7 @@ from proxy.core.conversation.summary import Cause, PrefixSummary, SummaryRecipe,
 
 def summary_record(
     chain: PrefixChain,
-    written: SummaryText,
+    draft: SummaryText,
     *,
     covered: int,
     absorbed: Sequence[bytes],
@@ -36,15 +36,15 @@ def summary_record(
     return PrefixSummary(
         prefix=chain.at(covered),
         covered=covered,
-        text=written.text,
+        text=draft.text,
         recipe=recipe,
-        made_by=written.made_by,
+        made_by=draft.made_by,
         cause=cause,
         created_at=created_at,
         previous=previous.prefix if previous else None,
-        tokens=count(render_text(written.text, covered)),
+        tokens=count(render_text(draft.text, covered)),
         absorbed=tuple(absorbed),
-        stated=written.stated,
+        stated=draft.stated,
     )
 
 

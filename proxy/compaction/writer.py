@@ -35,8 +35,6 @@ _FAIR_SHARE = 0.4
 half of the timeout."""
 AUTO = "auto"
 """The model of a recipe that follows the conversation's model."""
-_JOINT_TOKENS = 2
-"""Tokens that a text and its frame may take more together than apart."""
 _MAX_FRAMES = 4
 """Calls that are logged of an unexpected exception, the innermost last."""
 _MAX_BREAKERS = 1024
@@ -129,9 +127,9 @@ class SummaryWriter:
         self._learn(order, summarizer, after)
         return NotSummarized(reason, after.seconds_left(self.timer()))
 
-    async def receipt(self, order: CompactionOrder, written: SummaryText) -> Receipt:
+    async def receipt(self, order: CompactionOrder, draft: SummaryText) -> Receipt:
         """Return what a text has of the summary and the messages that it takes the place of."""
-        return await self._comparison.receipt(order.plan.messages, order.plan.previous, written, order.reading)
+        return await self._comparison.receipt(order.plan.messages, order.plan.previous, draft, order.reading)
 
     def _overdue(
         self, order: CompactionOrder, summarizer: Summarizer, error: SummaryOverdue, duration: float
@@ -183,19 +181,19 @@ async def write_summary(summarizer: Summarizer, task: SummaryTask, covered: int,
     :raises SummaryRejected: the strategy returned an empty text
     """
     bound, model = task.max_tokens, task.model
-    frame = counter.count_message(render_text("", covered), model) + _JOINT_TOKENS
-    written = await summarizer.summarize(replace(task, max_tokens=max(bound - frame, 1)))
-    text = written.text.strip()
+    frame = counter.count_message(render_text("", covered), model)
+    draft = await summarizer.summarize(replace(task, max_tokens=max(bound - frame, 1)))
+    text = draft.text.strip()
     if text and counter.count_message(render_text(text, covered), model) > bound:
         # Marks in the text are escaped, which can cost more tokens than the text has.
         shorter = shorten_prose(text, lambda part: counter.count_message(render_text(part, covered), model) <= bound)
-        left_out = written.statements_left_out + shorter.left_out
-        written = replace(written, statements=written.statements or shorter.statements, statements_left_out=left_out)
+        left_out = draft.statements_left_out + shorter.left_out
+        draft = replace(draft, statements=draft.statements or shorter.statements, statements_left_out=left_out)
         text = shorter.text.strip()
     if not text:
         message = f"the {summarizer.recipe.strategy} summarizer gave an empty text"
         raise SummaryRejected(message)
-    return replace(written, text=text)
+    return replace(draft, text=text)
 
 
 def _frames(error: Exception) -> str:

@@ -27,7 +27,7 @@ DetailKind = Literal[
     "statements",
 ]
 """What a receipt counts. ``requests`` is the open request. ``statements`` are those of a model's text that was longer
-than its room; a text that is there whole has none."""
+than its space; a text that is there whole has none."""
 DETAIL_KINDS: tuple[DetailKind, ...] = get_args(DetailKind)
 Survival = Literal["kept", "shortened", "dropped", "unsupported"]
 """``kept``: word for word; ``shortened``: most words of it, in order; ``dropped``: anything less. ``unsupported``: a
@@ -97,7 +97,7 @@ def receipt_of(details: Iterable[Detail], previous: Receipt = ()) -> Receipt:
 
 
 def with_statements(receipt: Receipt, statements: int, left_out: int) -> Receipt:
-    """Return a receipt that says how much of a model's text had to go; the same where the text is there whole."""
+    """Return a receipt that says how many of a model's statements had to go, if any had."""
     if not left_out:
         return receipt
     earlier = sum(count.total for count in receipt if count.kind == "statements")  # what earlier summaries left out
@@ -111,7 +111,7 @@ def render_receipt(receipt: Receipt) -> str:
 
     A shortened detail counts as kept here. The function is pure, and the cache only saves time.
     """
-    said = [count for count in receipt if count.total]
-    parts = [f"{count.kind} {count.verbatim_count + count.shortened_count}/{count.total}" for count in said]
+    present_counts = [count for count in receipt if count.total]
+    parts = [f"{count.kind} {count.verbatim_count + count.shortened_count}/{count.total}" for count in present_counts]
     unsupported = sum(len(count.unsupported) for count in receipt)
     return ", ".join([*parts, f"unsupported {unsupported}"] if unsupported else parts)

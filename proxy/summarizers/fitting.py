@@ -15,6 +15,8 @@ _OTHER_TOKENS = 0.8
 """Tokens of a character outside ASCII, a high estimate (Chinese 0.7 to 1, accents less)."""
 _LEAST_SHARE_TOKENS, _MOST_SHARE = 24, 0.08
 """Least tokens for a kind of lines whose share is smaller. One short line, but at most this part of the bound."""
+JOINT_TOKENS = 2
+"""Tokens that a text and what stands around it may take more together than apart."""
 _MOST_CHARS = 64
 """Characters of a token in no real text; only runs of blanks and the like have more."""
 _LINE_LOSS = 0.3
@@ -39,7 +41,10 @@ def estimated_tokens(text: str) -> float:
 
 
 def room_in(counter: TokenCounter, model: str, max_tokens: int) -> Callable[[str], bool]:
-    """Return a function that says whether a text has at most so many tokens; a very long one is not counted."""
+    """Return a function that says whether a text has at most so many tokens.
+
+    A very long one is not counted.
+    """
     return lambda text: len(text) <= _MOST_CHARS * max_tokens and counter.count_text(text, model) <= max_tokens
 
 

@@ -1,7 +1,7 @@
 """Writes a summary of a ledger, which is carried verbatim, and a model's narrative after it.
 
 It is the strategy ``hybrid``. It imports neither ``extractive`` nor ``llm``: the narrator is a port. The narrative has
-at least half of the bound, and is told the room that it has. The ledger is carried from summary to summary outside the
+at least half of the bound, and is told the space that it has. The ledger is carried from summary to summary outside the
 prose, because free-form summaries lose rules within a few rounds; what the narrative states is not repeated above it.
 """
 
@@ -18,19 +18,23 @@ from proxy.core.conversation.summary import NARRATIVE, SummaryRecipe, SummaryTex
 from proxy.core.ports import Clock, Summarizer, SummaryTask, TokenCounter
 from proxy.summarizers.compared_text import ComparedText
 from proxy.summarizers.deadline import READING_SECONDS, UNBOUNDED, Deadline, in_thread
-from proxy.summarizers.fitting import cut_to_bound, fitting_lines, is_large, room_in
+from proxy.summarizers.fitting import JOINT_TOKENS, cut_to_bound, fitting_lines, is_large, room_in
 from proxy.summarizers.ledger import SHARES, entry_text, ledger_of, render_ledger
 from proxy.summarizers.ledger_survival import EXACT_KINDS
+from proxy.summarizers.request import REQUEST
 from proxy.summarizers.sentences import words_of
 
-_LEDGER_SHARE = 0.25
-"""The ledger's share of the bound that no narrative takes. The narrative is told the rest, and seldom fills it."""
+_LEDGER_SHARE, _OPEN_SHARE = 0.25, 0.36
+"""The ledger's share of the bound that no narrative takes, without and with an open request.
+
+A request may be a long task. The narrative is told the rest, and seldom fills it.
+"""
+_REQUEST_CHARS, _OPEN_CHARS = 0.6, 0.8
+"""Characters of a request for each token of the bound, with an answer and without one."""
 _MOST_LEDGER_SHARE = 0.5
 """The ledger's share where the narrative left more."""
 _LEAST_NARRATIVE_TOKENS = 48
 """With fewer tokens no prose says anything: the ledger takes the whole bound."""
-_JOINT_TOKENS = 2
-"""Tokens that two texts may take more together than apart."""
 _NOTHING = "Nothing was said."
 
 _Value = TypeVar("_Value")
@@ -62,23 +66,27 @@ class HybridSummarizer:
         return SummaryRecipe("hybrid", own.template, version=6, model=own.model)
 
     async def summarize(self, task: SummaryTask) -> SummaryText:
-        """Return the ledger and the narrator's text, which is there whole if it keeps to its room.
+        """Return the ledger and the narrator's text, which is there whole if it keeps to its space.
 
         :raises SummaryRejected, UpstreamError: the narrator gave no usable text
         :raises SummaryOverdue: the ledger took too long
         """
+        task = replace(task, max_tokens=max(task.max_tokens - JOINT_TOKENS, 1))
         earlier, prose = _split(task.previous)
         deadline = Deadline(self._reading_seconds, self._clock) if is_large(task) else UNBOUNDED
         entries = await _run(deadline, self._entries, task, earlier, deadline)
-        frame = self._frame(entries, task, int(_LEDGER_SHARE * task.max_tokens))
-        free = task.max_tokens - self._counter.count_text(frame, task.model) - _JOINT_TOKENS
+        share = _OPEN_SHARE if any(kind == REQUEST for kind, _ in entries) else _LEDGER_SHARE
+        reserved = self._fitting(entries, task, int(share * task.max_tokens))
+        # The fitting counts a token for each line's end, which a later one of the same lines must find free.
+        frame_tokens = self._counter.count_text(_text(reserved, ""), task.model) + len(reserved)
+        free = task.max_tokens - frame_tokens - JOINT_TOKENS
         if free < _LEAST_NARRATIVE_TOKENS:
             return self._without_narrative(entries, prose, task)
-        written = await self._narrator.summarize(replace(task, previous=prose, max_tokens=free))
-        shorter = shorten_prose(written.text, room_in(self._counter, task.model, free))
-        left_out = written.statements_left_out + shorter.left_out
-        written = SummaryText(shorter.text, "hybrid", written.statements or shorter.statements, left_out)
-        return await _run(deadline, self._joined, entries, written, task, deadline)
+        draft = await self._narrator.summarize(replace(task, previous=prose, max_tokens=free))
+        shorter = shorten_prose(draft.text, room_in(self._counter, task.model, free))
+        left_out = draft.statements_left_out + shorter.left_out
+        draft = SummaryText(shorter.text, "hybrid", draft.statements or shorter.statements, left_out)
+        return await _run(deadline, self._joined, entries, draft, task, deadline)
 
     def _without_narrative(self, entries: Sequence[Entry], prose: str | None, task: SummaryTask) -> SummaryText:
         """Return the ledger alone, or what is left of the earlier narrative where there is none."""
@@ -89,34 +97,30 @@ class HybridSummarizer:
         return SummaryText(cut_to_bound(f"{NARRATIVE}\n{prose}", task, self._counter), "hybrid")
 
     def _joined(
-        self, entries: Sequence[Entry], written: SummaryText, task: SummaryTask, deadline: Deadline
+        self, entries: Sequence[Entry], draft: SummaryText, task: SummaryTask, deadline: Deadline
     ) -> SummaryText:
-        """Return the narrative with as much of the ledger before it as there is room for, without what it states."""
-        narrative = ComparedText(written.text)
+        """Return the narrative with as much of the ledger before it as there is space for, without what it states."""
+        narrative = ComparedText(draft.text)
         is_stated = {entry: _is_stated(entry, narrative) for entry in deadline.over(entries)}
         stated = render_ledger(entry for entry in entries if is_stated[entry])
         others = [entry for entry in entries if not is_stated[entry]]
-        free = task.max_tokens - self._counter.count_text(f"{NARRATIVE}\n{written.text}", task.model) - _JOINT_TOKENS
+        free = task.max_tokens - self._counter.count_text(_text((), draft.text), task.model)
         ledger = self._fitting(others, task, min(free, int(_MOST_LEDGER_SHARE * task.max_tokens)))
         has_room = room_in(self._counter, task.model, task.max_tokens)
-        while ledger and not has_room(_text(ledger, written.text)):
+        while ledger and not has_room(_text(ledger, draft.text)):
             ledger.pop()
-        return replace(written, text=_text(ledger, written.text), stated=stated)
-
-    def _frame(self, entries: Sequence[Entry], task: SummaryTask, max_tokens: int) -> str:
-        return _text(self._fitting(entries, task, max_tokens), "")
+        return replace(draft, text=_text(ledger, draft.text), stated=stated)
 
     def _fitting(self, entries: Sequence[Entry], task: SummaryTask, max_tokens: int) -> list[Entry]:
         texts = [(kind, entry_text(kind, entry)) for kind, entry in entries]
         return [entries[index] for index in fitting_lines(texts, SHARES, task, self._counter, max_tokens)]
 
     def _entries(self, task: SummaryTask, previous: str, deadline: Deadline = UNBOUNDED) -> list[Entry]:
-        share = int(_LEDGER_SHARE * task.max_tokens)
         ledger = ledger_of(
             task.messages,
             previous,
-            request_chars=share * 3 // 2,
-            open_chars=share * 2,
+            request_chars=int(_REQUEST_CHARS * task.max_tokens),
+            open_chars=int(_OPEN_CHARS * task.max_tokens),
             reading=task.reading,
             deadline=deadline,
         )

@@ -1,8 +1,8 @@
 """Writes a summary with a model, through any upstream that serves it.
 
 It is the strategy ``llm``, and the narrator of ``hybrid``. The text is the model's own, byte for byte, if it keeps to
-its room. A transcript longer than the summarizer's window is split: its pieces are summarized side by side, and their
-summaries once more; or one after the other, each with the summary so far, if the window has no room for several ones.
+its space. A transcript longer than the summarizer's window is split: its pieces are summarized side by side, and their
+summaries once more; or one after the other, each with the summary so far, if the window has no space for several ones.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from proxy.core.errors import (
 from proxy.core.ports import NO_CREDENTIAL, Caller, Route, SummaryTask, TextRequest, TokenCounter, Upstream
 from proxy.summarizers.answers import clean_answer, judge
 from proxy.summarizers.deadline import Deadline, in_thread
-from proxy.summarizers.fitting import LARGE_CHARS, is_large, room_in
+from proxy.summarizers.fitting import JOINT_TOKENS, LARGE_CHARS, is_large, room_in
 from proxy.summarizers.materials import MARK_TOKENS, Portion, portions_of, portions_of_parts, tokens_per_word
 from proxy.summarizers.prompts import (
     live_prompt,
@@ -57,7 +57,7 @@ _MARGIN = 0.05
 """Share of the window that stays free, since the provider counts with another tokenizer."""
 _LEAST_PIECE_TOKENS = 128
 _ANSWER_RATIO = 1.2
-"""The longest answer, as a multiple of the bound: a text that is too long must not lose its end at the provider."""
+"""The longest answer, as a multiple of the bound. A text that is too long must not lose its end at the provider."""
 _BOUND_SHARE = 4
 """A bound is at most this part of the window: earlier summary, answer and a piece share it."""
 _PART_TOKENS = 20
@@ -122,12 +122,12 @@ class LlmSummarizer:
         """
         task = replace(task, previous=_unmarked(task.previous))
         large = is_large(task)
-        text = await self._written(task, self._clock() + task.timeout_seconds, large=large)
-        room = room_in(self._counter, task.model, task.max_tokens)
-        done = await _run(shorten_prose, text, room, large=large or len(text) > LARGE_CHARS)
+        text = await self._whole_text(task, self._clock() + task.timeout_seconds, large=large)
+        has_room = room_in(self._counter, task.model, task.max_tokens - JOINT_TOKENS)
+        done = await _run(shorten_prose, text, has_room, large=large or len(text) > LARGE_CHARS)
         return SummaryText(done.text, "llm", done.statements, done.left_out)
 
-    async def _written(self, task: SummaryTask, deadline: float, *, large: bool) -> str:
+    async def _whole_text(self, task: SummaryTask, deadline: float, *, large: bool) -> str:
         """Return the model's text, whole."""
         words = await _run(self._words, task, large=large)
         if self._cache_friendly and (live := await self._live(task, words)) is not None:
@@ -212,8 +212,8 @@ class LlmSummarizer:
         return revised if len(self._unsupported(call, revised)) < len(values) else text
 
     def _unsupported(self, call: _Call, text: str) -> list[str]:
-        found = unsupported_details(text, call.task.messages, call.task.previous or "")
-        return [detail.text for detail in found][:_MOST_REVISED]
+        details = unsupported_details(text, call.task.messages, call.task.previous or "")
+        return [detail.text for detail in details][:_MOST_REVISED]
 
     async def _route(self, task: SummaryTask) -> Route:
         if self._model in ("", AUTO) and task.route is not None:

@@ -39,8 +39,9 @@ _PARTS = (
     "one, the later one holds."
 )
 _DENSITY, _DENSE_TOKENS = 1.3, 12
-"""A summary has at most so many times the talk's own tokens for each word, since it names more and says less between;
-and so many tokens more, for a short one may be all names (measured: ``tests/pipeline/test_faithful_summaries.py``)."""
+"""A summary has up to 1.3 times the talk's own tokens for each word, since it names more.
+
+A short one may be all names, and has some tokens more (measured: ``tests/pipeline/test_faithful_summaries.py``)."""
 _LEAST_WORDS = 10
 
 
@@ -98,7 +99,7 @@ def template_named(name: str) -> Template:
 
 
 def told_words(template: Template, max_tokens: int, tokens_per_word: float) -> int:
-    """Return the words that a model may write, so that a summary of so many words has room.
+    """Return the words that a model may write, so that a summary of so many words has space.
 
     :param tokens_per_word: of the talk's prose, by the tokenizer that the bound is counted with
     """

@@ -54,7 +54,7 @@ class ReceiptWriter:
         self,
         messages: Sequence[Message],
         previous: PrefixSummary | None,
-        written: SummaryText,
+        draft: SummaryText,
         reading: Reading | None = None,
     ) -> Receipt:
         """Return the receipt of a text that stands for ``previous`` and ``messages``; empty where that takes too long.
@@ -62,12 +62,12 @@ class ReceiptWriter:
         A receipt is information only, so its failure must not cost a summary.
         """
         earlier, source = (previous.receipt, previous.source) if previous else ((), "")
-        by_model = written.made_by != "extractive"
+        by_model = draft.made_by != "extractive"
         try:
-            details = await self.details(messages, source, written.text, by_model=by_model, reading=reading)
+            details = await self.details(messages, source, draft.text, by_model=by_model, reading=reading)
         except SummaryOverdue:
             return ()
-        return with_statements(receipt_of(details, earlier), written.statements, written.statements_left_out)
+        return with_statements(receipt_of(details, earlier), draft.statements, draft.statements_left_out)
 
     async def details(
         self,

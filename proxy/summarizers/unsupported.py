@@ -27,23 +27,23 @@ def unsupported_details(
 
     :raises SummaryOverdue: the deadline has passed
     """
-    named = list(_named_in(text, deadline))
-    if not named:
+    candidates = list(_named_in(text, deadline))
+    if not candidates:
         return
-    said = "\n".join([previous, *_texts_of(messages)]).lower()
-    for kind, value in named:
+    source = "\n".join([previous, *_texts_of(messages)]).lower()
+    for kind, value in candidates:
         deadline.check()
-        if not any(form in said for form in _forms_of(value.lower())):
+        if not any(form in source for form in _forms_of(value.lower())):
             yield Detail(_KINDS[kind], value, "unsupported")
 
 
 def _named_in(text: str, deadline: Deadline) -> Iterable[tuple[str, str]]:
     finder = DetailFinder()
-    found: dict[tuple[str, str], None] = {}
+    values: dict[tuple[str, str], None] = {}
     for sentence in deadline.over(sentences(text)):
         details = finder.details(sentence, words_of(sentence), with_numbers=False)
-        found |= dict.fromkeys(detail for detail in details if detail[0] in _KINDS)
-    return found
+        values |= dict.fromkeys(detail for detail in details if detail[0] in _KINDS)
+    return values
 
 
 def _texts_of(messages: Sequence[Message]) -> Iterator[str]:
@@ -54,5 +54,5 @@ def _texts_of(messages: Sequence[Message]) -> Iterator[str]:
 
 
 def _forms_of(value: str) -> tuple[str, ...]:
-    """Return the ways in which a value may stand in the talk: a version also without its v, a path without its root."""
+    """Return the forms in which a value may stand: a version also without its v, a path without its root."""
     return value, value[1:] if _VERSION.match(value) else value, _PLACE.sub("", value)

@@ -212,7 +212,7 @@ async def test_marks_in_a_text_cost_a_summary_its_length_and_not_its_being(store
     result = await compactor(Slow(lambda _: text * 400), store).compact(order())
     assert isinstance(result, Summarized)
     assert result.summary.made_by == "llm"
-    assert "more than the summary has room for" in str(result.warning)
+    assert "more than the summary has space for" in str(result.warning)
     assert result.tokens <= 200
 
 

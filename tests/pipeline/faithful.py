@@ -1,4 +1,4 @@
-"""Talks with faithful summaries of them, in each dialect, and a model that writes what it has room for."""
+"""Talks with faithful summaries of them, in each dialect, and a model that writes what it has space for."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ def obedient(written: FaithfulSummary) -> Callable[[Received], Answer]:
         if not is_summary_call(request):
             return says("Fine.")(request)
         told = TOLD.findall(json.dumps(request.json))
-        return says(written.within(int(told[-1])))(request)
+        return says(written.within(int(told[0])))(request)
 
     return script
 

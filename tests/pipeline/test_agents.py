@@ -15,7 +15,8 @@ from tests.support.scripted import Received, says
 
 ASKED = "Find out why the nightly import drops rows, mend it in loader.py, and never touch the schema of orders."
 NARRATIVE = "Several files were read one after another, and each of them was found to be as it should be so far."
-STRATEGIES = ["extractive", "llm", "hybrid"]
+STRATEGIES = ["extractive", "hybrid"]
+"""Those that carry the open request themselves; the text of ``llm`` is the model's alone, which is asked for it."""
 
 
 def calls(*ids: str, text: str | None = None) -> Said:

@@ -278,7 +278,7 @@ async def test_one_huge_message_is_cut_to_its_share(counter: TokenCounter, talk:
 async def test_a_long_answer_loses_its_middle_and_says_so(
     counter: TokenCounter, talk: Talk, scripted: Scripted
 ) -> None:
-    """A model that does not keep its room is shortened, statement by statement; the first and the last one stay."""
+    """A model that does not keep its space is shortened, statement by statement; the first and the last one stay."""
     upstream = scripted("\n".join(f"- Key point number {place} of the talk." for place in range(60)))
     written = await LlmSummarizer(upstream, counter).summarize(task(talk(*TURNS * 20), 100))
     assert 60 <= counter.count_text(written.text, MODEL) <= 100

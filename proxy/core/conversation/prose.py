@@ -1,4 +1,4 @@
-"""Shortens a model's text that is longer than its room: statement by statement, from its longest section's middle.
+"""Shortens a model's text that is longer than its space: statement by statement, from its longest section's middle.
 
 ``llm``, ``hybrid`` and ``compaction/writer.py`` use it. The end of a summary has the decisions and the open questions,
 so it is never the end that goes. Every section keeps its first and its last statement while others can go, no heading
@@ -29,7 +29,7 @@ _STATEMENT_END = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class ShortenedProse:
-    """A text within its room."""
+    """A text within its space."""
 
     text: str
     statements: int = 0
@@ -51,17 +51,17 @@ def is_heading(line: str) -> bool:
 
 
 def shorten_prose(text: str, has_room: Callable[[str], bool]) -> ShortenedProse:
-    """Return a text, without statements of its longest sections' middles if there is no room for all of them.
+    """Return a text, without statements of its longest sections' middles if there is no space for all of them.
 
-    :param has_room: returns whether there is room for a text; if there is for one, there is for a shorter one
-    :returns: an empty text if there is not even room for the beginning of the last statement
+    :param has_room: returns whether there is space for a text; if there is for one, there is for a shorter one
+    :returns: an empty text if there is not even space for the beginning of the last statement
     """
     if has_room(text):
         return ShortenedProse(text)
     sections = [section for section in _sections_of(text) if section.statements]
     total = sum(len(section.statements) for section in sections)
     steps = _steps(sections)
-    low, high = 0, len(steps) + 1  # the fewest steps after which there is room; one more than all of them for none
+    low, high = 0, len(steps) + 1  # the fewest steps after which there is space; one more than all of them for none
     while low < high:
         middle = (low + high) // 2
         if middle <= len(steps) and has_room(_rendered(sections, steps[:middle])):
@@ -156,7 +156,7 @@ def _rendered(sections: Sequence[_Section], steps: Sequence[int]) -> str:
 
 
 def _beginning(statement: str, has_room: Callable[[str], bool]) -> str:
-    """Return as much of a statement's beginning as there is room for, up to a blank if one is near."""
+    """Return as much of a statement's beginning as there is space for, up to a blank if one is near."""
     if has_room(statement.rstrip()):
         return statement.rstrip()
     low, high = 0, len(statement)

@@ -27,7 +27,7 @@ _NOTE = (
     "<<<\n{text}\n>>>"
 )
 NARRATIVE = "Narrative:"
-"""The line after which a text is a model's prose: no later line of it is a quotation, whatever it looks like."""
+"""The line before a model's prose. No line after it is a quotation, whatever it looks like."""
 VERSION_CHARACTERS = 16
 _MARKS = re.compile("<{3,}|>{3,}")
 InnerSystems = Mapping[bytes, int]
@@ -76,7 +76,7 @@ class SummaryText:
     made_by: Strategy
     """What wrote it: never a strategy with a model where nothing of a model's text is there (promise 9)."""
     statements: int = 0
-    """The statements of a model's text that was longer than its room; 0 where the text is there whole."""
+    """The statements of a model's text that was longer than its space; 0 where the text is there whole."""
     statements_left_out: int = 0
     """Those of them that had to go."""
     stated: str = ""
@@ -89,7 +89,7 @@ class SummaryText:
 
 
 def source_of(text: str, made_by: Strategy, stated: str = "") -> str:
-    """Return a summary as the next one reads it: with its whole ledger, and a mark before what a model wrote."""
+    """Return a summary as the next one reads it: its whole ledger, and a mark before a model's text."""
     if made_by == "llm":
         return f"{NARRATIVE}\n{text}"
     return f"{stated}\n{text}" if stated else text

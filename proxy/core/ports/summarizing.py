@@ -62,7 +62,7 @@ class SummaryComparison(Protocol):
         self,
         messages: Sequence[Message],
         previous: PrefixSummary | None,
-        written: SummaryText,
+        draft: SummaryText,
         reading: Reading | None = None,
     ) -> Receipt:
         """Return the receipt of a text that stands for ``previous`` and ``messages``; empty where it takes too long.

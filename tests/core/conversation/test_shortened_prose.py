@@ -51,7 +51,7 @@ def test_a_clock_time_and_a_title_are_no_ends_of_statements() -> None:
 
 
 def test_the_last_section_outlives_all_others() -> None:
-    """Open questions stand there; where hardly anything has room, the beginning of the last statement does."""
+    """Open questions stand there; where hardly anything has space, the beginning of the last statement does."""
     assert shortened(TEXT, 60) == f"{GAP}\n\n## Unresolved\n- Is a rollback path needed?"
     assert shortened(TEXT, 12) == "- Is a roll…"
     assert shortened(TEXT, 0) == ""
@@ -91,7 +91,7 @@ LINES = st.sampled_from(
 
 @given(st.lists(LINES, max_size=30).map("\n".join), st.integers(0, 400))
 def test_what_stays_was_written_and_has_room(text: str, characters: int) -> None:
-    """Whatever a model writes: within the room, in order, byte for byte, and no heading stands alone."""
+    """Whatever a model writes: within the space, in order, byte for byte, and no heading stands alone."""
     done = shorten_prose(text, lambda part: len(part) <= characters)
     assert len(done.text) <= characters or done.text == text
     place = 0
