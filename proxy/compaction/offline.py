@@ -104,7 +104,7 @@ async def compact_once(
         if options.max_tokens is not None:
             bound = min(budget.limit - planned.rest_tokens, planned.replaced_tokens)
         bounded = replace(order, plan=replace(planned, max_summary_tokens=bound))
-        return await _perform(bounded, request, options, before=count.total, compactor=compactor)
+        return await _perform(bounded, request, before=count.total, compactor=compactor)
 
     compacted = await perform(planned)
     if options.max_tokens is None or options.strategy != "extractive":  # a second text of a model would cost too much
@@ -133,9 +133,7 @@ async def _plan(
     return request, plan_input, await offload_if_many(many, partial(plan, plan_input))
 
 
-async def _perform(
-    order: CompactionOrder, request: ModelRequest, options: OfflineOptions, *, before: int, compactor: Compactor
-) -> Compacted:
+async def _perform(order: CompactionOrder, request: ModelRequest, *, before: int, compactor: Compactor) -> Compacted:
     """Make the summary, and put the compacted request together."""
     result = await compactor.make(compactor.begin(order, Trigger.OFFLINE))
     if not isinstance(result, Summarized):  # an offline compaction raises its errors and shares no lease
@@ -148,7 +146,7 @@ async def _perform(
 
     body = await offload_if_many(len(request.messages), render)
     after = order.plan.rest_tokens + result.tokens
-    return Compacted(body, summary.text, before, after, summary.covered, options.strategy)
+    return Compacted(body, summary.text, before, after, summary.covered, summary.made_by)
 
 
 def _unsummarized(

@@ -14,6 +14,7 @@ from langchain_core.messages import AnyMessage, BaseMessage, SystemMessage
 from langchain_core.prompts import ChatPromptTemplate
 
 from proxy.core.conversation.messages import Message
+from proxy.core.conversation.prose import shorten_prose
 from proxy.core.errors import SummaryRejected
 from proxy.core.planning.situation import Compact, NoCompaction
 from proxy.integrations.deciding import CarriedSummary, GraphPlan, Limits, TokenCounter
@@ -281,18 +282,11 @@ def _allotted(options: SummarizeOptions) -> tuple[int, int]:
 
 
 def _shortened(text: str, allowed: int, options: SummarizeOptions) -> str:
-    """Return the text, cut at a word's end where the rendered summary would exceed ``allowed`` tokens."""
+    """Return the text, without statements of its middle where the rendered summary would exceed ``allowed`` tokens."""
 
-    def tokens(size: int) -> int:
-        return options.token_counter(_rendered(options, text[:size].rstrip(), [], []))
+    def tokens(part: str) -> int:
+        return options.token_counter(_rendered(options, part, [], []))
 
-    frame = tokens(0)
+    frame = tokens("")
     most = allowed if allowed > frame else frame + allowed  # never an empty text, whatever the final prompt takes
-    if tokens(len(text)) <= most:
-        return text
-    low, high = 0, len(text)
-    while low < high:
-        middle = (low + high + 1) // 2
-        low, high = (middle, high) if tokens(middle) <= most else (low, middle - 1)
-    cut = text[:low]
-    return (cut.rpartition(" ")[0] or cut).rstrip()
+    return shorten_prose(text, lambda part: tokens(part) <= most).text
