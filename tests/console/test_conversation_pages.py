@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
@@ -17,6 +18,7 @@ from proxy.core.cursors import cursor_of
 from tests.console.conftest import Console, Visitor
 from tests.pipeline.conftest import Client
 from tests.pipeline.talk import Said, assistant, history, user
+from tests.support.scripted import Answer, Received, says
 
 LIST = "/console/conversations"
 REPLY_TOKENS = 7
@@ -330,3 +332,20 @@ def test_hits_are_escaped(visitor: Visitor, client: Client) -> None:
     assert (
         "&lt;<mark>script</mark>&gt;alert(1)&lt;/<mark>script</mark>&gt; at the &lt;img&gt; <mark>quay</mark>" in text
     )
+
+
+def test_what_a_model_names_and_nobody_said_is_shown_with_its_summary(
+    start_console: Callable[..., Console],
+) -> None:
+    """By name, beside what was kept: a person sees it before the next model believes it."""
+    console = start_console(strategy="llm", key="the-configured-key")
+
+    def script(request: Received) -> Answer:
+        told = "The points were gone through one by one, and ticket RMA-70351 tracks all of them."
+        return says(told if "You summarize" in str(request.messages[0]["content"]) else "Fine.")(request)
+
+    console.upstream.script = script
+    page = address(console.client(), [*history(9), user("Now?")], summarize="force")
+    text = console.visitor().get(page).text
+    assert "In no message, though the summary names it (identifiers): <code>RMA-70351</code>" in text
+    assert "unsupported 1" in text

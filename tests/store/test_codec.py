@@ -9,6 +9,7 @@ import pytest
 
 from proxy.core.conversation.prefix import chain_of
 from proxy.core.errors import RecordUnreadable, StoreError
+from proxy.core.receipt import KindCount
 from proxy.store import references
 from proxy.store.codec import Codec
 from proxy.store.connection.url import read_address
@@ -17,6 +18,11 @@ from tests.support.sealing import XorCipher
 
 CODEC = Codec()
 CHAIN = chain_of("ab", dialogue(4))
+RECEIPT = (
+    KindCount("rules", 7, 5, 1),
+    KindCount("identifiers", 3, 3, 0, ("ABC-2",)),
+    KindCount("statements", 20, 17),
+)
 
 
 def test_a_message_costs_few_bytes() -> None:
@@ -31,7 +37,8 @@ def test_a_message_costs_few_bytes() -> None:
 @pytest.mark.parametrize("codec", [Codec(), Codec(XorCipher())], ids=["plain", "sealed"])
 def test_everything_is_read_as_it_was_written(codec: Codec) -> None:
     """Every field, so that what is rendered of a summary stays the same (promise 5)."""
-    summary = replace(summary_of(CHAIN, 4), previous=CHAIN.at(2), made_by="llm", cause="prepared")
+    summary = replace(summary_of(CHAIN, 4), previous=CHAIN.at(2), made_by="llm", cause="prepared", receipt=RECEIPT)
+    summary = replace(summary, stated="Rule: Never touch prod.")
     assert codec.unpack_summary(codec.pack_summary(summary)) == summary
     message = user("x")
     assert codec.unpack_message(codec.pack_message(message, 5, 1.5, "s"), 1, b"h").raw == message.raw
@@ -47,6 +54,16 @@ def test_a_turn_has_the_longest_reply_that_was_asked_for(asked: int, stored: int
     turn = replace(turn_of("ab", dialogue(4)), max_output_tokens=asked)
     read = CODEC.unpack_turn(CODEC.pack_turn(turn, 0, []))
     assert (read.max_output_tokens, read.beyond) == (stored, 0)
+
+
+def test_summaries_are_read_across_versions() -> None:
+    """One of before carries no ledger beside its text; one of now keeps what an older version knows in its place."""
+    packed = CODEC.pack_summary(replace(summary_of(CHAIN, 4), receipt=RECEIPT, stated="Rule: Never touch prod."))
+    fields = msgspec.msgpack.decode(packed[1:])
+    older = CODEC.unpack_summary(packed[:1] + msgspec.msgpack.encode(fields[:17]))
+    assert (older.stated, older.text) == ("", CODEC.unpack_summary(packed).text)
+    assert older.receipt == (KindCount("rules", 7, 5, 1), KindCount("identifiers", 3, 3))
+    assert fields[15] == [["rules", 7, 5, 1], ["identifiers", 3, 3, 0]]  # no kind that an older version refuses
 
 
 def test_turns_are_read_across_versions() -> None:

@@ -134,7 +134,7 @@ def test_compactions_failures_and_the_store_are_counted() -> None:
     """Each fact once; facts that say nothing to count are passed over."""
     metrics = Metrics()
     metrics(CompactionStarted("c", "m", "llm", 3, 100))
-    receipt = (KindCount("rules", 7, 5, 1), KindCount("names", 3, 3))
+    receipt = (KindCount("rules", 7, 5, 1), KindCount("names", 3, 3), KindCount("identifiers", 0, 0, 0, ("ABC-2",)))
     metrics(ConversationCompacted("c", "m", "extractive", 3, 100, 20, 0.2, receipt=receipt))
     metrics(SummaryFailed("c", "m", "llm", "timeout", "deterministic", 60.0))
     metrics(StoreDegraded("recall", "timeout"))
@@ -145,6 +145,7 @@ def test_compactions_failures_and_the_store_are_counted() -> None:
     survivals = ("kept", "shortened", "dropped")
     rules = [value(metrics, "tidemark_summary_details_total", kind="rules", survival=each) for each in survivals]
     assert rules == [5, 1, 1]
+    assert value(metrics, "tidemark_summary_details_total", kind="identifiers", survival="unsupported") == 1
     assert value(metrics, "tidemark_store_degraded_total", operation="recall") == 1
 
 
