@@ -15,7 +15,7 @@ from functools import cached_property
 from typing import Any, TypeVar
 
 from proxy.core.conversation.messages import JsonValue
-from proxy.core.conversation.prose import shorten_prose
+from proxy.core.conversation.prose import GAP, count_statements, shorten_prose
 from proxy.core.conversation.request import CachedPrefix
 from proxy.core.conversation.summary import NARRATIVE, SummaryRecipe, SummaryText, Template
 from proxy.core.errors import (
@@ -56,8 +56,8 @@ WindowOf = Callable[[Route, Caller], Awaitable[int | None]]
 _MARGIN = 0.05
 """Share of the window that stays free, since the provider counts with another tokenizer."""
 _LEAST_PIECE_TOKENS = 128
-_ANSWER_RATIO = 1.2
-"""The longest answer, as a multiple of the bound. A text that is too long must not lose its end at the provider."""
+_ANSWER_TOKENS = 24
+"""Tokens that an answer may have beyond the bound. A text that is a little too long keeps its end so."""
 _BOUND_SHARE = 4
 """A bound is at most this part of the window: earlier summary, answer and a piece share it."""
 _PART_TOKENS = 20
@@ -125,7 +125,10 @@ class LlmSummarizer:
         text = await self._whole_text(task, self._clock() + task.timeout_seconds, large=large)
         has_room = room_in(self._counter, task.model, task.max_tokens - JOINT_TOKENS)
         done = await _run(shorten_prose, text, has_room, large=large or len(text) > LARGE_CHARS)
-        return SummaryText(done.text, "llm", done.statements, done.left_out)
+        statements, left_out = done.statements, done.left_out
+        if text.endswith(GAP):  # the provider cut it off: what it would have gone on with is one statement or more
+            statements, left_out = (statements or count_statements(text)) + 1, left_out + 1
+        return SummaryText(done.text, "llm", statements, left_out)
 
     async def _whole_text(self, task: SummaryTask, deadline: float, *, large: bool) -> str:
         """Return the model's text, whole."""
@@ -159,7 +162,7 @@ class LlmSummarizer:
     def _piece_size(self, task: SummaryTask, window: int, bound: int) -> int:
         """Return the tokens that a window has for a piece beside prompt, earlier summary and answer."""
         fixed = self._counter.count_text(overhead_text(self._template), task.model)
-        return max(_LEAST_PIECE_TOKENS, int(window * (1 - _MARGIN)) - fixed - bound - int(_ANSWER_RATIO * bound))
+        return max(_LEAST_PIECE_TOKENS, int(window * (1 - _MARGIN)) - fixed - 2 * bound - _ANSWER_TOKENS)
 
     async def _summary_of(self, call: _Call, pieces: Sequence[Portion]) -> str:
         """Return the summary of all pieces: side by side, or each with the summary of those before it."""
@@ -287,7 +290,7 @@ class LlmSummarizer:
                     {"role": "user", "content": prompt},
                     *follow_up,
                 ],
-                int(_ANSWER_RATIO * call.bound),
+                call.bound + _ANSWER_TOKENS,
                 timeout_seconds=seconds_left,
             ),
             call.caller,

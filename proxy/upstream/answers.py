@@ -11,6 +11,7 @@ from collections.abc import Mapping
 import msgspec
 
 from proxy.core.conversation.messages import JsonValue
+from proxy.core.conversation.prose import GAP
 from proxy.core.errors import SummaryRejected, UpstreamError
 from proxy.core.ports import Route
 
@@ -19,7 +20,7 @@ MAX_MESSAGE_CHARACTERS = 1000
 
 
 def text_of(answer: JsonValue, route: Route) -> str:
-    """Return the text of a chat completion object.
+    """Return the text of a chat completion object; one that was cut off at its longest length ends with ``GAP``.
 
     :raises SummaryRejected: the model called a tool, refused or was stopped by a filter, whatever it wrote beside that
     :raises UpstreamError: there is no text
@@ -33,7 +34,7 @@ def text_of(answer: JsonValue, route: Route) -> str:
     text = content_of(answer)
     if not text.strip():
         raise UpstreamError(f"The upstream of {route.name!r} answered without any text.")
-    return text
+    return f"{text.rstrip()} {GAP}" if choice.get("finish_reason") == "length" else text
 
 
 def content_of(answer: JsonValue) -> str:

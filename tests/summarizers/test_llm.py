@@ -12,6 +12,7 @@ from typing import Any, get_args
 import pytest
 
 from proxy.core.conversation.messages import Message
+from proxy.core.conversation.prose import GAP
 from proxy.core.conversation.summary import Template, TemplateName
 from proxy.core.errors import ConfigError, SummaryRejected, UpstreamTimedOut, UpstreamUnreachable
 from proxy.core.ports import Caller, Route, SummaryTask, TextRequest, TokenCounter
@@ -46,7 +47,7 @@ async def test_the_model_is_asked_on_the_conversation_s_route(
     upstream = scripted(SUMMARY)
     assert (await LlmSummarizer(upstream, counter).summarize(task(talk(*TURNS)))).text == SUMMARY
     (asked,) = upstream.asked
-    assert (asked.route, asked.max_tokens) == (ROUTE, 240)  # a text that is a little too long keeps its end
+    assert (asked.route, asked.max_tokens) == (ROUTE, 224)  # a text that is a little too long keeps its end
     assert 0 < asked.timeout_seconds <= 60
 
 
@@ -148,7 +149,7 @@ async def test_concise_asks_for_half_as_much(counter: TokenCounter, talk: Talk, 
     for template in ("detailed", "concise"):
         upstream = scripted(SUMMARY)
         await LlmSummarizer(upstream, counter, template=template).summarize(task(talk(*TURNS), 300))
-        assert upstream.asked[0].max_tokens == 360
+        assert upstream.asked[0].max_tokens == 324
         words[template] = int(re.findall(r"at most (\d+) words", upstream.asked[0].prompt)[0])
     assert words["concise"] == words["detailed"] // 2
     assert words["detailed"] == int((300 - 12) / (1.3 * tokens_per_word(talk(*TURNS), counter, MODEL)))
@@ -286,6 +287,15 @@ async def test_a_long_answer_loses_its_middle_and_says_so(
     assert written.text.endswith("number 58 of the talk.\n- Key point number 59 of the talk.")
     kept = written.text.count("Key point")
     assert (written.statements, written.statements_left_out) == (60, 60 - kept)
+
+
+@pytest.mark.anyio
+async def test_a_text_that_the_provider_cut_off_says_so(counter: TokenCounter, talk: Talk, scripted: Scripted) -> None:
+    """It stays as it is; how much is missing is unknown, and counts as one statement."""
+    upstream = scripted(f"{SUMMARY} The next step {GAP}")
+    written = await LlmSummarizer(upstream, counter).summarize(task(talk(*TURNS)))
+    assert written.text == f"{SUMMARY} The next step {GAP}"
+    assert (written.statements, written.statements_left_out) == (4, 1)
 
 
 @pytest.mark.anyio

@@ -14,7 +14,7 @@ from heapq import heapify, heappop, heappush
 from itertools import pairwise
 
 GAP = "[…]"
-"""Stands where statements were left out."""
+"""Stands where statements were left out, and at the end of a text that its provider cut off."""
 _GONE = f"{GAP}\n\n"
 """Stands for whole sections."""
 _HEADING = re.compile(r"[ ]{0,3}(?:#{1,6}[ \t].*|\*\*[^*]{1,80}\*\*:?|__[^_]{1,80}__:?|.{1,80}[:\uff1a])\s*")
@@ -48,6 +48,11 @@ class _Section:
 def is_heading(line: str) -> bool:
     """Return whether a line only heads what follows it."""
     return bool(_HEADING.fullmatch(line))
+
+
+def count_statements(text: str) -> int:
+    """Return how many statements a text has; headings are none."""
+    return sum(len(section.statements) for section in _sections_of(text))
 
 
 def shorten_prose(text: str, has_room: Callable[[str], bool]) -> ShortenedProse:

@@ -177,7 +177,7 @@ class Upstream(Protocol):
         ...
 
     async def complete(self, route: Route, request: TextRequest, caller: Caller) -> str:
-        """Return one short text for a summarizer.
+        """Return one short text for a summarizer; one that the provider cut off ends with ``GAP``.
 
         :raises UpstreamError: there was no answer
         :raises SummaryRejected: it holds no text: tool calls or a refusal in its place, or nothing
