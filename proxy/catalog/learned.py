@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from proxy.core.planning.budget import ModelProfile, ModelWindow, reply_reserve
+from proxy.core.planning.budget import ModelProfile, ModelWindow, budget_for, reply_reserve
 from proxy.upstream.overflow import Overflow
 
 KEPT_RATIO = 0.8
@@ -49,17 +49,17 @@ def learn_from_reply(
     The window stays as large as the upstream says. What is learned is that the whole reply counts (vLLM).
 
     :param sent_tokens: the request that did not fit, in the upstream's tokens by its calibration
-    :param reply_tokens: the longest reply that the request allows
+    :param reply_tokens: the longest reply that the request allows; None where it states none
     :returns: None where the input is the cause, or may be
     """
-    if reply_tokens is None:
-        return None
-    window = profile.window
+    window, limit = profile.window, budget_for(profile, reply_tokens).limit
     window_tokens = min(overflow.window_tokens or window.window, window.window)
     learned = window if window_tokens == window.window else _shrunk(window, window_tokens, 1.0)
     margin = round(profile.policy.margin * learned.window)
-    if reply_tokens <= reply_reserve(learned, reply_tokens, whole=profile.whole_reply, margin=margin):
-        return None  # the reserve covers the reply, so the input was counted too small
+    reserve = reply_reserve(learned, reply_tokens, whole=profile.whole_reply, margin=margin)
+    reply_tokens = reserve if reply_tokens is None else reply_tokens
+    if reply_tokens <= reserve and sent_tokens <= limit:
+        return None  # the reserve was left free and covers the reply, so the input was counted too small
     size = overflow.requested_tokens or sent_tokens
     if abs(size - reply_tokens - sent_tokens) < abs(size - sent_tokens):  # some upstreams report one number for both
         size -= reply_tokens

@@ -15,7 +15,9 @@ from proxy.compaction.background import BackgroundCompaction
 from proxy.compaction.immediate import ImmediateCompaction
 from proxy.compaction.values import NotSummarized, Summarized
 from proxy.core.conversation.summary import PrefixSummary, render_summary
+from proxy.core.errors import ContextLengthExceeded
 from proxy.core.planning.assemble import assemble
+from proxy.core.planning.budget import budget_for
 from proxy.core.planning.clip import Clip, clips_for, could_shrink
 from proxy.core.planning.plan import least_tokens, plan, plan_ahead, plan_at_once, would_help
 from proxy.core.planning.situation import (
@@ -39,6 +41,7 @@ from proxy.pipeline.notices import (
     is_full,
     not_done_warning,
     with_full_warning,
+    with_less_reply_warning,
 )
 from proxy.pipeline.orders import order_of, swap_plan_of
 from proxy.pipeline.recall import Recaller, recall_mark
@@ -70,6 +73,23 @@ class BudgetFitter:
         return _plan_at_once(context) or plan(self._plan_input(context))
 
     async def fit(self, context: RequestContext, progress: Progress = NO_PROGRESS) -> Fitted:
+        """Bring a request within its limit, or within the one that leaves the least space for the reply.
+
+        The second limit is only for what would be refused: the upstream may be content with a shorter reply.
+        """
+        fitted = await self._fit(context, progress)
+        if not isinstance(fitted, Refused) or not isinstance(fitted.error, ContextLengthExceeded):
+            return fitted
+        wider = _with_least_reply(context)
+        if wider is None:
+            return fitted
+        wider = replace(wider, started=self._timer() - fitted.report.overhead_seconds)
+        fitted = await self._fit(wider, progress)
+        if isinstance(fitted, Refused):
+            return fitted
+        return replace(fitted, report=with_less_reply_warning(context, fitted.report))
+
+    async def _fit(self, context: RequestContext, progress: Progress) -> Fitted:
         """Plan, and perform the plan; a request that stays critically large is sent with a warning."""
         planned = _plan_at_once(context) or await self._planned(context)
         if isinstance(planned, NoCompaction):
@@ -92,8 +112,12 @@ class BudgetFitter:
         return self._with_full_warning(context, fitted, reason)
 
     def could_shrink(self, context: RequestContext) -> bool:
-        """Return whether the request can be sent in another way than as it came."""
-        return could_shrink(self._plan_input(context))
+        """Return whether the request, which an upstream refused, can be sent in another way than as it came."""
+        if could_shrink(self._plan_input(context)):
+            return True
+        # An upstream that counts the whole reply would refuse less space for it again.
+        wider = None if context.profile.whole_reply else _with_least_reply(context)
+        return wider is not None and could_shrink(self._plan_input(wider))
 
     def prepare_after(self, context: RequestContext, report: Report) -> Prepare | None:
         """Return what prepares the next summary when the reply has ended; None where nothing is due."""
@@ -304,6 +328,16 @@ class BudgetFitter:
 
     def _summary_tokens(self, summary: PrefixSummary, route: Route) -> int:
         return self._counter.count_message(render_summary(summary), route.upstream_model)
+
+
+def _with_least_reply(context: RequestContext) -> RequestContext | None:
+    """Return a context whose limit leaves the least space for the reply; None where that is no higher."""
+    budget = context.measure.budget
+    reply_tokens, retention = context.request.max_output_tokens, context.controls.retention
+    wider = budget_for(context.profile, reply_tokens, retention, least_reply=True)
+    if wider.limit <= budget.limit:
+        return None
+    return replace(context, measure=replace(context.measure, budget=wider))
 
 
 def _plan_at_once(context: RequestContext) -> NoCompaction | None:

@@ -67,6 +67,21 @@ def with_full_warning(context: RequestContext, report: Report) -> Report:
     return replace(report, warning=f"{report.warning}; {notice}" if report.warning else notice)
 
 
+def with_less_reply_warning(context: RequestContext, report: Report) -> Report:
+    """Say that a request was sent with less space for its reply than is reserved, if it was.
+
+    :param context: with the usual limit
+    """
+    if report.local_tokens <= context.budget.limit:
+        return report
+    budget = context.measure.budget
+    notice = (
+        f"the reply has less space: the request is above its usual limit of {budget.limit} tokens and leaves "
+        f"{budget.window - report.tokens_after} of the window's {budget.window}"
+    )
+    return replace(report, warning=f"{notice}; {report.warning}" if report.warning else notice)
+
+
 def compaction_failed(context: RequestContext, result: NotSummarized) -> CompactionFailed:
     """Return the refusal of a request without a summary that the policy does not forward (FR-5.1.1, FR-5.1.2)."""
     if context.controls.mode == "force":

@@ -109,6 +109,10 @@ def profiles() -> st.SearchStrategy[ModelProfile]:
     )
 
 
+REPLIES: st.SearchStrategy[int | None] = st.sampled_from([64, None, 2000, 32_000])
+"""The reply lengths that requests state: a short one, none, and those of agents that send one number to every model."""
+
+
 def pairs(messages: Sequence[Message]) -> list[tuple[int, int]]:
     """Places of each result's call and of the result; the last call of an id before a result is the one it answers."""
     callers: dict[str, int] = {}

@@ -24,6 +24,7 @@ from proxy.dialects.chat.dialect import ChatDialect
 from tests.core.histories import (
     BOOLEANS,
     MAYBE_TEXT,
+    REPLIES,
     TEXTS,
     conversations,
     message,
@@ -57,6 +58,8 @@ class Tenant:
     fill: float
     """How much of its bound a summary takes, from 0 to 1."""
     ahead: bool
+    reply: int | None
+    """The length of the reply that each request states."""
     used: dict[bytes, PrefixSummary] = field(default_factory=dict)
     waiting: dict[bytes, PrefixSummary] = field(default_factory=dict)
     """Summaries by the prefix that they stand for: those in use, and those made ahead."""
@@ -64,7 +67,7 @@ class Tenant:
 
     def walk(self, request: Request) -> None:
         """Send one request, and hold every promise that the core can keep."""
-        budget = budget_for(self.profile, 64)
+        budget = budget_for(self.profile, self.reply)
         summary, prepared = self._newest(self.used, request), self._newest(self.waiting, request)
         given = PlanInput(
             messages=request,
@@ -78,6 +81,9 @@ class Tenant:
             prepared_tokens=_tokens(prepared),
         )
         planned = plan(given)
+        if isinstance(planned, CannotFit):
+            budget = budget_for(self.profile, self.reply, least_reply=True)
+            planned = plan(replace(given, budget=budget))
         if isinstance(planned, CannotFit):
             assert planned.tokens > budget.limit, "promise 4: only what cannot fit is refused"
             return
@@ -149,6 +155,11 @@ def _tokens(summary: PrefixSummary | None) -> int:
     return size(render_summary(summary)) if summary else 0
 
 
+def tenants() -> st.SearchStrategy[Tenant]:
+    """Tenants of whom nothing is remembered yet."""
+    return st.builds(Tenant, profiles(), st.floats(0, 1), BOOLEANS, REPLIES)
+
+
 def growing_requests(said: Request, start: int = 0) -> Requests:
     """The requests of a conversation that is longer than ``start``: at each word of the user, result, or prefill."""
     return Requests(said[:end] for end in range(start + 1, len(said) + 1) if not said[end - 1].is_system)
@@ -194,29 +205,17 @@ def agents(draw: st.DrawFn) -> Requests:
     return growing_requests(said, 1)
 
 
-@given(requests=talks(), profile=profiles(), fill=st.floats(0, 1), ahead=st.booleans())
+@given(requests=talks(), tenant=tenants())
 @settings(max_examples=EXAMPLES, deadline=None)
-def test_conversations_that_fork_and_are_edited_keep_every_promise(
-    requests: Requests,
-    profile: ModelProfile,
-    fill: float,
-    ahead: bool,  # noqa: FBT001 - drawn, not passed
-) -> None:
+def test_conversations_that_fork_and_are_edited_keep_every_promise(requests: Requests, tenant: Tenant) -> None:
     """Chats with tool rounds, inner system messages, forks, edits, rewinds, and calls that nobody answers."""
-    tenant = Tenant(profile, fill, ahead)
     for request in requests:
         tenant.walk(request)
 
 
-@given(requests=agents(), profile=profiles(), fill=st.floats(0, 1), ahead=st.booleans())
+@given(requests=agents(), tenant=tenants())
 @settings(max_examples=EXAMPLES, deadline=None)
-def test_agent_loops_keep_every_promise(
-    requests: Requests,
-    profile: ModelProfile,
-    fill: float,
-    ahead: bool,  # noqa: FBT001 - drawn, not passed
-) -> None:
+def test_agent_loops_keep_every_promise(requests: Requests, tenant: Tenant) -> None:
     """Loops that are far longer than the window."""
-    tenant = Tenant(profile, fill, ahead)
     for request in requests:
         tenant.walk(request)

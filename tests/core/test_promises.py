@@ -26,7 +26,7 @@ from proxy.core.planning.situation import (
 )
 from proxy.dialects.bodies import array_of
 from proxy.dialects.chat.dialect import ChatDialect
-from tests.core.histories import conversations, message, orphans, pairs, profiles, size
+from tests.core.histories import REPLIES, conversations, message, orphans, pairs, profiles, size
 
 CHAT = ChatDialect()
 FIXED = 3
@@ -49,12 +49,22 @@ class Step:
         return FIXED + sum(map(size, self.forwarded or ()))
 
 
-def walk(messages: Sequence[Message], profile: ModelProfile, summary: PrefixSummary | None, mode: Mode) -> Step:
+def walk(
+    messages: Sequence[Message],
+    profile: ModelProfile,
+    summary: PrefixSummary | None,
+    mode: Mode,
+    reply: int | None = 64,
+) -> Step:
     """Do with one request what the pipeline does, the summary as long as it may be."""
-    budget = budget_for(profile, 64)
+    budget = budget_for(profile, reply)
     tokens = [size(one) for one in messages]
     known = size(render_summary(summary)) if summary else 0
-    planned = plan(PlanInput(messages, tokens, FIXED, budget, profile.policy, mode, summary, known))
+    given = PlanInput(messages, tokens, FIXED, budget, profile.policy, mode, summary, known)
+    planned = plan(given)
+    if isinstance(planned, CannotFit):
+        budget = budget_for(profile, reply, least_reply=True)
+        planned = plan(replace(given, budget=budget))
     if isinstance(planned, CannotFit):
         return Step(messages, planned, budget, None, summary)
     if isinstance(planned, NoCompaction):
@@ -88,20 +98,21 @@ def requests(messages: Sequence[Message]) -> list[Sequence[Message]]:
     return [messages[:end] for end in ends]
 
 
-@given(conversations(), profiles(), st.lists(MODES, max_size=12).map(lambda drawn: [*drawn, *["auto"] * 60]))
+@given(conversations(), profiles(), st.lists(MODES, max_size=12).map(lambda drawn: [*drawn, *["auto"] * 60]), REPLIES)
 @settings(max_examples=300, deadline=None)
 def test_what_is_forwarded_keeps_every_promise_that_the_core_can_keep(
-    messages: list[Message], profile: ModelProfile, modes: list[Mode]
+    messages: list[Message], profile: ModelProfile, modes: list[Mode], reply: int | None
 ) -> None:
     """Promises 1 to 5, on every request of a growing conversation."""
     summary: PrefixSummary | None = None
     for request, mode in zip(requests(messages), modes, strict=False):
-        step = walk(request, profile, summary, mode)
+        step = walk(request, profile, summary, mode, reply)
         if isinstance(step.planned, NoCompaction):
             assert step.forwarded is request, "promise 1: what is not compacted is the client's own"
         if step.forwarded is None:
             assert isinstance(step.planned, CannotFit)
             assert step.planned.tokens > step.budget.limit, "promise 4: only what cannot fit is refused"
+            assert step.budget == budget_for(profile, reply, least_reply=True), "with the least space for the reply"
             continue
         assert_prefix_only(request, step)
         assert_valid(request, step.forwarded)
@@ -139,14 +150,16 @@ def assert_valid(request: Sequence[Message], forwarded: Sequence[Message]) -> No
     assert all(result in present for call, result in answered.items() if call in present)
 
 
-@given(conversations(), profiles())
+@given(conversations(), profiles(), REPLIES)
 @settings(max_examples=200, deadline=None)
-def test_the_forwarded_prefix_is_frozen_between_two_compactions(messages: list[Message], profile: ModelProfile) -> None:
+def test_the_forwarded_prefix_is_frozen_between_two_compactions(
+    messages: list[Message], profile: ModelProfile, reply: int | None
+) -> None:
     """Promise 5: as long as no new summary is made, each request's bytes begin with the one's before it."""
     summary: PrefixSummary | None = None
     before: bytes | None = None
     for request in requests(messages):
-        step = walk(request, profile, summary, "auto")
+        step = walk(request, profile, summary, "auto", reply)
         if step.forwarded is None:
             break
         sent = array_of(CHAT.raws_of(step.forwarded)).removesuffix(b"]")
@@ -188,13 +201,15 @@ def test_a_summary_in_use_tells_no_system_message_that_the_request_does_not_hold
                 summaries.append(step.summary)
 
 
-@given(conversations(), profiles())
+@given(conversations(), profiles(), REPLIES)
 @settings(max_examples=200, deadline=None)
-def test_planning_what_was_just_compacted_compacts_nothing_more(messages: list[Message], profile: ModelProfile) -> None:
+def test_planning_what_was_just_compacted_compacts_nothing_more(
+    messages: list[Message], profile: ModelProfile, reply: int | None
+) -> None:
     """No loops: the same request, its summary made, is sent with that summary."""
-    first = walk(messages, profile, None, "auto")
+    first = walk(messages, profile, None, "auto", reply)
     assume(isinstance(first.planned, Compact))
-    second = walk(messages, profile, first.summary, "auto")
+    second = walk(messages, profile, first.summary, "auto", reply)
     if first.sent_tokens <= first.budget.high_water:
         assert isinstance(second.planned, ReuseSummary)
     assert second.forwarded is not None

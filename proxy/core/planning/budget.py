@@ -24,6 +24,10 @@ DEFAULT_WINDOW_TOKENS = 128_000
 """FR-3.2.2: the conservative default for a model without any data."""
 DEFAULT_OUTPUT_TOKENS = 4096
 """The longest reply of a model whose maximum is unknown; OpenAI's own older default."""
+LEAST_REPLY_SHARE = 1 / 16
+"""Share of the window that is left for the reply of a request that would be refused otherwise."""
+LEAST_REPLY_TOKENS = 256
+"""The same in tokens, for small windows; a request that reserves less leaves what it reserves."""
 SUMMARY_SHARE = 0.05
 MIN_SUMMARY_TOKENS = 64
 """The smallest summary message. About half of it is the message's frame."""
@@ -149,16 +153,21 @@ class Budget:
     """Bound of the earlier messages that are put back into a compacted request; 0 for none."""
 
 
-def budget_for(profile: ModelProfile, max_output_tokens: int | None, retention: int | None = None) -> Budget:
+def budget_for(
+    profile: ModelProfile, max_output_tokens: int | None, retention: int | None = None, *, least_reply: bool = False
+) -> Budget:
     """Return the budget of one request.
 
     :param max_output_tokens: the reply length that the request asks for, which sets the reserve (docs/compaction.md)
     :param retention: the request's own retention in tokens (FR-2.2.2), in place of the policy's
+    :param least_reply: reserve the least that a reply gets, for a request that does not fit beside more
     """
     window, policy = profile.window, profile.policy
     margin = round(policy.margin * window.window)
-    shared = window.window - reply_reserve(window, max_output_tokens, whole=profile.whole_reply, margin=margin)
-    limit = max(min(window.max_input_tokens, shared) - margin, 0)
+    reserve = reply_reserve(window, max_output_tokens, whole=profile.whole_reply, margin=margin)
+    if least_reply:
+        reserve = min(reserve, max(int(LEAST_REPLY_SHARE * window.window), LEAST_REPLY_TOKENS))
+    limit = max(min(window.max_input_tokens, window.window - reserve) - margin, 0)
     mark = policy.threshold if policy.threshold > 1 else policy.threshold * window.window
     high_water = min(int(mark), limit)
     whole = high_water if policy.threshold > 1 else limit

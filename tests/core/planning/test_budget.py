@@ -74,6 +74,13 @@ def test_a_window_that_must_hold_the_whole_reply_keeps_all_of_it_free() -> None:
     assert budget_for(strict, 38_000).limit == 37_000, "nothing would be left"
 
 
+def test_the_least_reply_is_a_sixteenth_of_the_window_and_never_more_than_the_reserve() -> None:
+    """Of a request that is refused otherwise; 256 tokens in a small window."""
+    for window, asked, least in ((32_768, 32_000, 2048), (32_768, 500, 500), (2048, None, 256), (400, None, 200)):
+        profile = ModelProfile("m", ModelWindow(window), CompactionPolicy())
+        assert budget_for(profile, asked, least_reply=True).limit == window - least - round(0.05 * window)
+
+
 @given(profiles(), st.integers(1, 10_000))
 def test_no_reply_length_leaves_less_than_the_models_own_longest_reply_does(
     profile: ModelProfile, max_output: int
