@@ -151,7 +151,7 @@ def create_app(
 
     app = (_Application if tracing is None else _TracedApplication)(
         endpoints.direct,
-        BrowserAccess(settings.server.host, settings.server.allowed_origins, warn),
+        BrowserAccess(settings.server.host, settings.server.allowed_origins, settings.server.allowed_hosts, warn),
         endpoints.formats,
         endpoints.admission,
         routes=endpoints.routes(),

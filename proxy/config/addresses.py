@@ -18,6 +18,8 @@ USUAL_PORTS = {"http": 80, "https": 443}
 """Default ports, which a browser omits from an origin."""
 _HEADER_NAME = re.compile(r"[a-z0-9!#$%&'*+.^_`|~-]+")
 """A token (RFC 9110, section 5.6.2), in lower case."""
+_HOST_NAME = re.compile(r"[a-z0-9_-]+(\.[a-z0-9_-]+)*")
+"""A host's name or IPv4 address, in lower case."""
 _SCHEME = "[A-Za-z][A-Za-z0-9+.-]*"
 _HOST = r"(\[[^\]/?#@]+\]|[^/?#@:\[\]\s]+)"
 """A URL's host, as a pattern of JSON Schema."""
@@ -48,6 +50,21 @@ def origin() -> Kind[str]:
 
     wanted = "an origin: scheme://host, or scheme://host:port (https://chat.example.com)"
     return Kind(wanted, read, schema={"type": "string", "pattern": rf"^(?!.*\*)\s*{_SCHEME}://{_HOST}(:[0-9]*)?/*\s*$"})
+
+
+def host_name() -> Kind[str]:
+    """Accept the name of a host as clients write it in ``Host``, in lower case and without a port."""
+
+    def read(scalar: Scalar) -> str:
+        value = read_text(scalar).strip().lower()
+        if "*" in value:
+            raise Unfit("there are no wildcards: name each host")
+        if _HOST_NAME.fullmatch(value) is None:
+            raise Unfit
+        return value
+
+    pattern = f"^\\s*{_HOST_NAME.pattern.replace('a-z', 'A-Za-z')}\\s*$"
+    return Kind("a host's name without a port (tidemark.internal)", read, schema={"type": "string", "pattern": pattern})
 
 
 def header_name() -> Kind[str]:

@@ -119,6 +119,9 @@ class ServerSettings:
     """A stream that waits this long for a summary gets a comment about it; 0 turns that off (FR-1.6)."""
     allowed_origins: tuple[str, ...] = field(default=(), metadata=takes(kinds.several(addresses.origin())))
     """Origins of browser apps of other sites. None, because otherwise any page could send requests to this machine."""
+    allowed_hosts: tuple[str, ...] = field(default=(), metadata=takes(kinds.several(addresses.host_name())))
+    """Names in ``Host``, besides those of loopback, under which requests are served. None: on a loopback address no
+    other one is served, because a page's own name may lead there; on other addresses every name is."""
     forward_cookies: bool = field(default=False, metadata=takes(kinds.flag()))
     """Send a client's cookies upstream. Off, because a browser also sends those of every other app on this machine."""
 

@@ -6,11 +6,26 @@ from ipaddress import ip_address
 
 
 def is_loopback(host: str) -> bool:
-    """Return whether a host or address is this machine's own.
+    """Return whether a host or address is this machine's own; of names those below ``localhost`` (RFC 6761).
+
+    :param host: without a port, an IPv6 address without brackets
+    """
+    name = host.lower()
+    if name == "localhost" or name.endswith(".localhost"):
+        return True
+    try:
+        return ip_address(name).is_loopback
+    except ValueError:
+        return False
+
+
+def is_address(host: str) -> bool:
+    """Return whether a host is an IP address, which nobody can lead elsewhere, and no name.
 
     :param host: without a port, an IPv6 address without brackets
     """
     try:
-        return host.lower() == "localhost" or ip_address(host).is_loopback
+        ip_address(host)
     except ValueError:
         return False
+    return True

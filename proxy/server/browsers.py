@@ -2,8 +2,9 @@
 
 Every request passes it before any endpoint. A loopback port does not keep out a browser on the same machine: any page
 can send it requests, and can read the answers through a host name of its own that resolves to 127.0.0.1 (DNS
-rebinding). So a request of another site's page, or one under another host name, is refused unless it has a credential
-that no browser adds by itself. The Fetch standard defines the headers (``Origin``, ``Sec-Fetch-Site``, CORS).
+rebinding). So a request of another site's page is refused unless it has a credential that no browser adds by itself.
+One under another host name is refused whatever it has: its page is of the same origin as the answers, so it can add any
+header, and its GET has no ``Origin``. The Fetch standard defines the headers (``Origin``, ``Sec-Fetch-Site``, CORS).
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from proxy.core.bounded import BoundedCache
 from proxy.core.conversation.request import ErrorFormat
 from proxy.core.errors import ForeignPage
-from proxy.core.hosts import is_loopback
+from proxy.core.hosts import is_address, is_loopback
 from proxy.core.ports import Headers
 from proxy.dialects.openai_errors import OPENAI_ERRORS
 from proxy.server.asgi import Response
@@ -49,13 +50,22 @@ class BrowserAccess:
 
     :param host: the interface that the server is bound to; pages are refused on loopback only
     :param allowed_origins: origins as browsers write them
+    :param allowed_hosts: other names of the server, in lower case; without any, only a loopback bind looks at names
     :param warn: warns the operator of a refused page, because a browser does not show the reason
     """
 
-    def __init__(self, host: str, allowed_origins: Iterable[str], warn: Callable[[str], None]) -> None:
+    def __init__(
+        self,
+        host: str,
+        allowed_origins: Iterable[str],
+        allowed_hosts: Iterable[str],
+        warn: Callable[[str], None],
+    ) -> None:
+        names = frozenset(allowed_hosts)
         self._is_loopback_only = is_loopback(host)
+        self._is_named = self._is_loopback_only or bool(names)
         self._allowed_origins = frozenset(origin.encode() for origin in allowed_origins)
-        self._own_names = frozenset(urlsplit(origin).hostname for origin in allowed_origins)
+        self._own_names = names.union(urlsplit(origin).hostname or "" for origin in allowed_origins)
         self._hosts: set[bytes | None] = {None}  # a browser always sends the header
         self._host_positions: BoundedCache[tuple[bytes, ...], int] = BoundedCache(MAX_HEADS)
         self._warned_origins: set[bytes] = set()
@@ -67,7 +77,7 @@ class BrowserAccess:
         position = self._host_positions.get(names)
         if position is None:
             position = self._learn(names)
-        return position >= 0 and (not self._is_loopback_only or headers[position][1] in self._hosts)
+        return position >= 0 and (not self._is_named or headers[position][1] in self._hosts)
 
     async def serve(
         self, scope: Scope, receive: Receive, send: Send, app: ASGIApp, errors: ErrorFormat = OPENAI_ERRORS
@@ -86,7 +96,7 @@ class BrowserAccess:
             else:
                 await app(scope, receive, _with_cors(send, origin))
             return
-        refusal = self._refusal(lines, scope["headers"]) if self._is_loopback_only else None
+        refusal = self._refusal(lines, scope["headers"])
         if refusal is None:
             await app(scope, receive, send if origin is None else _without_cors(send))
         else:
@@ -103,37 +113,43 @@ class BrowserAccess:
     def _refusal(self, lines: Mapping[bytes, bytes], headers: Headers) -> ForeignPage | None:
         """Return the reason why a request is refused; None where it is served."""
         host, origin = lines.get(b"host"), lines.get(b"origin")
-        own_host = self._is_own(host)
-        if own_host and origin in (None, b"http://%b" % (host or b""), b"https://%b" % (host or b"")):
+        if self._is_named and not self._is_own(host):
+            if origin is not None:
+                self._warn_once(origin)
+            return ForeignPage(
+                f"Tidemark is not served under the name {_shown(host or b'')}. Use 127.0.0.1 or localhost, add the "
+                "name to server.allowed_hosts, or, if a page of yours has it, its origin to server.allowed_origins."
+            )
+        if not self._is_loopback_only:
+            return None
+        if origin in (None, b"http://%b" % (host or b""), b"https://%b" % (host or b"")):
             if lines.get(b"sec-fetch-site") not in ANOTHER_SITE or has_own_credential(headers):
                 return None
             return ForeignPage(
                 "Without a credential of its own, no page of another site may send requests to Tidemark on this "
                 "machine. Add the page's origin to server.allowed_origins."
             )
-        # A page under a foreign host name can make up a credential. Tidemark serves no pages, so it is not our own.
-        if has_own_credential(headers) and (own_host or origin is None):
+        if has_own_credential(headers):
             return None
-        if origin is not None:
-            self._warn_once(origin)
-            return ForeignPage(
-                f"Without a credential of its own, a page of {_shown(origin)} may not send requests to Tidemark on "
-                "this machine. Add that origin to server.allowed_origins."
-            )
+        self._warn_once(origin)
         return ForeignPage(
-            f"Without a credential of its own, no client may reach Tidemark on this machine as {_shown(host or b'')}. "
-            "Use 127.0.0.1 or localhost, or add the origin, as http://NAME, to server.allowed_origins."
+            f"Without a credential of its own, a page of {_shown(origin)} may not send requests to Tidemark on "
+            "this machine. Add that origin to server.allowed_origins."
         )
 
     def _is_own(self, host: bytes | None) -> bool:
-        """Tell whether ``Host`` names this machine or an allowed origin."""
+        """Tell whether ``Host`` names this machine, an allowed host or an allowed origin.
+
+        Elsewhere than on loopback any address does, as of a health check: a page cannot lead an address elsewhere.
+        """
         if host in self._hosts:
             return True
         try:
             name = urlsplit("//" + (host or b"").decode("latin-1")).hostname or ""
         except ValueError:
             return False
-        if not (is_loopback(name) or name in self._own_names):
+        is_reached_by_address = not self._is_loopback_only and is_address(name)
+        if not (is_loopback(name) or name in self._own_names or is_reached_by_address):
             return False
         if len(self._hosts) < MAX_HOSTS:
             self._hosts.add(host)

@@ -27,6 +27,7 @@ model_list:
 compaction:
   defaults: {{strategy: llm, retention_tokens: 300, min_tokens: 300}}
 history: {{on_conflict: wait}}
+server: {{allowed_origins: ["https://{name}"]}}
 """
 
 
@@ -89,7 +90,7 @@ class Proxy:
 @contextmanager
 def running_proxies(folder: Path, store: str, upstream: str, count: int = 4) -> Iterator[tuple[list[Proxy], str]]:
     """Proxies, and the address of the nginx before them."""
-    (folder / "tidemark.yaml").write_text(CONFIG.format(base=upstream))
+    (folder / "tidemark.yaml").write_text(CONFIG.format(base=upstream, name=NAME))
     with ExitStack() as stack:
         proxies = []
         for number in range(count):

@@ -16,7 +16,7 @@ import httpx
 import pytest
 
 from tests.fleet.proxies import CONFIG, Proxy
-from tests.fleet.talks import Talk, Witness, client
+from tests.fleet.talks import NAME, Talk, Witness, client
 from tests.support.clusters import Valkey, free_ports, until
 from tests.support.nginx import ROOT
 from tests.support.scripted import ScriptedUpstream
@@ -73,7 +73,7 @@ def started(tmp_path: Path, old_code: Path) -> Iterator[tuple[list[Proxy], Witne
         stack.callback(store.end)
         witness = Witness()
         served = stack.enter_context(Serving(ScriptedUpstream(witness)))
-        (tmp_path / "tidemark.yaml").write_text(CONFIG.format(base=served.url))
+        (tmp_path / "tidemark.yaml").write_text(CONFIG.format(base=served.url, name=NAME))
         proxies = []
         for number in range(2):
             proxies.append(Proxy(tmp_path / f"proxy{number}", f"redis://127.0.0.1:{port}/0", old_code))

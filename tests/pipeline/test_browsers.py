@@ -68,7 +68,12 @@ def every_endpoint(client: Any) -> Iterator[tuple[str, str]]:
         ({"sec-fetch-site": "cross-site"}, "server.allowed_origins"),
         ({"sec-fetch-site": "same-site"}, "server.allowed_origins"),
         ({"host": "evil.example"}, "evil.example"),
-        ({"host": "evil.example:8787", "origin": "http://evil.example:8787"}, "http://evil.example:8787"),
+        ({"host": "evil.example:8787", "origin": "http://evil.example:8787"}, "evil.example:8787"),
+        ({"host": "evil.example:8787", "x-api-key": "made up"}, "server.allowed_hosts"),
+        ({"host": "evil.example:8787", **KEY}, "evil.example:8787"),
+        ({"host": "evil.example", "sec-fetch-site": "same-origin", "x-api-key": "made up"}, "server.allowed_hosts"),
+        ({"host": "10.1.2.3:8787", "x-api-key": "made up"}, "server.allowed_hosts"),
+        ({"host": "", "x-api-key": "made up"}, "server.allowed_hosts"),
         ({"host": "localhost.evil.example"}, "127.0.0.1"),
         ({"host": "evil.example", "origin": "http://evil.example", **KEY}, "server.allowed_origins"),
         ({"origin": EVIL, "cookie": "session=1", "authorization": "Basic YTpi"}, EVIL),
@@ -101,17 +106,18 @@ def test_every_endpoint_refuses_a_foreign_page(start: Start, bench: Bench, heade
         {"host": "LOCALHOST:8787"},
         {"host": "[::1]:8787"},
         {"host": "127.0.0.2"},
+        {"host": "tidemark.localhost:8787"},
         {"host": "localhost:8787", "origin": "http://localhost:8787", "sec-fetch-site": "same-origin"},
         {"sec-fetch-site": "none"},
         {"origin": EVIL, "sec-fetch-site": "cross-site", **KEY},
         {"origin": EVIL, "x-api-key": "sk-the-clients-own"},
-        {"host": "host.docker.internal:8787", **KEY},
-        {"host": "chat.example.com", **KEY},
+        {"host": "host.docker.internal:8787"},
+        {"host": "GATEWAY.example.com", **KEY},
     ],
 )
 def test_a_client_of_this_machine_or_with_a_key_of_its_own_is_served(start: Start, headers: dict[str, str]) -> None:
-    """A key must have been given to a page; a container calls its host by another name."""
-    client = start()
+    """A key must have been given to a page; a container calls its host by another name, which the operator allows."""
+    client = start(more="server: {allowed_hosts: [host.docker.internal, gateway.example.com]}\n")
     for _ in range(2):
         assert client.post("/v1/chat/completions", json=CHAT, headers=headers).status_code == 200
         assert client.get("/metrics", headers=headers).status_code == 200
@@ -124,6 +130,29 @@ def test_a_port_that_others_reach_has_names_of_its_own(start: Start) -> None:
         answer = client.post("/v1/chat/completions", json=CHAT, headers=headers)
         assert answer.status_code == 200
         assert "access-control-allow-origin" not in answer.headers
+
+
+def test_a_page_under_a_name_of_its_own_reads_nothing_of_the_operators_account(start: Start, bench: Bench) -> None:
+    """DNS rebinding: its GET has no ``Origin``, and the key that it makes up would become the configured one."""
+    client = start()
+    rebound = {"host": "evil.example:8787", "x-api-key": "made up"}
+    for path in ("/v1/files", "/v1/files/file-1/content", "/v1/responses/resp_1", "/v1/batches", "/v1/models"):
+        assert client.get(path, headers=rebound).status_code == 403, path
+    for path in ("/metrics", "/tidemark/models", "/tidemark/conversations", "/tidemark/events"):
+        assert client.get(path, headers=rebound).status_code == 403, path
+    assert not bench.upstream.received
+
+
+def test_a_port_that_others_reach_serves_the_named_hosts_alone_where_any_are_named(start: Start) -> None:
+    """The service's name among containers; a health check asks by an address, and pages are the gateway's to refuse."""
+    client = start(host="0.0.0.0", more="server: {allowed_hosts: [Tidemark]}\n")  # noqa: S104 - the setting only
+    for host in ("tidemark:8787", "localhost", "127.0.0.1:8787", "10.1.2.3:8787", "[fd00::1]:8787"):
+        assert client.get("/metrics", headers={"host": host}).status_code == 200, host
+        assert client.get("/metrics", headers={"host": host, "origin": EVIL}).status_code == 200, host
+    for headers in ({}, KEY, {"origin": EVIL}):
+        answer = client.get("/metrics", headers={"host": "evil.example", **headers})
+        assert (answer.status_code, answer.json()["error"]["code"]) == (403, "foreign_origin")
+        assert "server.allowed_hosts" in answer.json()["error"]["message"]
 
 
 @pytest.mark.parametrize("host", ["127.0.0.1", "0.0.0.0"])  # noqa: S104 - the setting only
