@@ -16,7 +16,7 @@ from starlette.responses import Response
 from starlette.routing import BaseRoute, Route
 
 from proxy.console.rendering import render
-from proxy.console.sessions import COOKIE, IDLE_SECONDS, Session, Sessions
+from proxy.console.sessions import COOKIE, IDLE_SECONDS, Session, Sessions, is_from_own_page
 from proxy.console.static_files import static_file
 from proxy.console.visit import MAX_FIELDS, Visit, go_to, read_form
 from proxy.core.errors import ConversationNotFound, Forbidden, InvalidRequest, StoreUnavailable, TidemarkError
@@ -36,6 +36,7 @@ CONTENT_POLICY = (
     b"form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
 )
 OLD_FORM = "Your session had ended, or the form was of an earlier one. Nothing was changed."
+FOREIGN_FORM = "The form was not sent by a page of this console. Nothing was changed, and nothing of it is kept."
 STORE_AWAY = "The store did not answer, so this is not known to be done. Send it again when the store is back."
 _UNSEEN_FIELDS = ("version", "cursor", "preview")
 SECURE_HEADERS = (
@@ -96,9 +97,12 @@ class ConsolePages:
             current = session or self.sessions.new()
             visit = Visit(request, current, self.sessions.form_token(current), self.sessions.needs_sign_in, form)
             is_made_here = session is not None and self.sessions.is_form_token(session, form.get("csrf", ""))
-            response = (
-                await _carry_out(answer, visit) if is_made_here or request.method != "POST" else _confirmation(visit)
-            )
+            if is_made_here or request.method != "POST":
+                response = await _carry_out(answer, visit)
+            elif is_from_own_page(request):
+                response = _confirmation(visit)
+            else:
+                raise Forbidden(FOREIGN_FORM)
             renewed = current if session is None else self.sessions.renewed(current)
             if visit.parts.are_asked_for and request.method == "GET":
                 renewed = None  # an open page asks by itself, so nobody need be there
@@ -148,10 +152,11 @@ class ConsolePages:
     async def _sign_in(self, request: Request) -> Response:
         """Compare the token. The form needs no token of its own: there is no session yet that another site could use.
 
-        A form that was sent after its session had ended is shown again, to be confirmed.
+        A form that was sent after its session had ended is shown again, to be confirmed. Only the console's own sign-in
+        may hand one on: another site could have a visitor confirm what it had written.
         """
         form = await read_form(request)
-        target, waiting = form.get("next", ""), form.get("waiting", "")
+        target, waiting = form.get("next", ""), form.get("waiting", "") if is_from_own_page(request) else ""
         if not await self.sessions.is_admin_token(form.get("token", "")):
             return _sign_in_page(target, 401, "This is not the admin token. Nothing was changed.", waiting)
         session = self.sessions.new()
@@ -184,8 +189,10 @@ def _sign_in_page(target: str, status: int = 200, error: str = "", waiting: str 
 
 
 async def _to_sign_in(request: Request) -> Response:
-    """Send a visitor to the sign-in, and back to the page afterwards; what a form holds is kept."""
+    """Send a visitor to the sign-in, and back to the page afterwards; what a form of the console holds is kept."""
     path = request.url.path
+    if request.method == "POST" and not is_from_own_page(request):
+        return _sign_in_page(HOME, 401, FOREIGN_FORM)
     if request.method == "POST":
         fields = {name: text for name, text in (await read_form(request)).items() if name != "csrf"}
         error = "Your session has ended. Sign in to go on; what you entered is kept."

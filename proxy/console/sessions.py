@@ -43,6 +43,18 @@ class Session:
     """Unix time of the visit that the cookie was written for, in seconds."""
 
 
+def is_from_own_page(request: Request) -> bool:
+    """Tell whether a page of the console sent a form, by headers that no page can change (the Fetch standard).
+
+    Over plain HTTP a browser sends ``Origin`` only, which then has to name the host of the request.
+    """
+    site = request.headers.get("sec-fetch-site")
+    if site is not None:
+        return site == "same-origin"
+    host = request.headers.get("host", "")
+    return request.headers.get("origin") in (f"http://{host}", f"https://{host}")
+
+
 class Sessions:
     """Issues and reads sessions. Its state is the number of wrong tokens whose answers wait.
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import html
 import re
 import time
+from collections.abc import Callable, Mapping
 
 import httpx
 import pytest
@@ -14,8 +15,9 @@ from proxy.console.sessions import COOKIE, IDLE_SECONDS, Sessions
 from proxy.console.visit import MAX_FORM_BYTES
 from proxy.server.operator import OperatorAccess
 from tests.console.conftest import TOKEN, Console, Visitor, paths
-from tests.pipeline.conftest import SECRET
+from tests.pipeline.conftest import SECRET, WINDOW
 from tests.pipeline.talk import history
+from tests.support.serving import NO_TLS
 
 NOTHING = "0" * 48
 ENTERED = "what <I> & you entered"
@@ -101,6 +103,39 @@ def test_no_form_is_carried_out_without_its_token(console: Console, conversation
             assert ENTERED in words(answer)
     assert visitor.get(f"/console/conversations/{conversation}").status_code == 200
     assert "Reset to" not in visitor.get("/console/settings").text
+
+
+@pytest.mark.parametrize(
+    "sent",
+    [
+        {"sec-fetch-site": "cross-site", "origin": "https://evil.example"},
+        {"sec-fetch-site": "same-site", "origin": "https://other.tidemark.example"},
+        {"origin": "http://evil.example"},
+        {"origin": "null"},
+        {},
+    ],
+)
+def test_nothing_is_kept_of_another_sites_form(start_console: Callable[..., Console], sent: Mapping[str, str]) -> None:
+    """On a port that others reach: not over the sign-in, not by a sign-in of its own, and in no session."""
+    console = start_console(config=f"{WINDOW}server: {{{{host: 0.0.0.0}}}}\n")
+    signed_in = console.visitor().http.cookies[COOKIE]
+    with httpx.Client(base_url=console.url, headers=sent, timeout=30, verify=NO_TLS) as page:
+        for path in paths(console, "POST"):
+            form = path.replace("{id}", NOTHING)
+            asked = page.post(form, data={"action": "reset", "text": ENTERED})
+            assert (asked.status_code, is_told(asked), "waiting" in asked.text) == (401, True, False), form
+            inside = page.post(form, data={"text": ENTERED}, headers={"cookie": f"{COOKIE}={signed_in}"})
+            assert (inside.status_code, is_told(inside), ENTERED in words(inside)) == (403, True, False), form
+        fields = {"token": TOKEN, "next": "%2Fconsole%2Fsettings", "waiting": f"text={ENTERED}"}
+        handed = page.post("/console/login", data=fields)
+        assert (handed.status_code, ENTERED in words(handed)) == (303, False)
+
+
+def test_over_plain_http_the_origin_tells_whose_a_form_is(console: Console) -> None:
+    """A browser sends no ``Sec-Fetch-Site`` to a name of another machine without TLS."""
+    own = {"origin": console.url}
+    kept = httpx.post(f"{console.url}/console/settings", data={"text": ENTERED}, headers=own, verify=NO_TLS)
+    assert (kept.status_code, "what you entered is kept" in kept.text) == (401, True)
 
 
 @pytest.mark.parametrize("identifier", [NOTHING, "nothing", "%00x%3Cb%3E", "%F0%9F%8C%8A"])
