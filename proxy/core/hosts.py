@@ -19,6 +19,16 @@ def is_loopback(host: str) -> bool:
         return False
 
 
+def is_container_host(name: str) -> bool:
+    """Return whether containers call their host by a name; nobody can lead it elsewhere.
+
+    Docker and Podman give out names below ``internal``, which is reserved for private use (ICANN, 2024).
+
+    :param name: without a port
+    """
+    return name.lower().endswith((".docker.internal", ".containers.internal"))
+
+
 def is_address(host: str) -> bool:
     """Return whether a host is an IP address, which nobody can lead elsewhere, and no name.
 

@@ -17,7 +17,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from proxy.core.bounded import BoundedCache
 from proxy.core.conversation.request import ErrorFormat
 from proxy.core.errors import ForeignPage
-from proxy.core.hosts import is_address, is_loopback
+from proxy.core.hosts import is_address, is_container_host, is_loopback
 from proxy.core.ports import Headers
 from proxy.dialects.openai_errors import OPENAI_ERRORS
 from proxy.server.asgi import Response
@@ -149,7 +149,7 @@ class BrowserAccess:
         except ValueError:
             return False
         is_reached_by_address = not self._is_loopback_only and is_address(name)
-        if not (is_loopback(name) or name in self._own_names or is_reached_by_address):
+        if not (is_loopback(name) or is_container_host(name) or name in self._own_names or is_reached_by_address):
             return False
         if len(self._hosts) < MAX_HOSTS:
             self._hosts.add(host)
