@@ -1,14 +1,15 @@
-"""Recognizes statements by which a user takes back a rule, such as "Forget the rule about tabs".
+"""Recognizes statements by which a user takes back a rule, such as "Forget the rule about tabs", or changes it.
 
 ``ledger`` and ``salience`` use it. Only what names the matter of an earlier rule takes it back, so "Never mind!" and
 "Forget it" take back nothing. The statement then stands as a rule. The rule that it takes back is dropped only where it
-names most of it. Words are compared by their beginnings. English, and plain German, French and Spanish.
+names most of it. After a change of mind ("I changed my mind about rounding: ...") what is said instead names it, too.
+Words are compared by their beginnings. English, and plain German, French and Spanish.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from proxy.summarizers.sentences import words_of
@@ -18,6 +19,10 @@ forget mind nevermind disregard ignore drop scrap cancel lift remove longer anym
 vergiss vergesst mehr erlaubt oublie oubliez plus olvida olvide ya instead statt anstatt lieu lugar vez
 """
 _TRIGGERS = frozenset(_TRIGGERS_TEXT.split())
+_TURNS = frozenset(["change", "changed", "second", "correction", "scratch", "anders", "changé", "cambiado"])
+_MINDS_TEXT = "mind minds plan plans thought thoughts correction scratch überlegt avis idea opinión"
+_MINDS = frozenset(_MINDS_TEXT.split())
+"""A change of mind has one of these words and one of ``_TURNS``."""
 _LEAD = r"^(?:(?:actually|ok|okay|so|and|but|please|oh|sorry|well|also|bitte|por\ favor)[,:;]?\s+)*"
 _RULES = r"(?:rules?|instructions?|requirements?|restrictions?|constraints?|preferences?)"
 _TAKES_BACK = re.compile(
@@ -47,6 +52,20 @@ _ALLOWS = re.compile(
     """,
     re.VERBOSE,
 )
+_CHANGES = re.compile(
+    r"""
+    \b(?:chang(?:e|ed)\s+(?:my|our)\s+minds?|(?:a\s+)?change\s+of\s+(?:plans?|mind)|on\s+second\s+thoughts?
+      |correction(?=\s*:)|scratch\s+that(?=\s*[,:;.]))
+      (?:\s+(?:about|on|for|of|with|regarding)\s+(?P<changed>[^,;:.!?()\u2013\u2014]+))?
+    | \b(?:(?:es\s+mir|mir\s+das)\s+anders\s+überlegt)(?:\s+(?:bei|mit|zu)\s+(?P<geändert>[^,;:.!?()]+))?
+    | \bchangé\s+d['\u2019]avis(?:\s+(?:sur|pour)\s+(?P<changé>[^,;:.!?()]+))?
+    | \bcambiado\s+de\s+(?:idea|opinión)(?:\s+(?:sobre|con)\s+(?P<cambiado>[^,;:.!?()]+))?
+    """,
+    re.VERBOSE,
+)
+"""Says that what follows takes the place of an earlier rule on its matter, which it may name."""
+_DENIALS = frozenset(["not", "never", "t", "nicht", "pas", "nunca"])
+"""Words before it that turn it round: "I won't change my mind"."""
 _CLAUSE_END = re.compile(
     r"[,;:.!?()\u2013\u2014]|\s-\s|\s(?:but|instead|from now|use|and use|sondern|ab jetzt|mais|sino)\b"
 )
@@ -65,6 +84,8 @@ _STEM, _LEAST_LETTERS = 4, 3
 _MOST_CHARS = 240
 _NAMED, _NAMED_BY_LEAVE = 0.5, 1.0
 """The part of a rule that must be named to drop it, by taking it back and by allowing something."""
+_LEAST_SHARED = 2
+"""Words that a rule and a change share, where the change does not say what it is about."""
 _SAFETY = ("safety", "security", "danger", "warning")
 """The labels of rules that are never dropped."""
 
@@ -74,9 +95,11 @@ class Revocation:
     """What a statement takes back."""
 
     matter: frozenset[str]
-    """Its words."""
+    """The words that name it; empty for a change of mind that names nothing."""
     least_named: float
     """The part of a rule's matter from which the rule is dropped."""
+    words: frozenset[str] = frozenset()
+    """All words of a change of mind, which names the rule by what it says instead."""
 
 
 def may_revoke(words: Collection[str]) -> bool:
@@ -89,28 +112,38 @@ def revocation_of(sentence: str, words: Collection[str]) -> Revocation | None:
 
     :param words: the sentence's words, in small letters
     """
-    if not may_revoke(words) or len(sentence) > _MOST_CHARS:
+    if len(sentence) > _MOST_CHARS:
         return None
-    plain = sentence.lower()
-    for pattern, least_named in ((_TAKES_BACK, _NAMED), (_ALLOWS, _NAMED_BY_LEAVE)):
-        if match := pattern.search(plain):
+    for pattern, least_named in ((_TAKES_BACK, _NAMED), (_ALLOWS, _NAMED_BY_LEAVE)) if may_revoke(words) else ():
+        if match := pattern.search(sentence.lower()):
             text = next(group for group in match.groups() if group is not None)
             matter = _matter(words_of(_CLAUSE_END.split(text, maxsplit=1)[0]))
             return Revocation(matter, least_named) if matter else None
-    return None
+    return _change_of(sentence.lower(), words) if not (_MINDS.isdisjoint(words) or _TURNS.isdisjoint(words)) else None
+
+
+def _change_of(plain: str, words: Collection[str]) -> Revocation | None:
+    """Return what a change of mind takes back."""
+    match = _CHANGES.search(plain)
+    if match is None or plain.endswith("?") or not _DENIALS.isdisjoint(words_of(plain[: match.start()])):
+        return None
+    topic = next((group for group in match.groups() if group is not None), "")
+    return Revocation(_matter(words_of(topic)), _NAMED, _matter(words))
 
 
 def related_rules(rules: Sequence[str], revocation: Revocation) -> Iterator[tuple[int, bool]]:
     """Yield the places of the rules that a revocation is about, and whether it takes them back whole."""
+    matter, words = revocation.matter, revocation.words or revocation.matter
     for place, rule in enumerate(rules):
         own = _matter(words_of(rule))
-        if all(any(_is_alike(word, other) for other in own) for word in revocation.matter):
-            shared = sum(any(_is_alike(word, other) for word in revocation.matter) for other in own)
-            is_whole = shared >= revocation.least_named * len(own)
+        shared = sum(any(_is_alike(word, other) for word in words) for other in own)
+        is_whole = shared >= revocation.least_named * len(own)
+        is_about = all(any(_is_alike(word, other) for other in own) for word in matter)
+        if is_about if matter else is_whole and shared >= _LEAST_SHARED:
             yield place, is_whole and not rule.lower().startswith(_SAFETY)
 
 
-def _matter(words: Sequence[str]) -> frozenset[str]:
+def _matter(words: Iterable[str]) -> frozenset[str]:
     return frozenset(word for word in words if word not in _GENERIC and (len(word) >= _LEAST_LETTERS or word.isdigit()))
 
 

@@ -33,6 +33,11 @@ REVOKED = (
     ("Siempre usa Mongo.", "Olvida Mongo, usa SQLite."),
     ("Always use port 8080.", "From now on use port 9090 instead of port 8080."),
     ("Immer Makefiles verwenden.", "Ab jetzt Skripte statt Makefiles."),
+    ("Always round half even.", "I changed my mind about rounding: round half up, not half even."),
+    ("Always partition the ledger by day.", "Change of plan: partition the ledger by hour, not by day."),
+    ("Immer mit Yarn bauen.", "Ich habe es mir anders überlegt mit Yarn: nimm pnpm."),
+    ("Toujours tester avec Jest.", "J'ai changé d'avis sur Jest: tester avec Vitest."),
+    ("Siempre compila con Maven.", "He cambiado de idea sobre Maven: compila con Gradle."),
 )
 """Rules, and what takes each back."""
 SMALL_TALK = (
@@ -78,6 +83,9 @@ def test_a_rule_is_taken_back(rule: str, statement: str) -> None:
         "The budget is fine.",
         "I no longer live there.",
         "No more questions.",
+        "I will not change my mind about the budget.",
+        "Should I change my mind about the budget?",
+        "Change of plan: we meet at noon.",
         "I took the train instead of the budget car.",
         "Ya no sé.",
     ],
