@@ -65,7 +65,7 @@ class ExtractiveSummarizer:
     @cached_property
     def recipe(self) -> SummaryRecipe:
         """Return what its summaries depend on: these rules only."""
-        return SummaryRecipe("extractive", "", version=11)
+        return SummaryRecipe("extractive", "", version=12)
 
     async def summarize(self, task: SummaryTask) -> SummaryText:
         """Return the best sentences within the bound; a large task is weighed in a thread.
@@ -191,7 +191,7 @@ def _shorter(candidate: Candidate) -> Candidate:
     text = shorten(candidate.text)
     if text == candidate.text:
         return candidate
-    tokens = estimated_tokens(text)
+    tokens = candidate.tokens - estimated_tokens(candidate.text) + estimated_tokens(text)
     density = candidate.density * (candidate.tokens + FIXED_TOKENS) / (tokens + FIXED_TOKENS)
     return candidate._replace(text=text, tokens=tokens, density=density)
 
@@ -263,4 +263,5 @@ def _assembled(chosen: Sequence[Candidate]) -> str:
     """Return one line for each place in the conversation, in order; sentences of one place share a line."""
     ordered = sorted(chosen, key=lambda candidate: (candidate.line, candidate.place))
     places = [list(group) for _, group in groupby(ordered, key=lambda candidate: candidate.line)]
-    return join_lines([(place[0].speaker, " ".join([candidate.text for candidate in place])) for place in places])
+    texts = [[f"{each.text} {each.mark}" if each.mark else each.text for each in place] for place in places]
+    return join_lines([(place[0].speaker, " ".join(text)) for place, text in zip(places, texts, strict=True)])

@@ -15,8 +15,8 @@ from proxy.summarizers.sentences import has_lead, sentences, without_lead, words
 from proxy.summarizers.signals import has_signs, is_decision, is_error, is_fact
 from proxy.summarizers.transcript import Utterance
 
-_LONG_CHARS = 20_000
-"""Within a longer text the deadline is checked, too."""
+_MANY_PARTS = 200
+"""Within a text of more sentences the deadline is checked, too."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,17 +47,17 @@ def read_phrases(utterance: Utterance, reading: Reading, deadline: Deadline) -> 
     text, by_user = utterance.text, utterance.speaker.startswith("User")
     phrases = reading.phrases(text, by_user=by_user)
     if phrases is None:
-        phrases = _phrases_of(text, deadline, by_user=by_user)
+        by_tool = utterance.speaker.startswith("Tool")
+        phrases = _phrases_of(sentences(text, is_output=by_tool), deadline, by_user=by_user, by_tool=by_tool)
         reading.keep(text, phrases, by_user=by_user)
     return phrases
 
 
-def _phrases_of(text: str, deadline: Deadline, *, by_user: bool) -> list[Phrase]:
-    parts = sentences(text)
+def _phrases_of(parts: Sequence[str], deadline: Deadline, *, by_user: bool, by_tool: bool) -> list[Phrase]:
     pairs = zip(parts, words_of_each(parts), strict=True)
     phrases: list[Phrase] = []
-    for sentence, words in deadline.over(pairs) if len(text) > _LONG_CHARS else pairs:
-        if has_lead(sentence, words) and (plain := without_lead(sentence)) != sentence:
+    for sentence, words in deadline.over(pairs) if len(parts) > _MANY_PARTS else pairs:
+        if not by_tool and has_lead(sentence, words) and (plain := without_lead(sentence)) != sentence:
             phrases.append(_phrase(sentence, plain, words_of(plain), by_user=by_user))
         else:
             phrases.append(_phrase(sentence, sentence, words, by_user=by_user))

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from itertools import chain
+from operator import attrgetter
 
 from proxy.core.conversation.messages import Message
 from proxy.core.reading import Phrase, Reading
@@ -17,13 +18,13 @@ from proxy.summarizers.candidates import Candidate
 from proxy.summarizers.deadline import UNBOUNDED, Deadline
 from proxy.summarizers.fitting import ASCII_CHARS, estimated_tokens
 from proxy.summarizers.labels import is_safety, label_of
-from proxy.summarizers.pieces import ENCODED_MARK, Piece, pieces_of
+from proxy.summarizers.pieces import ENCODED_MARK, ORDINARY, Piece, pieces_of, spoken_phrases
 from proxy.summarizers.request import REQUEST, Request, request_of
 from proxy.summarizers.revoking import Revocation, revocation_of
 from proxy.summarizers.sentences import sentences, words_of
 from proxy.summarizers.standing import in_force, newest_first, say_again, without_outdated, without_revoked
 from proxy.summarizers.superseding import updated_statement
-from proxy.summarizers.transcript import Utterance, read_back, utterances
+from proxy.summarizers.transcript import CALLED, Utterance, read_back, utterances
 
 _ANSWERED_SHARE, _OPEN_SHARE = 1.0, 1.5
 """Characters of the request for each token of the bound. About a quarter of the bound, and more while the request has
@@ -50,6 +51,7 @@ _CODE_STARTS = (
 _CODE_FIRST = frozenset(start[0] for start in _CODE_STARTS)
 _CODE_ENDS = ("{", ";", "(", "},", "],")
 _NAME = re.compile(r"[ (\"'«„“¿¡][A-ZÀ-ÖØ-ÞČĆŁŚŠŽŻŹΑ-ΩА-Я]\w")
+_PATH = re.compile(r"[\w.-]{1,64}(?:/[\w.-]{1,64}){1,16}")
 _NUMBER = re.compile(r"\d\d*(?:[.,:/-]\d+)*")
 _COMMON_TEXT = """
 a about after again all also am an and any are as at back be because been before being but by can
@@ -65,6 +67,14 @@ wow amazing sounds glad happy acknowledged continuing fine noted understood
 """
 _COMMON = frozenset(_COMMON_TEXT.split())
 _ROLE_WEIGHT = {"User": 1.0, "Assistant": 0.85, "Tool": 0.5, "System": 0.7}
+_ODD = 0.75
+"""What a line of a result gains that is unlike all others of its list, as an error there."""
+_NEW_PATH = 1.5
+"""Worth of the first call with a path, beside its words, which other paths have in common with it."""
+_TAKEN_UP = 1.5
+"""The factor for a line of a result that somebody takes up later."""
+_MARK_CHARS = 2.8
+"""Characters of a token of a mark, which has many digits and brackets."""
 _REPEATED = 0.3
 """Worth of a repeated word, as a share of its worth at the mention before."""
 _LEAST_WORTH = 0.05
@@ -126,30 +136,80 @@ def candidates_of(
         elif request.within(*max_chars) == request.text:
             new[last_user] = Utterance(new[last_user].speaker, "")
     pieces = pieces_of(old, new, with_bulk=with_bulk, reading=reading or Reading(), deadline=deadline)
-    weights = _word_weights(pieces)
-    candidates: list[Candidate] = []
-    phrases = {words_of(text) for text in sentences(request.within(*max_chars))} if request else set()
-    recency = _RECENCY_IN_CASCADE if old else _RECENCY
-    revocations: dict[int, Revocation] = {}
-    updates: dict[int, str] = {}
-    for place, piece in enumerate(deadline.over(pieces)):
-        words = piece.phrase.words
-        if words and (words not in phrases or (piece.bulk and len(piece.phrase.plain) >= _BULK_CHARS)):
-            phrases.add(words)
-            candidates.append(_weigh(piece, place, weights, recency * place / len(pieces)))
-            if (statement := updated_statement(piece.phrase.plain, words)) is not None:
-                updates[place] = statement
-            if piece.speaker.startswith("User") and (revocation := revocation_of(piece.phrase.plain, words)):
-                revocations[place] = revocation
-        elif revocations and words and piece.speaker.startswith("User"):
-            say_again(candidates, revocations, piece, place)
-    candidates = without_outdated(newest_first(candidates, weights), updates)
-    candidates = in_force(without_revoked(candidates, revocations))
+    weighing = _Weighing(pieces, _RECENCY_IN_CASCADE if old else _RECENCY)
+    weighing.phrases.update(words_of(text) for text in sentences(request.within(*max_chars) if request else ""))
+    weighing.read(pieces, deadline)
+    candidates = weighing.finish(request)
     informative = [candidate for candidate in candidates if candidate.density or candidate.tier != 1]
     candidates = informative or candidates
     if request is not None:
         candidates.append(_request(request.within(*max_chars), pieces))
     return candidates
+
+
+class _Weighing:
+    """Weighs pieces one after the other, each once, and notes what they take back and say anew."""
+
+    def __init__(self, pieces: Sequence[Piece], recency: float) -> None:
+        """Begin with nothing but the worth of each word.
+
+        :param recency: what the newest piece gains over the oldest
+        """
+        self.phrases: set[tuple[str, ...]] = set()
+        """The words of what stands already."""
+        self._candidates: list[Candidate] = []
+        self._taken_up: list[tuple[int, Piece]] = []
+        self._weights = _word_weights(pieces)
+        self._recency, self._count = recency, len(pieces)
+        self._revocations: dict[int, Revocation] = {}
+        self._updates: dict[int, str] = {}
+
+    def read(self, pieces: Sequence[Piece], deadline: Deadline) -> None:
+        """Weigh pieces, or move what they say again.
+
+        :raises SummaryOverdue: the deadline has passed
+        """
+        phrases, weights, recency = self.phrases, self._weights, self._recency / max(self._count, 1)
+        for place, piece in enumerate(deadline.over(pieces)):
+            words, by_user = piece.phrase.words, piece.speaker.startswith("User")
+            if words and (words not in phrases or (piece.kind.bulk and len(piece.phrase.plain) >= _BULK_CHARS)):
+                phrases.add(words)
+                if (statement := updated_statement(piece.phrase.plain, words)) is not None:
+                    self._updates[place] = statement
+                if by_user and (revocation := revocation_of(piece.phrase.plain, words)):
+                    self._revocations[place] = revocation
+                    self._candidates.append(_weigh(_with_rule(piece, revocation), place, weights, recency * place))
+                elif piece.kind is not ORDINARY and piece.kind.taken_up and not piece.phrase.is_error:
+                    self._taken_up.append((place, piece))
+                else:
+                    self._candidates.append(_weigh(piece, place, weights, recency * place))
+            elif words and by_user and self._revocations:
+                say_again(self._candidates, self._revocations, piece, place)
+
+    def finish(self, request: Request | None) -> list[Candidate]:
+        """Return the candidates that stand, in their order."""
+        if self._taken_up:  # who takes it up says more, so that one repeats nothing, and the line does
+            recency = self._recency / self._count
+            self._candidates += [
+                _weigh(piece, place, self._weights, recency * place) for place, piece in self._taken_up
+            ]
+            self._candidates.sort(key=attrgetter("place"))
+        if request is not None:
+            self._revocations.update(_revocations_in(request.text, self._count))
+        candidates = without_outdated(newest_first(self._candidates, self._weights), self._updates)
+        return in_force(without_revoked(candidates, self._revocations))
+
+
+def _with_rule(piece: Piece, revocation: Revocation) -> Piece:
+    """Return a piece that takes something back; a change of mind is a rule, with or without an older one."""
+    return piece._replace(rule=piece.rule or bool(revocation.words))
+
+
+def _revocations_in(request: str, start: int) -> Iterator[tuple[int, Revocation]]:
+    """Yield what the open request takes back, by places after all others."""
+    for place, phrase in enumerate(spoken_phrases(request), start):
+        if revocation := revocation_of(phrase.plain, phrase.words):
+            yield place, revocation
 
 
 def _is_repeated(request: Request, before: Sequence[Utterance]) -> bool:
@@ -197,20 +257,37 @@ def _weigh(piece: Piece, place: int, weights: dict[str, float], recency: float) 
         weight += min(len(_NAME.findall(text)), 4)
     if "`" in text or "/" in text or "_" in text:
         weight += 1.0  # names and paths have no other wording
-    tier = 2 if piece.bulk else -1 if speaker == REQUEST else 0 if piece.rule else 1
+    tier = 2 if piece.kind.bulk else -1 if speaker == REQUEST else 0 if piece.rule else 1
     label = label_of(text) if ":" in text and tier in (0, 1) else ""
     weight += _wording(phrase) + (_LABELLED if label else 0.0)
     if tier == 1 and not label and not speaker.startswith("Tool"):
         weight = _in_talk(piece, weight)
+    if "/" in text and text.startswith(CALLED):
+        weight += _new_paths(text, weights)
     weight *= _ROLE_WEIGHT.get(speaker) or _ROLE_WEIGHT.get(speaker.partition(" ")[0], 1.0)
     weight *= _form_weight(text)
     # An earlier summary kept the best of its time; among equal sentences the newer one matters more.
     weight *= 1.4 if piece.earlier else 1.0 + recency
     if tier == 0 and is_safety(text):
         weight *= _SAFETY_WEIGHT
-    tokens = estimated_tokens(text)
+    tokens, mark = estimated_tokens(text), ""
+    if piece.kind is not ORDINARY:
+        weight *= _TAKEN_UP if piece.kind.taken_up else 1.0
+        weight += _ODD if piece.kind.odd and not phrase.is_error else 0.0
+        mark = str(piece.kind.mark)
+        tokens += len(mark) / _MARK_CHARS
     density = weight / (tokens - len(label) / ASCII_CHARS + FIXED_TOKENS)
-    return Candidate(speaker, text, piece.line, place, tier, density, tokens, piece.earlier, label)
+    return Candidate(speaker, text, piece.line, place, tier, density, tokens, piece.earlier, label, mark)
+
+
+def _new_paths(call: str, weights: dict[str, float]) -> float:
+    """Return the worth of the paths of a call, and lower it for the calls after it."""
+    total = 0.0
+    for path in _PATH.findall(call)[:_MOST_NUMBERS]:
+        worth = weights.get(path, _NEW_PATH)
+        total += worth
+        weights[path] = worth * _REPEATED
+    return total
 
 
 def _in_talk(piece: Piece, weight: float) -> float:

@@ -20,15 +20,19 @@ _NO_ORDINAL = (
     r"(?<!\b[Ii]m\s\d\.[ \t])(?<!\b[Ii]m\s\d\d\.[ \t])"
 )
 """A place after a number and a full stop at which the number is no ordinal one."""
-_SENTENCE_END = re.compile(
+_ENDS = (
     # It starts with a simple class, so that the search skips from white space to white space.
     r"[ \t\n](?:"
     r"(?<=[.!?…][ \t])(?<!\b[A-Z]\.[ \t])(?<!\b(?:Mr|Ms|Dr|vs|St)\.[ \t])(?<!\bMrs\.[ \t])(?<!(?:e\.g|i\.e)\.[ \t])"
     r"(?<!^\d\.[ \t])(?<!\n\d\.[ \t])(?<!\n\d\d\.[ \t])[ \t]*"
     rf"(?:(?<![ \t]\d\.[ \t])(?<![ \t]\d\d\.[ \t])|{_NO_ORDINAL})"
     # A line end ends a sentence, except in hard-wrapped prose: a word, the line end, a lower-case letter.
-    r"|(?<=\n)\s*+(?![a-z])|(?<=[^a-z,]\n)\s*)"
+    r"|(?<=\n)\s*+(?![a-z])|(?<=[^a-z,]\n)\s*"
 )
+_SENTENCE_END = re.compile(_ENDS + ")")
+_WRAPPED_CHARS = 50
+"""The least characters of a line of hard-wrapped prose in what a program wrote; a shorter line is whole."""
+_OUTPUT_END = re.compile(rf"{_ENDS}|(?<![^\n]{{{_WRAPPED_CHARS}}}\n)(?<=\n)\s*)")
 _WIDE_STOP = re.compile("[。！？]")
 _THAI_GOES_ON = "แต่|ยกเว้น|ถ้า|หาก|เมื่อ|จน|เพราะ|ก็|และ|หรือ|เวลา|วัน|ที่|ใน|กับ|จาก|โดย|ของ|เพื่อ|ให้|ว่า|ซึ่ง|แล้ว|ถึง|ตั้งแต่|นะ|ครับ|ค่ะ"
 _THAI_STOP = re.compile(rf" (?<=[ก-๙] )(?!(?:{_THAI_GOES_ON}))(?=[ก-๙])")
@@ -48,10 +52,12 @@ _ASCII_LINES = _ASCII_WORDS[:10] + b"\n" + _ASCII_WORDS[11:]
 """The same, with the line ends as they are."""
 
 
-def sentences(text: str) -> list[str]:
+def sentences(text: str, *, is_output: bool = False) -> list[str]:
     """Return the text's sentences and lines, none longer than ``SENTENCE_CHARS``; a very long word is shortened.
 
     Each is one line, so that none can imitate a line of a summary: every kind of line end splits the text.
+
+    :param is_output: whether a program wrote it, in which short lines are no wrapped prose
     """
     text = "\n".join(text.splitlines())
     if not text.isascii():
@@ -59,7 +65,7 @@ def sentences(text: str) -> list[str]:
         if not _THAI_CONDITION.search(text):
             text = _THAI_STOP.sub("\n", text)
     parts: list[str] = []
-    for sentence in _SENTENCE_END.split(text):
+    for sentence in (_OUTPUT_END if is_output else _SENTENCE_END).split(text):
         if len(sentence) > SENTENCE_CHARS:
             parts += _clauses(sentence)
         elif line := " ".join(sentence.split()) if "\n" in sentence else sentence.strip():

@@ -49,8 +49,9 @@ def without_revoked(candidates: Sequence[Candidate], revocations: Mapping[int, R
     for place, revocation in revocations.items():
         standing = [(earlier, result[earlier].text) for earlier in rules if earlier < place and earlier in result]
         for at, is_whole in related_rules([text for _, text in standing], revocation):
-            result[place] = result[place]._replace(tier=0)
-            rules.append(place)
+            if place in result:  # else it is the open request
+                result[place] = result[place]._replace(tier=0)
+                rules.append(place)
             if is_whole:
                 result.pop(standing[at][0], None)
     return list(result.values())

@@ -10,7 +10,7 @@ import json
 import re
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from proxy.core.conversation.messages import JsonValue, Message, ToolCall, kind_of, printable
 from proxy.core.conversation.summary import NARRATIVE
@@ -42,6 +42,8 @@ class Utterance:
     speaker: str
     text: str
     """For a tool call it starts with ``CALLED``, and follows the speaker without a colon."""
+    call: str = field(default="", compare=False)
+    """The id of the call that it is or answers; empty for all else, and in an earlier summary."""
 
     @property
     def line(self) -> str:
@@ -67,9 +69,9 @@ def utterances(messages: Sequence[Message]) -> Iterator[Utterance]:
         notes = [_media_note(part) for part in message.media if kind_of(part) not in _UNSEEN]
         text = " ".join([message.text, *notes]).strip()
         if text:
-            yield Utterance(_speaker(message, names), text)
+            yield Utterance(_speaker(message, names), text, message.answers or "")
         for call in message.calls:
-            yield Utterance(_SPEAKERS["assistant"], call_text(call))
+            yield Utterance(_SPEAKERS["assistant"], call_text(call), call.id)
 
 
 def join_lines(parts: Sequence[tuple[str, str]]) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import json
 import random
+import re
 import subprocess
 import sys
 from collections.abc import Callable
@@ -134,7 +135,7 @@ async def test_lines_name_their_speaker_and_keep_their_order(counter: TokenCount
     )
     lines = (await summarize(counter, messages, 300)).splitlines()
     assert lines[0] == "User: My name is Ana."
-    assert lines[1] == "Assistant called read_file(path=a/b.py)"
+    assert lines[1] == "Assistant called read_file(path=a/b.py) [2002 lines]"
     assert lines[2].startswith("Tool read_file: ")
     assert "ValueError: bad port 99999" in lines[2]
     assert lines[-1] == "Open request: Fix it in src/app.py, then run the tests."
@@ -333,7 +334,6 @@ def data(kind: str) -> str:
     signs = "abcdefghijklmnopqrstuvwxyz0123456789+/"
     return {
         "words": lambda: " ".join("".join(chance.choices("abcdefghij", k=6)) for _ in range(20_000)),
-        "lines": lambda: "\n".join(f"line {row}: value {chance.random()}" for row in range(6000)),
         "one line of JSON": lambda: json.dumps([{"id": row, "took": chance.random()} for row in range(4000)]),
         "base64": lambda: "".join(chance.choices(signs, k=200_000)),
         "one word": lambda: "data " * 40_000,
@@ -342,7 +342,7 @@ def data(kind: str) -> str:
 
 
 @pytest.mark.anyio
-@pytest.mark.parametrize("kind", ["words", "lines", "one line of JSON", "base64", "one word", "no words"])
+@pytest.mark.parametrize("kind", ["words", "one line of JSON", "base64", "one word", "no words"])
 @pytest.mark.parametrize("bound", [700, 5000])
 async def test_a_bound_that_all_else_leaves_is_filled_with_results(
     counter: TokenCounter, talk: Talk, kind: str, bound: int
@@ -436,8 +436,13 @@ PHRASES = st.sampled_from(
         "我们七月20日在Porto见面。",
         "called f(x)",
         "Go on.",
+        "Look at part 1 of the boat.",
+        "Look at part 2 of the boat.",
+        "Look at part 3 of the boat.",
+        "called f(4)",
     ]
 )
+MARKS = re.compile(r" \[\d+ (?:times|more like it)[^\]]*\]")
 TALKS = st.lists(
     st.builds(
         lambda role, texts: {"role": role, "content": " ".join(texts)},
@@ -461,7 +466,10 @@ def stands_in_order(line: str, said: str) -> bool:
 async def test_each_line_is_what_its_speaker_said_in_one_message(
     counter: TokenCounter, first: list[dict[str, str]], second: list[dict[str, str]], bound: int
 ) -> None:
-    """Also where labels and speakers stand once, and in the next summary: words may go, none is added or moved."""
+    """Also where labels and speakers stand once, and in the next summary: words may go, none is added or moved.
+
+    Only counts in square brackets are Tidemark's, after a sentence that stands for others that are nearly equal.
+    """
     speakers = {"user": ("User", "Open request"), "assistant": ("Assistant",)}
     previous = None
     for said, all_said in ((first, first), (second, first + second)):
@@ -471,7 +479,7 @@ async def test_each_line_is_what_its_speaker_said_in_one_message(
             if "…" in line.text:
                 continue  # a request too long for the bound, with a mark where it was cut
             texts = [value["content"] for value in all_said if line.speaker in speakers[value["role"]]]
-            assert any(stands_in_order(line.text, text) for text in texts), (line, previous)
+            assert any(stands_in_order(MARKS.sub("", line.text), text) for text in texts), (line, previous)
 
 
 @pytest.mark.anyio
