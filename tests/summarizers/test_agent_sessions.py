@@ -34,7 +34,7 @@ async def summary_of(session: Session, counter: TokenCounter, bound: int) -> str
     """A summary of all but the newest message, which every compaction keeps."""
     values = session.values[:-1]
     messages = tuple(parse_message(json.dumps(value).encode(), value, place) for place, value in enumerate(values))
-    return await ExtractiveSummarizer(counter).summarize(SummaryTask(messages, None, bound, MODEL))
+    return (await ExtractiveSummarizer(counter).summarize(SummaryTask(messages, None, bound, MODEL))).text
 
 
 @pytest.mark.anyio
@@ -74,7 +74,7 @@ async def test_a_replaced_rule_leaves_and_its_replacement_stands_whole(counter: 
     first = await summary_of(session, counter, 300)
     later = {"role": "user", "content": "Which of the harbour lamps are still to be paid? " * 40}
     messages = tuple(parse_message(json.dumps(later).encode(), later, 0) for _ in range(2))
-    second = await ExtractiveSummarizer(counter).summarize(SummaryTask(messages, first, 300, MODEL))
+    second = (await ExtractiveSummarizer(counter).summarize(SummaryTask(messages, first, 300, MODEL))).text
     for text in (first, second):
         assert statement in text
         assert "always round half even" not in text

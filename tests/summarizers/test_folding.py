@@ -27,7 +27,7 @@ async def summarize(
     counter: TokenCounter, messages: tuple[Message, ...], bound: int, previous: str | None = None
 ) -> str:
     """One summary."""
-    return await ExtractiveSummarizer(counter).summarize(SummaryTask(messages, previous, bound, MODEL))
+    return (await ExtractiveSummarizer(counter).summarize(SummaryTask(messages, previous, bound, MODEL))).text
 
 
 @pytest.mark.parametrize(
