@@ -11,11 +11,13 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from functools import lru_cache
 from typing import Literal
 
 from proxy.core.conversation.messages import JsonValue, Message, ToolCall
 from proxy.core.conversation.stored_format import NO_CONTENT
+from proxy.core.errors import InvalidRequest
 from proxy.dialects.bodies import encode_json
 from proxy.dialects.messages.blocks import block_of
 from proxy.dialects.messages.message import RESULT, USER_END, USER_START
@@ -27,8 +29,8 @@ MOST_MARKS = 4
 """Cache marks that a request may have ("Prompt caching", "Cache limitations")."""
 RENDERED = 128
 """Summaries whose block is cached; a summary goes out turn after turn."""
-_MARK = re.compile(rb'"cache_control"[ \t\n\r]*:[ \t\n\r]*(\{[^{}]*"type"[ \t\n\r]*:[ \t\n\r]*"ephemeral"[^{}]*\})')
-"""A mark; a tool's own parameter of that name is none."""
+_MARK = re.compile(rb'"cache_control"[ \t\n\r]*:[ \t\n\r]*(\{[^{}]*\})')
+"""What may be a mark. A mark holds no other object, so each byte is read once; ``_is_mark`` reads it as JSON."""
 _NAME = b'"cache_control"'
 _ID = re.compile(r"[^a-zA-Z0-9_-]")
 """Characters that Anthropic allows in no call's id; other providers use some."""
@@ -157,7 +159,14 @@ def _kind_of_raw(raw: bytes) -> Kind:
 
 
 def _marks_in(raw: bytes) -> list[bytes]:
-    return _MARK.findall(raw) if _NAME in raw else []
+    return [value for value in _MARK.findall(raw) if _is_mark(value)] if _NAME in raw else []
+
+
+def _is_mark(value: bytes) -> bool:
+    """Whether a value is a cache mark; a tool's own parameter of that name is none."""
+    with suppress(InvalidRequest):
+        return decode_value(read_members(value, bounded=False).get("type", b"null"), "type") == "ephemeral"
+    return False
 
 
 def _tool_use(call: ToolCall) -> Mapping[str, JsonValue]:

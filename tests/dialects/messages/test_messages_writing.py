@@ -12,6 +12,7 @@ from proxy.core.conversation.messages import Message, system_message
 from proxy.core.conversation.request import ModelRequest
 from proxy.dialects.chat.dialect import ChatDialect
 from proxy.dialects.messages.dialect import MessagesDialect
+from proxy.dialects.messages.writing import summary_mark
 from tests.dialects.messages.anthropic_talk import (
     CACHED,
     PARAMS,
@@ -23,6 +24,7 @@ from tests.dialects.messages.anthropic_talk import (
     thinking,
     user,
 )
+from tests.support.growth import MOST_GROWTH, growth_of
 
 DIALECT = MessagesDialect()
 SUMMARY = system_message("Summary of earlier turns.")
@@ -132,6 +134,26 @@ def test_a_tools_parameter_of_that_name_is_no_cache_mark() -> None:
         schema = {"type": "object", "properties": {"cache_control": parameter}}
         request = parsed(user("And now?"), tools=[{"name": "f", "input_schema": schema}])
         assert sent_messages(request, SUMMARY, *request.messages)[0]["content"][0] == BLOCK
+
+
+def test_a_mark_is_read_as_json() -> None:
+    """What only looks like one, or ends within a text, is never copied into the summary's block."""
+    marks = ['{"ttl": "}", "type": "ephemeral"}', '{"a": "\\"type\\":\\"ephemeral\\""}', '{"x" "type":"ephemeral"}']
+    for mark in marks:
+        assert summary_mark({"system": f'[{{"cache_control": {mark}}}]'.encode()}, []) == b""
+    written = b'{"ttl": "1h", "type" : "\\u0065phemeral"}'
+    assert summary_mark({"system": b'[{"cache_control" : ' + written + b"}]"}, []) == written
+
+
+@pytest.mark.parametrize("end", [b'"x":{}}}]', b'"x":0}}]', b""])
+@pytest.mark.parametrize("unit", [b'"type":"ephemeral",', b'"cache_control":{', b'"cache_control" :      '])
+def test_no_mark_is_slow_to_read(unit: bytes, end: bytes) -> None:
+    """A third of a megabyte of types in one mark took twelve seconds."""
+
+    def read(count: int) -> None:
+        summary_mark({"system": b'[{"cache_control":{' + unit * count + end}, [])
+
+    assert growth_of(read, (500, 1000, 2000, 4000)) < MOST_GROWTH
 
 
 def test_the_middle_of_a_result_is_replaced_and_all_else_stays() -> None:
