@@ -29,19 +29,20 @@ _NULL_NEAR_END = re.compile(
     + _SPACE
     + rb","
     + _SPACE
-    + rb'"[^"\\]*"'
+    + rb'(?!"usage")"[^"\\]*"'
     + _SPACE
     + rb":"
     + _SPACE
     + _SCALAR
-    + rb")*"
+    + rb")*+"
     + _SPACE
     + rb"\}"
     + _SPACE
     + rb"(?:\r?\n\r?\n|\r\r|\Z))"
 )
 """A ``usage`` of null with nothing but plain members between it and the end of its event. The one brace there closes
-the chunk itself, so nothing has to be decoded. An unescaped quote begins no text, so no text can match."""
+the chunk itself, so nothing has to be decoded. An unescaped quote begins no text, so no text can match. None of the
+members is another ``usage``, so that each byte is read once: an upstream may repeat it a thousand times."""
 _DATA = re.compile(rb"(?m)^data:[ ]?([^\r\n]*)")
 
 

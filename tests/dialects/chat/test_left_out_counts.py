@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from proxy.dialects.chat.dialect import ChatDialect
 from proxy.dialects.chat.stream_counts import ChatStreamCounts
+from tests.support.growth import MOST_GROWTH, growth_of
 
 COUNTS = ChatStreamCounts()
 USAGE = {"prompt_tokens": 11, "completion_tokens": 5, "total_tokens": 16}
@@ -131,6 +132,23 @@ def test_a_long_run_of_members_takes_no_long_time() -> None:
     """Nothing is searched twice: half a megabyte is done in the time of a few decodings."""
     sent = b'data: {"usage":null,' + b'"a":"b",' * 60_000 + b'"c":[]}\n\n'
     assert COUNTS.leave_out(sent) == sent.replace(b'"usage":null,', b"", 1)
+
+
+@pytest.mark.parametrize("end", [b',"x":{}}', b"}", b',"x":1}', b""])
+@pytest.mark.parametrize("unit", [b',"usage":null', b',"usage":null,"a":1', b',"a":",","usage":null', b"\t,"])
+def test_no_event_is_slow_to_read(unit: bytes, end: bytes) -> None:
+    """A broken upstream may repeat the member: 200 KB of them took twenty seconds."""
+
+    def read(count: int) -> None:
+        COUNTS.leave_out(b'data: {"a":1,"usage":null' + unit * count + end + b"\n\n")
+
+    assert growth_of(read, (500, 1000, 2000, 4000)) < MOST_GROWTH
+
+
+def test_a_repeated_null_is_left_out_too() -> None:
+    """Where it stands twice, nothing of it stays."""
+    sent = b'data: {"choices":[],"usage":null,"a":1,"usage":null}\n\n'
+    assert COUNTS.leave_out(sent) == b'data: {"choices":[],"a":1}\n\n'
 
 
 def test_a_refusal_that_names_the_member_is_one_of_the_question() -> None:
