@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 _SAMPLE = re.compile(r"^(tidemark_\w+?)(?:\{(.*)\})? ([0-9.eE+\-]+|NaN|[+]Inf)(?: \d+)?$", re.MULTILINE)
-_LABEL = re.compile(r'(\w+)="((?:[^"\\]|\\.)*)"')
+_LABEL = re.compile(r'\b(\w+)="((?:[^"\\]|\\.)*)"')
 _BUCKET = "_bucket"
 _ESCAPES = {"\\n": "\n", '\\"': '"', "\\\\": "\\"}
 

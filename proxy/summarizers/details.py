@@ -12,7 +12,7 @@ from itertools import filterfalse
 FILES, COMMANDS, LINKS, IDENTIFIERS, NUMBERS = "Files", "Commands", "Links", "Identifiers", "Numbers"
 
 _PATH = re.compile(
-    r"(?<![\w/.:@-])(?:~/|/|\.{1,2}/)?(?:[\w.@+-]+/)+[\w.@+-]*\w"
+    r"(?<![\w/.:@+-])(?:~/|/|\.{1,2}/)?(?:[\w.@+-]+/)+[\w.@+-]*\w"
     r"|\b[\w-]+\.(?:py|pyi|js|jsx|ts|tsx|rs|go|java|kt|c|h|cc|cpp|cs|rb|php|sh|sql|md|txt|json|ya?ml|toml|ini|cfg"
     r"|env|html|css|csv|lock|ipynb|pdf|docx?|xlsx?|log|tf|proto)\b"
 )

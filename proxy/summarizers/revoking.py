@@ -114,8 +114,9 @@ def revocation_of(sentence: str, words: Collection[str]) -> Revocation | None:
     """
     if len(sentence) > _MOST_CHARS:
         return None
+    plain = " ".join(sentence.lower().split())  # between long runs of spaces, the patterns would try every place
     for pattern, least_named in ((_TAKES_BACK, _NAMED), (_ALLOWS, _NAMED_BY_LEAVE)) if may_revoke(words) else ():
-        if match := pattern.search(sentence.lower()):
+        if match := pattern.search(plain):
             text = next(group for group in match.groups() if group is not None)
             matter = _matter(words_of(_CLAUSE_END.split(text, maxsplit=1)[0]))
             return Revocation(matter, least_named) if matter else None

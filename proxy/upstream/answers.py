@@ -5,7 +5,6 @@ Both lanes use it; it does no I/O. Source: OpenAI API reference, "The chat compl
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 
 import msgspec
@@ -47,10 +46,7 @@ def error_fields(text: str) -> Mapping[str, JsonValue]:
 
     litellm wraps a provider's answer into sentences and, on streams, into the ``repr`` of bytes.
     """
-    match = re.search(r"\{.*\}", text, re.DOTALL)
-    if match is None:
-        return {}
-    braces = match.group()
+    braces = text[max(text.find("{"), 0) : text.rfind("}") + 1]
     for candidate in (braces, braces.replace("\\'", "'").replace("\\\\", "\\").replace("\\n", "\n")):
         try:
             value = msgspec.json.decode(candidate)

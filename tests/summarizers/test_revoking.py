@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Sequence
 
 import pytest
@@ -101,6 +102,21 @@ def test_a_rule_of_which_little_is_named_stays_beside_the_statement() -> None:
     assert revokes(rule, statement) is False
     ledger = ledger_of(answered([rule, statement]), "")  # type: ignore[arg-type]
     assert list(ledger.entries[RULE]) == [rule, statement]
+
+
+def test_a_run_of_spaces_is_read_as_one_space() -> None:
+    """The patterns tried every place in it: one sentence took as long as forty others."""
+
+    def took(sentence: str) -> int:
+        started = time.thread_time_ns()
+        revocation_of(sentence, ["ok"])
+        return time.thread_time_ns() - started
+
+    spaces, words = "Actually," + " " * 225 + "ok", "Ok so and but " * 17
+    assert min(took(spaces) for _ in range(5)) < 5 * min(took(words) for _ in range(5))
+    assert revocation_of("Forget   the rule \t about  tabs.", ["forget"]) == revocation_of(
+        "Forget the rule about tabs.", ["forget"]
+    )
 
 
 def test_a_safety_rule_is_never_dropped() -> None:

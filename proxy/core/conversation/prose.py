@@ -17,7 +17,7 @@ GAP = "[…]"
 """Stands where statements were left out, and at the end of a text that its provider cut off."""
 _GONE = f"{GAP}\n\n"
 """Stands for whole sections."""
-_HEADING = re.compile(r"[ ]{0,3}(?:#{1,6}[ \t].*|\*\*[^*]{1,80}\*\*:?|__[^_]{1,80}__:?|.{1,80}[:\uff1a])\s*")
+_HEADING = re.compile(r"[ ]{0,3}(?:#{1,6}[ \t].*+|\*\*[^*]{1,80}\*\*:?|__[^_]{1,80}__:?|.{1,80}[:\uff1a])\s*")
 """A line that heads what follows: one of Markdown, one in bold letters, or one that ends with a colon."""
 _FENCES = ("```", "~~~")
 _STATEMENT_END = re.compile(
