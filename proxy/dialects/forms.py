@@ -16,6 +16,10 @@ from proxy.dialects.members import checked_model
 FIELD = "model"
 MAX_PART_HEAD_BYTES = 16_384
 """The longest head of one part; a file's name is the longest thing in it."""
+MAX_PARTS = 1000
+"""As many as Starlette and Django read of one form; no form that names a model has nearly as many."""
+MAX_PARAMETERS = 100
+"""Parameters of one header. The library that reads them copies the rest of the header for each."""
 _DISPOSITION = b"content-disposition"
 
 
@@ -33,7 +37,7 @@ def boundary_of(content_type: bytes) -> bytes:
 class ModelField:
     """Finds the field ``model`` of a multipart form whose bytes are fed to it.
 
-    Mutable: the bytes that are not read yet, and what was found. The first field of the name counts.
+    Mutable: the bytes that are not read yet, and what was found. It stops at the first field of the name.
 
     :param boundary: as the header of the request states it
     """
@@ -47,6 +51,7 @@ class ModelField:
         self._delimiter = b"\r\n--" + boundary
         self._unread = bytearray(b"\r\n")  # so that the first delimiter is like all others
         self._offset = -2
+        self._count = 0
         self._read = self._skip_part
 
     def feed(self, data: bytes) -> None:
@@ -57,6 +62,17 @@ class ModelField:
         self._unread += data
         while not self.is_complete and self._read():
             pass
+
+    def check_rest(self) -> None:
+        """Read on after the field.
+
+        Tidemark would choose the upstream by the first field, and that may serve the last.
+
+        :raises InvalidRequest: a second field follows, or the form cannot be read
+        """
+        self.is_complete = False
+        self._read = self._skip_part
+        self.feed(b"")
 
     def _skip_part(self) -> bool:
         """Drop the rest of a part; return whether its end has come."""
@@ -87,10 +103,16 @@ class ModelField:
         at = self._unread.find(b"\r\n\r\n")
         if at < 0:
             return self._wait("a part's head")
-        lines = bytes(self._unread[:at]).split(b"\r\n")
+        self._count += 1
+        if self._count > MAX_PARTS:
+            raise InvalidRequest(f"The form has more than {MAX_PARTS} parts.", code="invalid_form")
+        is_field = _is_field(bytes(self._unread[:at]))
         self._drop(at + 4)
-        self.start = self._offset
-        self._read = self._read_value if any(map(_is_field, lines)) else self._skip_part
+        self._read = self._read_value if is_field else self._skip_part
+        if is_field and self.model is not None:
+            raise InvalidRequest(f"'{FIELD}' is sent twice. Send it once.", param=FIELD, code="invalid_form")
+        if is_field:
+            self.start = self._offset
         return True
 
     def _read_value(self) -> bool:
@@ -123,17 +145,13 @@ class ModelField:
 def field_of_form(boundary: bytes, body: bytes) -> ModelField:
     """Return the field of a multipart form that is there as a whole.
 
-    :raises InvalidRequest: the form cannot be read, the field is no name of a model, or two fields name two models
+    :raises InvalidRequest: the form cannot be read, the field is no name of a model, or it is there twice
     """
-    first = field = ModelField(boundary)
-    first.feed(body)
-    rest = body
-    while field.model is not None:
-        rest = rest[field.end :]
-        field = ModelField(boundary)
-        field.feed(rest)
-        _check_same(first.model, field.model)
-    return first
+    field = ModelField(boundary)
+    field.feed(body)
+    if field.model is not None:
+        field.check_rest()
+    return field
 
 
 def model_of_pairs(pairs: str) -> str | None:
@@ -167,18 +185,28 @@ def pairs_with_model(pairs: str, model: str) -> str:
     return "&".join(new_pairs)
 
 
-def _is_field(line: bytes) -> bool:
-    """Whether a line of a part's head says that the part is the field, and no file of that name."""
-    name, _, value = line.partition(b":")
-    if name.strip().lower() != _DISPOSITION or FIELD.encode() not in value:
-        return False
-    if _parameter("content-disposition", value.strip(), "filename") is not None:
-        return False
-    return _parameter("content-disposition", value.strip(), "name") == FIELD
+def _is_field(head: bytes) -> bool:
+    """Whether the head of a part says that the part is the field, and no file of that name."""
+    for line in head.split(b"\r\n"):
+        name, _, value = line.partition(b":")
+        if name.strip().lower() == _DISPOSITION:  # the first one counts
+            return (
+                FIELD.encode() in value
+                and _parameter("content-disposition", value.strip(), "filename") is None
+                and _parameter("content-disposition", value.strip(), "name") == FIELD
+            )
+    return False
 
 
 def _parameter(header: str, value: bytes, name: str) -> str | None:
-    """Return a parameter of a header's value (RFC 9110, section 5.6.6)."""
+    """Return a parameter of a header's value (RFC 9110, section 5.6.6).
+
+    :raises InvalidRequest: there are more than ``MAX_PARAMETERS``
+    """
+    if value.count(b";") > MAX_PARAMETERS:
+        raise InvalidRequest(
+            f"The form cannot be read: a {header} has more than {MAX_PARAMETERS} parameters.", code="invalid_form"
+        )
     message = Message()
     message[header] = value.decode("latin-1").replace("\r", "").replace("\n", "")
     parameter = message.get_param(name, header=header)

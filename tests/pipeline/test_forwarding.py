@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import hashlib
 import json
 import socket
@@ -272,6 +273,16 @@ def test_a_provider_behind_litellm_is_refused_with_the_reason(listed: Client) ->
     assert (got.status_code, got.json()["error"]["code"]) == (400, "dialect_not_served")
 
 
+def test_a_large_compressed_form_has_its_model_renamed(bench: Bench) -> None:
+    """Beyond a megabyte another thread reads it; every other byte stays."""
+    large = bench.client("large", config=LISTED.replace("max_body_mb: 1", "max_body_mb: 4"), own=True)
+    file = part("file", b"\r\n--" * 500_000, "a.wav")
+    sent, expected = (form(file, part("model", name), part("n", b"1")) for name in (b"mine", b"theirs"))
+    headers = {**FORM, "content-encoding": "gzip"}
+    got = large.http.post("/v1/audio/transcriptions", content=gzip.compress(sent), headers=headers).json()
+    assert (got["length"], got["sha256"]) == (len(expected), hashlib.sha256(expected).hexdigest())
+
+
 @pytest.mark.parametrize(
     ("content", "kind"),
     [
@@ -281,6 +292,8 @@ def test_a_provider_behind_litellm_is_refused_with_the_reason(listed: Client) ->
         (b"--x\r\n" + b"h" * 20_000, "multipart/form-data; boundary=x"),
         (form(part("model", b"m" * 5_000)), FORM["content-type"]),
         (form(part("model", b"")), FORM["content-type"]),
+        (form(*[part("model", b"mine")] * 2), FORM["content-type"]),
+        (form(*[part("a", b"")] * 1001), FORM["content-type"]),
     ],
 )
 def test_a_body_that_cannot_be_read_is_refused(listed: Client, content: bytes, kind: str) -> None:

@@ -6,6 +6,7 @@ the upstream has another name for it, that name takes its place; all other bytes
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import suppress
@@ -141,7 +142,9 @@ class Destinations:
         """Return the destination of a form that is there as a whole."""
         if not self._is_read(request):
             return await self._of_query(request, body)
-        field = field_of_form(boundary_of(_content_type(request.headers)), body)
+        boundary = boundary_of(_content_type(request.headers))
+        is_short = len(body) <= IN_MEMORY_BYTES
+        field = field_of_form(boundary, body) if is_short else await asyncio.to_thread(field_of_form, boundary, body)
         if field.model is None:
             return await self._of_query(request, body)
         route = await self.upstream.resolve(field.model)
