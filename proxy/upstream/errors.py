@@ -57,6 +57,15 @@ def broken(route: Route, error: BaseException | None, detail: str = "") -> Upstr
     )
 
 
+def endless(route: Route, most_bytes: int) -> UpstreamBroken:
+    """Return the error for an upstream whose own error is longer than ``most_bytes``."""
+    return UpstreamBroken(
+        f"The upstream of {route.name!r} answered with an error of more than {most_bytes:,} bytes; check api_base of "
+        "the model or TIDEMARK_UPSTREAM.",
+        internal=repr(route),
+    )
+
+
 def stalled(route: Route) -> UpstreamStalled:
     """Return the error for an upstream that began its answer and then fell silent."""
     return UpstreamStalled(

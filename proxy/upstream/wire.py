@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Sequence
 from functools import lru_cache
+from math import inf
 from typing import TYPE_CHECKING, Protocol
 from urllib.parse import urlsplit
 from urllib.request import getproxies, proxy_bypass
@@ -22,7 +23,7 @@ from proxy.core.errors import UpstreamError
 from proxy.core.http_headers import end_to_end
 from proxy.core.ports import Caller, Headers, Route, TextRequest, Upload, UpstreamReply
 from proxy.upstream.bases import endpoint
-from proxy.upstream.errors import TIMEOUT_REMEDY, broken, refused, stalled, timed_out, unreachable
+from proxy.upstream.errors import TIMEOUT_REMEDY, broken, endless, refused, stalled, timed_out, unreachable
 from proxy.upstream.headers import carried, outgoing
 from proxy.upstream.http1.failures import ConnectionGone, ConnectTimedOut
 from proxy.upstream.http1.pool import Pool
@@ -49,6 +50,10 @@ CHAT_PATH = "/chat/completions"
 """Summarizers are asked in chat completions, whatever the client speaks."""
 METHODS_WITH_BODY = frozenset({"PATCH", "POST", "PUT"})
 """Methods whose requests say their length even where it is zero: some servers insist (RFC 9110, section 8.6)."""
+MAX_ERROR_BYTES = 1_048_576
+"""The longest error to a model request. Such errors are read whole, because they may say why to send it again."""
+FIRST_ERROR = 400
+"""From this status on an answer is an error."""
 JSON_CONTENT = (b"content-type", b"application/json")
 Body = bytes | Upload
 Lines = Sequence[tuple[bytes, bytes]]
@@ -101,13 +106,16 @@ class WireReply:
     """An answer on the wire lane whose status and headers are there and whose body is still arriving.
 
     It is the iterator of its own body, because an async generator costs more: the event loop registers each one.
+
+    :param max_error_bytes: the most bytes of an error's body; infinite where it is carried and not collected
     """
 
-    def __init__(self, answer: WireAnswer, route: Route) -> None:
+    def __init__(self, answer: WireAnswer, route: Route, max_error_bytes: float = inf) -> None:
         self._answer = answer
         self._route = route
         self.status: int = answer.status
         self.headers: Headers = end_to_end(answer.headers)
+        self._left = max_error_bytes if answer.status >= FIRST_ERROR else inf
 
     def body(self) -> AsyncIterator[bytes]:
         """Return an iterator of the body's bytes, each piece as soon as it arrives."""
@@ -131,6 +139,10 @@ class WireReply:
         if not piece:
             self._answer.close()
             raise StopAsyncIteration
+        self._left -= len(piece)
+        if self._left < 0:
+            self._answer.close()
+            raise endless(self._route, MAX_ERROR_BYTES)
         return piece
 
     async def close(self) -> None:
@@ -158,7 +170,8 @@ class WireLane:
         headers = outgoing(route, caller)
         if b"content-type" not in dict(headers):
             headers.append(JSON_CONTENT)
-        return WireReply(await self._ask(route, "POST", url_of(route.base_url, path), headers, body), route)
+        answer = await self._ask(route, "POST", url_of(route.base_url, path), headers, body)
+        return WireReply(answer, route, MAX_ERROR_BYTES)
 
     async def forward(self, route: Route, method: str, path: str, body: Body, caller: Caller) -> UpstreamReply:
         """Send any request as it came, with the credential that its route has.

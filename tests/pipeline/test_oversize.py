@@ -237,3 +237,13 @@ def test_compacting_without_a_conversation_clips_too(client: Client) -> None:
         assert told["summarized_messages"] == summarized
         assert MARK in told["request"]["messages"][-2]["content"]
         assert told["request"]["messages"][-1] == said[-1]
+
+
+@pytest.mark.parametrize("path", ["/v1/chat/completions", "/v1/messages", "/v1/responses"])
+@pytest.mark.parametrize("status", [400, 404, 500])
+def test_an_error_without_an_end_is_told_as_an_error(bench: Bench, client: Client, path: str, status: int) -> None:
+    """A megabyte of it is read; a gigabyte took as much memory."""
+    bench.upstream.script = lambda _: Answer([b"x" * 65_536] * 64, status)
+    body = {"model": "small", "max_tokens": 9, "messages": [user("Hello")], "input": "Hello"}
+    got = client.http.post(path, json=body, headers=client.headers())
+    assert (got.status_code, "error of more than" in got.text) == (502, True)
