@@ -112,15 +112,16 @@ def revocation_of(sentence: str, words: Collection[str]) -> Revocation | None:
 
     :param words: the sentence's words, in small letters
     """
-    if len(sentence) > _MOST_CHARS:
+    is_trigger, is_change = may_revoke(words), not (_MINDS.isdisjoint(words) or _TURNS.isdisjoint(words))
+    if len(sentence) > _MOST_CHARS or not (is_trigger or is_change):
         return None
     plain = " ".join(sentence.lower().split())  # between long runs of spaces, the patterns would try every place
-    for pattern, least_named in ((_TAKES_BACK, _NAMED), (_ALLOWS, _NAMED_BY_LEAVE)) if may_revoke(words) else ():
+    for pattern, least_named in ((_TAKES_BACK, _NAMED), (_ALLOWS, _NAMED_BY_LEAVE)) if is_trigger else ():
         if match := pattern.search(plain):
             text = next(group for group in match.groups() if group is not None)
             matter = _matter(words_of(_CLAUSE_END.split(text, maxsplit=1)[0]))
             return Revocation(matter, least_named) if matter else None
-    return _change_of(sentence.lower(), words) if not (_MINDS.isdisjoint(words) or _TURNS.isdisjoint(words)) else None
+    return _change_of(plain, words) if is_change else None
 
 
 def _change_of(plain: str, words: Collection[str]) -> Revocation | None:
