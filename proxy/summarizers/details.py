@@ -1,69 +1,70 @@
-"""Finds what sentences name: files, commands, links, identifiers and numbers.
+"""Finds what texts name: files, commands, links and identifiers.
 
-``ledger`` collects them. Each pattern is matched only where a sentence has a character that it needs; most have none.
+``ledger`` collects them. Each is taken whole or not at all: a part of a path or of a ticket's number names another
+thing. Each pattern is matched only where a word has a character that it needs; most have none.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping
 from itertools import filterfalse
 
-FILES, COMMANDS, LINKS, IDENTIFIERS, NUMBERS = "Files", "Commands", "Links", "Identifiers", "Numbers"
+FILES, COMMANDS, LINKS, IDENTIFIERS = "Files", "Commands", "Links", "Identifiers"
 
-_PATH = re.compile(
-    r"(?<![\w/.:@+-])(?:~/|/|\.{1,2}/)?(?:[\w.@+-]+/)+[\w.@+-]*\w"
-    r"|\b[\w-]+\.(?:py|pyi|js|jsx|ts|tsx|rs|go|java|kt|c|h|cc|cpp|cs|rb|php|sh|sql|md|txt|json|ya?ml|toml|ini|cfg"
-    r"|env|html|css|csv|lock|ipynb|pdf|docx?|xlsx?|log|tf|proto)\b"
+_EXTENSIONS = (
+    "py|pyi|ipynb|js|jsx|mjs|cjs|ts|tsx|vue|svelte|rs|go|java|kt|c|h|cc|cpp|hpp|cs|rb|php|swift|scala|lua|dart|sh|bat"
+    "|ps1|sql|md|rst|txt|rtf|tex|bib|json|jsonl|ya?ml|toml|ini|cfg|conf|properties|env|lock|html?|css|scss|xml|csv|tsv"
+    "|parquet|sqlite|dump|log|tf|proto|pdf|docx?|xlsx?|pptx?|odt|ods|ics|eml|png|jpe?g|gif|svg|webp|heic|tiff?|mp3|mp4"
+    "|m4a|wav|mov|zip|tar|gz|tgz|7z|bin|bak|iso|exe|jar|whl|pem|crt|geojson|gpx|epub|srt"
 )
-_EXTENSION = re.compile(r"\.[a-z]")
-_LINK = re.compile(r"\bhttps?://[^\s<>\"'`)\]]+[^\s<>\"'`)\].,;:!?]")
-# Repetitions are bounded: without a bound, a text that matches halfway everywhere would take quadratic time.
+_FILE = re.compile(
+    # A name or a path, whose folders may have any letters; a name that stands alone begins with a Latin one.
+    r"(?<![A-Za-zÀ-ɏ0-9_/.:@\\~$-])"
+    r"(?:(?:[A-Za-z]:\\|~/|\.{1,2}/|/)?[A-Za-zÀ-ɏ0-9_.+~-]{1,64}(?:[\\/][\w.+~-]{1,64})*"
+    rf"(?<=\w)\.(?:{_EXTENSIONS})(?![A-Za-zÀ-ɏ0-9_(]|[.-]\w|/\w)"
+    r"|[A-Za-z]:(?:\\[\w.+~-]{1,64})+(?<=\w)"
+    r"|(?:~/|\.{1,2}/|/)?(?:[A-Za-z_.][\w.+-]{1,64}/)+(?=[,;:!?)\"'`»…]|\.?\Z))"
+)
+_EXTENSION = re.compile(r"\.[a-z7]")
+_NO_FILE = re.compile(
+    r"(?i:(?:node|vue|next|nuxt|express|react|three|chart|discord|alpine|ember|d3|moment|socket)\.js"
+    r"|(?:console|math|np|logger|process|window|document|this|self)\.\w+|(?:and|or|und|et|y|e)/|https?:?/.*)\Z"
+)
+_MAX_PATH_CHARS = 200
+_LINK = re.compile(
+    r"\bhttps?://[^\s<>\"'`)\]，。；：、！？）】》」』»”…]+[^\s<>\"'`)\].,;:!?，。；：、！？）】》」』»”…*]"
+)
+
+# An identifier is a whole run of these characters; its forms follow.
+_RUN = re.compile(r"(?<![A-Za-zÀ-ɏ0-9_/.:@#+=-])[A-Za-z0-9_#][A-Za-z0-9_.@#/:+=\\-]{2,99}(?![A-Za-zÀ-ɏ])")
 _IDENTIFIER = re.compile(
-    r"\b[A-Z][A-Z0-9]+-\d+\b|(?<!\w)#\d{1,9}\b|\b[\w.+-]{1,64}@[\w-]{1,64}\.[\w.-]{0,64}\w"
-    r"|\bv\d+(?:\.\d+)+\b|\b\d{1,9}(?:\.\d{1,9}){2,5}\b"
-    r"|\b(?=[0-9a-f]*\d)(?=[0-9a-f]*[a-f])[0-9a-f]{7,40}\b"
-    r"|\b[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}\b"
+    r"[\w.+-]{1,64}@[\w-]{1,64}(?:\.[\w-]{1,64}){1,4}"
+    # Parts in capitals and parts with digits, at least one of each: PAY-3428, FR-2.1.1, 2024-CES-0187, GX-20251204-07
+    r"|(?=[\d-]*[A-Z])(?:[A-Z0-9]{1,16}-){1,4}(?=[A-Z]{0,4}\d)[A-Z0-9]{1,16}(?:\.\d{1,6}){0,5}(?:-[A-Z0-9]{1,8})?"
+    r"|#\d{2,9}|v\d{1,4}(?:\.\d{1,9}){1,4}|\d{1,4}(?:\.\d{1,9}){2,3}(?:[-+][\w.]{1,20})?"
+    r"|(?=[0-9a-f]*\d)(?=[0-9a-f]*[a-f])[0-9a-f]{7,40}"
+    r"|[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}"
+    # A name of lower-case parts, one of which is a hash: card-router-7f5c9b6d4-8wq2n
+    r"|(?:[a-z0-9]{1,32}-){1,6}(?=[0-9a-f]*\d)(?=[0-9a-f]*[a-f])[0-9a-f]{7,16}(?:-[a-z0-9]{1,16})?"
 )
+_NO_IDENTIFIER = re.compile(
+    # Standards, periods, dates, sums, and addresses that stand for any
+    r"(?:UTF|ISO|SHA|MD|AES|RSA|COVID|GPT|WPA|USB|HTTP|TLS|WGS|LTE|RFC|ASCII|CO|DIN|EN|IEC|IEEE|[QHTS]|FY|KW|CW|B|D|K)-?\d"
+    r"|\d{1,2}\.\d{1,2}\.\d{2}(?:\d\d)?\Z|\d{1,3}(?:\.\d{3})+\Z|0\d(?:\.\d\d){2,}\Z|0\.0\.0\.0|127\.0\.0\.1"
+)
+_DIGIT = re.compile(r"\d")
 _PLAIN_NUMBER = re.compile(r"\d+(?:\.\d+)?[^\w.@#/-]*")
 """A word with no identifier in it, such as most words of a table."""
-_DIGIT = re.compile(r"\d")
-_MONTHS = "January|February|March|April|May|June|July|August|September|October|November|December"
-_UNITS = "ms|s|h|min|kb|mb|gb|tb|kib|mib|gib|hz|khz|mhz|ghz|kg|km|cm|mm|px|eur|usd"
-_NUMBERED = "port|page|line|section|chapter|step|phase|room|floor|gate|row|level|build|release|version|order|invoice"
-_BEFORE_NUMBER = frozenset(f"{_MONTHS}|{_NUMBERED}".lower().split("|"))
-"""Words that belong to the number after them."""
-_NUMBER = re.compile(
-    # It starts with a simple class, so that the search skips from digit to digit.
-    r"[$€£\d](?:"
-    r"(?<=[$€£])\s?\d[\d.,]{0,20}\d?(?:\s?(?:k|m|bn|million|billion)\b)?"
-    r"|(?<=\b\d)(?:\d{3}-\d{2}-\d{2}\b|\d?:\d{2}\b"
-    rf"|\d?(?:st|nd|rd|th)?\s(?:of\s)?(?:{_MONTHS})(?:,?\s\d{{4}})?"
-    rf"|[\d.,]{{0,20}}+(?:(?:[kx]\b|\s?%|\s?(?:{_UNITS})\b)(?:\s(?:of\s)?[a-z]{{3,20}}\b){{0,2}}"
-    r"|(?:\s[a-z]{3,20}\b){1,2})))",
-    re.IGNORECASE,
-)
-_NAMED_NUMBER = re.compile(
-    rf"\b(?:{_MONTHS})\s\d{{1,2}}(?:,?\s\d{{4}})?|\b(?:{_NUMBERED})\s\d[\w.-]{{0,20}}\b|{_NUMBER.pattern}",
-    re.IGNORECASE,
-)
-"""The same, with the word before a number. It is slow, and tried only where there is such a word."""
-_PROGRAMS = (
-    "git|pip3?|uv|npm|npx|pnpm|yarn|make|docker|kubectl|helm|terraform|python3?|pytest|cargo|go|curl|wget|ssh|scp"
-    "|psql|redis-cli|systemctl|apt(?:-get)?|brew|ls|cd|rm|cp|mv|mkdir|grep|sed|cat|chmod|bash|sh|node|ruff|mypy|gh"
-    "|aws|gcloud|az"
-)
-_COMMAND_LINE = re.compile(rf"(?:^\s*\$\s+|`)((?:sudo |\w+=\S+ )*(?:{_PROGRAMS})\b[^`\n]{{0,160}})")
-_NO_NOUN_TEXT = """
-and the for was were are but with from that then than not you has have had did does will would can could should
-after before until into onto over under per which who when while where because once again also only just
-within each every out left says said came went takes took needs closes fixes than both
-"""
-_NO_NOUN = frozenset(_NO_NOUN_TEXT.split())
-_MAX_PART_CHARS = 64
-"""The longest part of a path between two slashes; one of base64 is longer, or has a plus."""
-_INFORMATIVE_CHARS = 3
-"""A number with more characters is informative without a noun (a sum, a date, a time). So is one with its unit (2h)."""
+
+_FENCE = re.compile(r"^[ \t>]*```[ \t]*(\w*)[^\n]*\n(.*?)^[ \t>]*```", re.DOTALL | re.MULTILINE)
+_SHELLS = frozenset({"sh", "bash", "shell", "zsh", "console", "terminal"})
+_PROMPT = re.compile(r"^[ \t>]*\$ (?=[A-Za-z./~_])(.+)$", re.MULTILINE)
+_NO_COMMAND = re.compile(r"(?:#|if\b|then\b|else\b|fi\b|for\b|while\b|do\b|done\b|case\b|esac\b|[{}()\[]|.*<<)")
+_MAX_COMMAND_CHARS = 400
+"""A longer command is a script."""
+_COMMAND_KEYS = ("command", "cmd", "script")
+_PATH_KEYS = ("path", "file_path", "filepath", "filename", "file", "target_file")
 
 NamedDetail = tuple[str, str]
 """A kind of the ledger, and what a sentence names of it."""
@@ -78,29 +79,16 @@ class DetailFinder:
     def __init__(self) -> None:
         self._of_word: dict[str, tuple[NamedDetail, ...]] = {}
         self._nameless: set[str] = set()
-        self._of_number: dict[str, tuple[NamedDetail, ...]] = {}
 
-    def details(self, sentence: str, words: Sequence[str], *, with_numbers: bool) -> list[NamedDetail]:
-        """Return what a sentence names; of each kind in the order of the sentence.
-
-        :param words: the words of the sentence, as ``words_of`` returns them
-        """
+    def details(self, sentence: str) -> list[NamedDetail]:
+        """Return what a sentence names; of each kind in the order of the sentence."""
         details: list[NamedDetail] = []
-        if "`" in sentence or "$" in sentence:
-            details += [(COMMANDS, match[1].strip()) for match in _COMMAND_LINE.finditer(sentence)]
         rest = sentence
         if "http" in sentence:
             details += [(LINKS, match[0]) for match in _LINK.finditer(sentence)]
             rest = _LINK.sub(" ", sentence)
         for word in filterfalse(self._nameless.__contains__, rest.split()):
             details += self._of_word.get(word) or self._details_of_word(word)
-        if with_numbers and _DIGIT.search(rest):
-            pattern = _NUMBER if _BEFORE_NUMBER.isdisjoint(words) else _NAMED_NUMBER
-            for match in pattern.finditer(rest):
-                number = match[0]
-                if number not in self._of_number:
-                    self._of_number[number] = tuple(_with_noun(number))
-                details += self._of_number[number]
         return details
 
     def _details_of_word(self, word: str) -> tuple[NamedDetail, ...]:
@@ -113,31 +101,53 @@ class DetailFinder:
         return details
 
 
+def commands_in(text: str) -> Iterator[str]:
+    """Yield the commands of a text: the lines of fenced shell blocks, and lines after ``$ ``."""
+    if "```" in text:
+        for match in _FENCE.finditer(text):
+            if match[1].lower() in _SHELLS and not _PROMPT.search(match[2]):
+                lines = match[2].replace("\\\n", " ").split("\n")
+                yield from filter(None, map(_command, lines))
+    if "$ " in text:
+        yield from filter(None, (_command(match[1]) for match in _PROMPT.finditer(text)))
+
+
+def named_by_call(name: str, arguments: Mapping[str, object]) -> Iterator[NamedDetail]:
+    """Yield the commands and the files that the arguments of a tool's call name.
+
+    :param name: the tool's
+    """
+    is_shell = any(shell in name.lower() for shell in ("bash", "shell", "terminal"))
+    for key, value in arguments.items():
+        if not isinstance(value, str):
+            continue
+        if key in _COMMAND_KEYS or (is_shell and len(arguments) == 1):
+            if len(value) <= _MAX_COMMAND_CHARS and value.strip():
+                yield COMMANDS, value
+                for word in value.split():
+                    yield from ((FILES, file) for file in _files_in(word))
+        elif key in _PATH_KEYS and len(value) <= _MAX_PATH_CHARS and any(map(str.isalnum, value)):
+            yield FILES, value
+
+
+def _command(line: str) -> str:
+    command = line.strip()
+    return "" if len(command) > _MAX_COMMAND_CHARS or _NO_COMMAND.match(command) else command
+
+
 def _named_in(word: str) -> Iterator[NamedDetail]:
     """Yield the paths and identifiers of a word; neither has a space."""
-    if "/" in word or _EXTENSION.search(word):
-        for match in _PATH.finditer(word):
-            if not _is_encoded(match[0]):
-                yield FILES, match[0]
+    if "/" in word or "\\" in word or ("." in word and _EXTENSION.search(word)):
+        for file in _files_in(word):
+            yield FILES, file
     if "@" in word or (_DIGIT.search(word) and not _PLAIN_NUMBER.fullmatch(word)):
-        for match in _IDENTIFIER.finditer(word):
-            yield IDENTIFIERS, match[0]
+        for match in _RUN.finditer(word):
+            run = match[0].rstrip(".:/-+=@#")
+            if _IDENTIFIER.fullmatch(run) and not _NO_IDENTIFIER.match(run):
+                yield IDENTIFIERS, run
 
 
-def _is_encoded(path: str) -> bool:
-    """Return whether a path is a piece of base64, whose alphabet has a slash."""
-    return any(len(part) > _MAX_PART_CHARS or ("+" in part and "++" not in part) for part in path.split("/"))
-
-
-def _with_noun(text: str) -> Iterator[NamedDetail]:
-    """Yield a number with its noun, where that is informative."""
-    number, *words = text.strip(".,").split()
-    nouns: list[str] = []
-    for word in words:
-        if word.lower() in _NO_NOUN:
-            break
-        nouns.append(word)
-    while nouns and nouns[-1].lower() == "of":
-        nouns.pop()
-    if nouns or len(number) > _INFORMATIVE_CHARS or not number[-1].isdigit():
-        yield NUMBERS, " ".join([number, *nouns])
+def _files_in(word: str) -> Iterator[str]:
+    for match in _FILE.finditer(word):
+        if not _NO_FILE.match(match[0]) and "://" not in word:
+            yield match[0]

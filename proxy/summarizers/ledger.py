@@ -7,39 +7,41 @@ deterministic: the same messages give the same bytes.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from itertools import islice
 
-from proxy.core.conversation.messages import Message, ToolCall
-from proxy.core.reading import Reading
+from proxy.core.conversation.messages import Message
+from proxy.core.reading import Phrase, Reading
 from proxy.summarizers.deadline import UNBOUNDED, Deadline
-from proxy.summarizers.details import COMMANDS, FILES, IDENTIFIERS, LINKS, NUMBERS, DetailFinder
-from proxy.summarizers.labels import is_labelled
+from proxy.summarizers.details import COMMANDS, FILES, IDENTIFIERS, LINKS, DetailFinder, commands_in, named_by_call
 from proxy.summarizers.passages import Passage, passages
-from proxy.summarizers.request import REQUEST, Request, request_of
+from proxy.summarizers.replacing import may_replace, replaced_rules, says_change, stands
+from proxy.summarizers.request import REQUEST, Request, open_request
 from proxy.summarizers.revoking import Revocation, related_rules, revocation_of
-from proxy.summarizers.rules import is_document
+from proxy.summarizers.rules import MOST_DEMANDS, rule_kind
 from proxy.summarizers.sentences import words_of
+from proxy.summarizers.signals import reports_error
 from proxy.summarizers.superseding import answer_language
-from proxy.summarizers.transcript import EARLIER, arguments_of, read_back, shortened, utterances
+from proxy.summarizers.transcript import CALLED, EARLIER, arguments_of, read_back, shortened, utterances
 
-RULE, FACT, DECISION, ERROR = "Rule", "Fact", "Decision", "Error"
-KINDS = (RULE, REQUEST, FACT, DECISION, ERROR, FILES, COMMANDS, IDENTIFIERS, LINKS, NUMBERS)
+RULE, ERROR = "Rule", "Error"
+KINDS = (RULE, REQUEST, ERROR, FILES, COMMANDS, IDENTIFIERS, LINKS)
 """The kinds in the order of a summary. Where tokens lack, the last kind is dropped first and the request last."""
-_ONE_A_LINE = frozenset({RULE, FACT, DECISION, ERROR, REQUEST})
-_STANDING = frozenset({RULE, FACT})
+_ONE_A_LINE = frozenset({RULE, ERROR, REQUEST})
+_STANDING = frozenset({RULE})
 """Kinds of which the oldest entries stay when there are too many; for all others the newest stay."""
-_MAX_ENTRIES = {RULE: 60, FACT: 60, DECISION: 24, ERROR: 8, FILES: 30, COMMANDS: 12, LINKS: 12}
-_MAX_ENTRIES |= {IDENTIFIERS: 24, NUMBERS: 24}
-SHARES = {REQUEST: 0.30, RULE: 0.30, FACT: 0.08, DECISION: 0.07, ERROR: 0.06, FILES: 0.06, COMMANDS: 0.05}
-SHARES |= {IDENTIFIERS: 0.03, LINKS: 0.03, NUMBERS: 0.02}
+_MAX_ENTRIES = {RULE: 60, ERROR: 8, FILES: 30, COMMANDS: 12, IDENTIFIERS: 24, LINKS: 12}
+SHARES = {REQUEST: 0.30, RULE: 0.38, ERROR: 0.07, FILES: 0.08, COMMANDS: 0.07, IDENTIFIERS: 0.06, LINKS: 0.04}
 """Each kind's own share of the ledger's tokens (S2-H2: files, commands and errors always get some)."""
 _ERROR_CHARS = 200
 _SEPARATOR = "; "
+_FENCE = "```"
+_CHANGE_REACH = 3
+"""Sentences of a message from one that says that something changes, in which a rule replaces an earlier one."""
 
-_NAMED_ERROR = re.compile(r"(?:[\w.]*(?:Error|Exception)|fatal|error|panic)\b\s?:")
-_COMMAND_KEYS = ("command", "cmd", "script")
-_PATH_KEYS = ("path", "file_path", "filepath", "filename", "file", "target_file")
+_MARK = re.compile(r"(?:[-*•–#]+|\(?\d{1,3}[.)]|\(?[a-z]\))\s+|rules?:\s+", re.IGNORECASE)
+"""The mark of an item of a list, or the label that the line of a rule has already. A section's number is neither."""
 
 
 @dataclass(slots=True)
@@ -47,6 +49,8 @@ class Ledger:
     """Entries by kind, in the order in which they appeared, without duplicates."""
 
     entries: dict[str, dict[str, None]] = field(default_factory=lambda: {kind: {} for kind in KINDS})
+    demands: set[str] = field(default_factory=set)
+    """The rules that say what a thing must be. Many of them are a pasted text, and come after the user's own rules."""
     _language_rule: str | None = None
     """The entry with the language of answers; a newer one replaces it."""
 
@@ -66,6 +70,11 @@ class Ledger:
             entries.pop(entry, None)
         entries[entry] = None
 
+    def drop(self, rules: Iterable[str]) -> None:
+        """Drop rules that a newer statement replaces."""
+        for rule in rules:
+            self.entries[RULE].pop(rule, None)
+
     def take_back(self, revocation: Revocation) -> bool:
         """Drop the rules that a statement takes back whole; return whether it is about any rule."""
         rules = list(self.entries[RULE])
@@ -84,6 +93,8 @@ class Ledger:
         """Yield each kind and entry, most important first."""
         for kind in sorted(KINDS, key=lambda kind: kind != REQUEST):
             entries = list(self.entries[kind])
+            if kind == RULE and len(self.demands) > MOST_DEMANDS:
+                entries.sort(key=self.demands.__contains__)
             limit = _MAX_ENTRIES.get(kind, 1)
             shown = entries[:limit] if kind in _STANDING else entries[-limit:]
             for entry in shown if kind in _STANDING else reversed(shown):
@@ -132,11 +143,12 @@ def ledger_of_passages(
         _add_line(ledger, finder, line, deadline)
     for message in deadline.over(messages):
         for call in message.calls:
-            _note_call(ledger, call)
+            ledger.add_all(named_by_call(call.name, arguments_of(call) or {}))
     for passage in new:
         _note(ledger, finder, passage, deadline)
-    request = request_of(messages) or next((Request(text, answered=False) for text in ledger.entries[REQUEST]), None)
-    if request:
+    carried = next((Request(text, answered=False) for text in ledger.entries[REQUEST]), None)
+    ledger.entries[REQUEST].clear()
+    if request := open_request(messages, carried):
         ledger.add(REQUEST, request.within(request_chars, open_chars or request_chars))
     return ledger
 
@@ -147,7 +159,7 @@ def entry_text(kind: str, entry: str) -> str:
 
 
 def render_ledger(chosen: Iterable[tuple[str, str]]) -> str:
-    """Return entries as text: a line for each rule, fact, decision and error, and a line for each other kind."""
+    """Return entries as text: a line for each rule, request and error, and a line for each other kind."""
     by_kind: dict[str, list[str]] = {kind: [] for kind in KINDS}
     for kind, entry in chosen:
         by_kind[kind].append(entry)
@@ -166,8 +178,10 @@ def _add_line(ledger: Ledger, finder: DetailFinder, line: Passage, deadline: Dea
     """Add a line of an earlier summary. The ledger's own line as it is, any other like a text of its speaker."""
     if line.speaker in _ONE_A_LINE:
         ledger.add(line.speaker, line.text)
+        if line.speaker == RULE and rule_kind(line.text, words_of(line.text)) == "demand":
+            ledger.demands.add(line.text)
         # The line may be replaced, such as the open request, or dropped; what it names is then still known.
-        ledger.add_all(finder.details(line.text, words_of(line.text), with_numbers=line.speaker != ERROR))
+        ledger.add_all(finder.details(line.text))
     elif line.speaker in KINDS:
         for entry in line.text.split(_SEPARATOR):
             ledger.add(line.speaker, entry)
@@ -176,29 +190,52 @@ def _add_line(ledger: Ledger, finder: DetailFinder, line: Passage, deadline: Dea
 
 
 def _note(ledger: Ledger, finder: DetailFinder, passage: Passage, deadline: Deadline) -> None:
-    by_user = passage.speaker.startswith("User")
-    by_tool = passage.speaker.startswith("Tool")
-    is_pasted = is_document(len(passage.text), sum(phrase.rule == "demand" for phrase in passage.phrases))
-    for phrase in deadline.over(passage.phrases):
-        plain, kind = phrase.plain, phrase.rule
-        revocation = revocation_of(plain, phrase.words) if by_user else None
-        takes_back = revocation is not None and ledger.take_back(revocation)
-        if takes_back or (kind is not None and (kind == "directive" or not is_pasted)):
-            ledger.add(RULE, plain)
-        elif phrase.is_error and (by_tool or _NAMED_ERROR.match(plain)):
+    by_user, by_tool = passage.speaker.startswith("User"), passage.speaker.startswith("Tool")
+    if passage.text.startswith(CALLED):
+        return  # its arguments may be shortened here
+    if not by_tool:
+        ledger.add_all((COMMANDS, command) for command in commands_in(passage.text))
+    # Only the rules that a summary shows are compared, so that many rules take no quadratic time.
+    earlier = list(islice(ledger.entries[RULE], _MAX_ENTRIES[RULE])) if by_user else []
+    is_code, place_of_change = False, -_CHANGE_REACH
+    has_fences = passage.text.count(_FENCE) % 2 == 0  # a single one fences nothing
+    for place, phrase in enumerate(deadline.over(passage.phrases)):
+        plain = phrase.plain
+        if has_fences and _FENCE in plain:
+            is_code ^= bool(plain.count(_FENCE) % 2)
+        elif (by_tool or is_code or phrase.is_error) and reports_error(plain):
             ledger.add(ERROR, shortened(plain, _ERROR_CHARS))
-        elif by_user and (phrase.is_fact or is_labelled(plain)):
-            ledger.add(FACT, plain)
-        elif phrase.is_decision and not by_tool and not plain.endswith("?"):
-            ledger.add(DECISION, plain)
-        if details := finder.details(phrase.sentence, phrase.words, with_numbers=not by_tool):
+        elif by_user and not (is_code or plain.startswith(">")):
+            if earlier and says_change(plain, phrase.words):
+                place_of_change = place
+            is_change = place - place_of_change < _CHANGE_REACH
+            related = earlier if phrase.rule or is_change or may_replace(plain, phrase.words) else ()
+            _note_of_user(ledger, phrase, related, is_change=is_change)
+        if details := finder.details(phrase.sentence):
             ledger.add_all(details)
 
 
-def _note_call(ledger: Ledger, call: ToolCall) -> None:
-    arguments: Mapping[str, object] = arguments_of(call) or {}
-    for keys, kind in ((_COMMAND_KEYS, COMMANDS), (_PATH_KEYS, FILES)):
-        for key in keys:
-            value = arguments.get(key)
-            if isinstance(value, str):
-                ledger.add(kind, shortened(" ".join(value.split()), 160))
+def _note_of_user(ledger: Ledger, phrase: Phrase, earlier: Sequence[str], *, is_change: bool) -> None:
+    """Add a sentence of the user where it is a rule or takes the place of one.
+
+    :param earlier: the rules of earlier messages that it may replace
+    """
+    is_rule = phrase.rule is not None
+    revocation = revocation_of(phrase.plain, phrase.words)
+    takes_back = revocation is not None and ledger.take_back(revocation)
+    if not (is_rule or takes_back or earlier):
+        return
+    entry = _without_mark(phrase.sentence)
+    replaced = replaced_rules(earlier, entry, is_rule=is_rule, is_change=is_change) if earlier else []
+    ledger.drop(replaced)
+    if takes_back or is_rule or (replaced and stands(entry, replaced)):
+        ledger.add(RULE, entry)
+        if phrase.rule == "demand":
+            ledger.demands.add(entry)
+
+
+def _without_mark(sentence: str) -> str:
+    """Return a sentence without the mark of a list before it."""
+    while match := _MARK.match(sentence):
+        sentence = sentence[match.end() :]
+    return sentence

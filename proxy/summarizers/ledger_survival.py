@@ -8,18 +8,16 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from proxy.core.receipt import Detail, DetailKind, Survival
-from proxy.summarizers.compared_text import ComparedText, Words
+from proxy.summarizers.compared_text import ComparedText
 from proxy.summarizers.deadline import UNBOUNDED, Deadline
-from proxy.summarizers.details import COMMANDS, FILES, IDENTIFIERS, LINKS, NUMBERS
-from proxy.summarizers.ledger import DECISION, ERROR, FACT, RULE, Ledger
+from proxy.summarizers.details import COMMANDS, FILES, IDENTIFIERS, LINKS
+from proxy.summarizers.ledger import ERROR, RULE, Ledger
 from proxy.summarizers.request import REQUEST
 from proxy.summarizers.sentences import words_of
 
 _SENTENCE_KINDS: Mapping[str, DetailKind] = {
     RULE: "rules",
     REQUEST: "requests",
-    FACT: "facts",
-    DECISION: "decisions",
     ERROR: "errors",
 }
 EXACT_KINDS: Mapping[str, DetailKind] = {
@@ -29,8 +27,6 @@ EXACT_KINDS: Mapping[str, DetailKind] = {
     LINKS: "links",
 }
 """Kinds of the ledger that a text has exactly or not at all."""
-_SMALL_DIGITS = 2
-"""A number of no more digits means nothing without its noun."""
 
 
 def ledger_details(ledger: Ledger, text: ComparedText, deadline: Deadline = UNBOUNDED) -> list[tuple[str, Detail]]:
@@ -49,14 +45,4 @@ def ledger_details(ledger: Ledger, text: ComparedText, deadline: Deadline = UNBO
             elif exact_kind := EXACT_KINDS.get(kind):
                 survival: Survival = "kept" if text.has_wording(entry, words) else "dropped"
                 details.append((kind, Detail(exact_kind, entry, survival)))
-            elif kind == NUMBERS:
-                details.append((kind, Detail("numbers", entry, _number_survival(entry, words, text))))
     return details
-
-
-def _number_survival(entry: str, words: Words, text: ComparedText) -> Survival:
-    """Say whether a number stands in a text with its noun, or without it where it is no small number."""
-    if text.has_phrase(words):
-        return "kept"
-    number = words_of(entry.split(maxsplit=1)[0])
-    return "shortened" if len("".join(number)) > _SMALL_DIGITS and text.has_phrase(number) else "dropped"

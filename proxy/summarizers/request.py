@@ -46,8 +46,23 @@ def request_of(messages: Sequence[Message]) -> Request | None:
     for message in reversed(messages):
         if message.role == "user" and (utterance := next(iter(utterances([message])), None)):
             return Request(" ".join(utterance.text.split()), answered)
-        answered = answered or (message.role == "assistant" and not message.calls and bool(message.text))
+        answered = answered or _is_answer(message)
     return None
+
+
+def open_request(messages: Sequence[Message], carried: Request | None) -> Request | None:
+    """Return the request that no message of the assistant answers; None where there is none.
+
+    :param carried: the open request of an earlier summary
+    """
+    if request := request_of(messages):
+        return None if request.answered else request
+    return None if any(map(_is_answer, messages)) else carried
+
+
+def _is_answer(message: Message) -> bool:
+    """Return whether a message is the assistant's, with text and without calls."""
+    return message.role == "assistant" and not message.calls and bool(message.text)
 
 
 def carried_request(previous: str | None) -> Request | None:

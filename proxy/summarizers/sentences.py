@@ -23,7 +23,7 @@ _NO_ORDINAL = (
 _ENDS = (
     # It starts with a simple class, so that the search skips from white space to white space.
     r"[ \t\n](?:"
-    r"(?<=[.!?…][ \t])(?<!\b[A-Z]\.[ \t])(?<!\b(?:Mr|Ms|Dr|vs|St)\.[ \t])(?<!\bMrs\.[ \t])(?<!(?:e\.g|i\.e)\.[ \t])"
+    r"(?<=[.!?…؟۔][ \t])(?<!\b[A-Z]\.[ \t])(?<!\b(?:Mr|Ms|Dr|vs|St)\.[ \t])(?<!\bMrs\.[ \t])(?<!(?:e\.g|i\.e)\.[ \t])"
     r"(?<!^\d\.[ \t])(?<!\n\d\.[ \t])(?<!\n\d\d\.[ \t])[ \t]*"
     rf"(?:(?<![ \t]\d\.[ \t])(?<![ \t]\d\d\.[ \t])|{_NO_ORDINAL})"
     # A line end ends a sentence, except in hard-wrapped prose: a word, the line end, a lower-case letter.

@@ -1,7 +1,7 @@
 """Recognizes statements worth keeping by their wording: facts, decisions and errors.
 
-``ledger`` and ``salience`` use it. Patterns are matched against single sentences of bounded length, so that no text
-makes them slow. The words are English.
+They weigh more for ``salience``, so that a wrong one costs little; ``ledger`` uses ``reports_error``. Patterns are
+matched against single sentences of bounded length, so that no text makes them slow. The words are English.
 """
 
 from __future__ import annotations
@@ -27,6 +27,15 @@ _ERROR = re.compile(
     r"\W(?:\w*(?:error|exception)|traceback|failed|failure|fatal|panic|segfault|permission denied"
     r"|refused|timed out|exit code [1-9]\d*|exited with [1-9]\d*|not found)\b"
 )
+_ERROR_REPORT = re.compile(
+    r"(?:E\s+)?(?:[\w.]{1,80}\.)?[A-Z]\w{0,60}(?:Error|Exception)(?::\s|\Z)"
+    r"|(?:E\s+)?(?:fatal|error|panic|npm ERR!)(?:\[\w+\])?:?\s(?=\S)"
+    r"|(?:[\w./-]{1,60}: ){1,3}(?:error|fatal): "
+    r"|[^:]{1,40}: (?:[^:]{1,60}: )?(?:command not found|no such file or directory|permission denied)"
+    r"|(?:\S{1,40} ){0,2}\[?(?:ERROR|FATAL|CRITICAL)\]?[: ]\s?\S"
+    r"|FAILED \S"
+)
+_NO_ERROR = re.compile(r"\b(?:0|no) (?:failed|failures|errors?)\b|\berrors?[:=] ?0\b", re.IGNORECASE)
 _FACT_WORDS = frozenset({"my", "our", "called", "named", "call", "i", "we"})
 _DATED = re.compile(
     # It starts with a simple class, so that the search skips from digit to digit.
@@ -102,3 +111,11 @@ def is_error(sentence: str, words: Collection[str]) -> bool:
     """Return whether a sentence reports an error."""
     has_name = "Error" in sentence or "Exception" in sentence
     return (has_name or not _ERROR_WORDS.isdisjoint(words)) and bool(_ERROR.search(" " + sentence.lower()))
+
+
+def reports_error(line: str) -> bool:
+    """Return whether a line of an output is what a program says last when it fails.
+
+    It is stricter than ``is_error``, which a sentence that only talks about errors passes.
+    """
+    return bool(_ERROR_REPORT.match(line)) and not _NO_ERROR.search(line)

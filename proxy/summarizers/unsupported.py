@@ -13,7 +13,7 @@ from proxy.core.conversation.messages import Message
 from proxy.core.receipt import Detail, DetailKind
 from proxy.summarizers.deadline import UNBOUNDED, Deadline
 from proxy.summarizers.details import FILES, IDENTIFIERS, LINKS, DetailFinder
-from proxy.summarizers.sentences import sentences, words_of
+from proxy.summarizers.sentences import sentences
 
 _KINDS: dict[str, DetailKind] = {FILES: "files", IDENTIFIERS: "identifiers", LINKS: "links"}
 _VERSION = re.compile(r"v(?=\d)")
@@ -41,7 +41,7 @@ def _named_in(text: str, deadline: Deadline) -> Iterable[tuple[str, str]]:
     finder = DetailFinder()
     values: dict[tuple[str, str], None] = {}
     for sentence in deadline.over(sentences(text)):
-        details = finder.details(sentence, words_of(sentence), with_numbers=False)
+        details = finder.details(sentence)
         values |= dict.fromkeys(detail for detail in details if detail[0] in _KINDS)
     return values
 

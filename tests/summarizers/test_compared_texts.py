@@ -18,7 +18,7 @@ from proxy.summarizers.sentences import words_of
 Talk = Callable[..., tuple[Message, ...]]
 TALK = (
     "Never touch the production database. Ticket OPS-4411 is about proxy/core/plan.py, and Grace waits for it.",
-    "We decided to use Postgres 16 for the new service. I ran `git push origin main`.",
+    "We decided to use Postgres 16 for the new service. I ran\n$ git push origin main",
     "The budget is 4500 euros until 2026-12-01. See https://example.org/plan for the details. What is left?",
 )
 
@@ -31,13 +31,11 @@ def survivals(messages: tuple[Message, ...], text: str, previous: str = "") -> d
 def test_what_the_text_has_is_kept(talk: Talk) -> None:
     """Word for word, whatever stands before it on its line and however it is written in upper and lower case."""
     text = (
-        "User: never touch the production database\n"
-        "Files: proxy/core/plan.py\nIdentifiers: OPS-4411\nUser: Grace waits; 4500 euros; 2026-12-01"
+        "User: never touch the production database\nFiles: proxy/core/plan.py\nIdentifiers: OPS-4411\nUser: Grace waits"
     )
     found = survivals(talk(*TALK), text)
     assert found["Never touch the production database."] == "kept"
     assert found["OPS-4411"] == found["proxy/core/plan.py"] == found["Grace"] == "kept"
-    assert found["2026-12-01"] == "kept"
 
 
 def test_a_label_that_stands_once_belongs_to_each_statement(talk: Talk) -> None:
@@ -72,14 +70,6 @@ def test_most_words_of_a_sentence_in_their_order_are_a_shortened_one(talk: Talk)
 def test_a_part_of_a_longer_identifier_is_no_identifier(talk: Talk, text: str) -> None:
     """Nor is one in other letters: whoever searches for it would not find it."""
     assert survivals(talk("Look at OPS-4411 now."), text)["OPS-4411"] == "dropped"
-
-
-def test_a_small_number_needs_its_noun(talk: Talk) -> None:
-    """A large one is known without it."""
-    messages = talk("We need 12 chairs and 4500 tiles in the hall.")
-    assert survivals(messages, "User: 12 of those, 4500 of these")["12 chairs"] == "dropped"
-    found = survivals(messages, "User: 12 of those, 4500 of these")
-    assert next(survival for text, survival in found.items() if text.startswith("4500")) == "shortened"
 
 
 @pytest.mark.parametrize("text", ["", "x " * 5000, "ÄÖÜ 漢字。" * 500, "{" * 2000, "a. " * 5000])

@@ -70,21 +70,18 @@ async def test_files_commands_and_errors_outlive_pasted_requirements(counter: To
         kinds = {line.split(":")[0] for line in ledger}
         assert {"Rule", "Open request", "Files", "Commands", "Error"} <= kinds
         assert {f"Rule: {rule}" for rule in OWN_RULES} <= set(ledger)
-        assert sum(line.startswith("Rule:") for line in ledger) <= len(OWN_RULES) + 1
     assert summary is not None
     assert "src/part_29.py" in summary
     assert "pytest tests/test_29.py" in summary
     assert "part 29 has no name" in summary
 
 
-def test_a_documents_demands_are_no_rules_of_the_users() -> None:
-    """What is laid down for the work is said in the user's own few words, or to the assistant."""
-    rules = ledger_of([message(role="user", content=REQUIREMENTS)], "").entries["Rule"]
-    assert list(rules) == []
-    directive = f"{REQUIREMENTS}\nYou must never edit the file config/prod.yaml."
-    assert list(ledger_of([message(role="user", content=directive)], "").entries["Rule"]) == [
-        "You must never edit the file config/prod.yaml."
-    ]
+def test_a_documents_demands_are_rules_that_come_after_the_users_own() -> None:
+    """Where there are many, what the user says to the assistant has the first place."""
+    directive = "You must never edit the file config/prod.yaml."
+    ledger = ledger_of([message(role="user", content=f"{REQUIREMENTS}\n{directive}")], "")
+    assert len(ledger.entries["Rule"]) == 41
+    assert next(entry for kind, entry in ledger.lines() if kind == "Rule") == directive
 
 
 def test_a_few_demands_in_a_users_own_words_are_rules() -> None:

@@ -45,20 +45,19 @@ def test_the_recipe_is_the_narrator_s(counter: TokenCounter) -> None:
 
 @pytest.mark.anyio
 async def test_rules_stand_through_five_rounds(counter: TokenCounter, talk: Talk) -> None:
-    """A narrator that forgets everything loses no rule, no fact and no open request."""
+    """A narrator that forgets everything loses no rule, no file and no open request."""
     hybrid, summary = HybridSummarizer(counter, Narrator()), None
     for turn in range(5):
         start = "My name is Ana. Never touch prod. " if turn == 0 else ""
-        said = talk(f"{start}Look at src/file{turn}.py. It has {turn + 3} bugs.", "I found more. " * 80)
+        asked = f"{start}Look at src/file{turn}.py. It has {turn + 3} bugs."
+        said = talk(asked) if turn == 4 else talk(asked, "I found more. " * 80)
         summary = (await hybrid.summarize(SummaryTask(said, summary, 300, MODEL))).source
         assert counter.count_text(summary, MODEL) <= 300
     assert summary is not None
     for kept in (
         "Rule: Never touch prod.",
-        "Fact: My name is Ana.",
         "src/file0.py",
         "src/file4.py",
-        "7 bugs",
     ):
         assert kept in summary
     assert "Open request: Look at src/file4.py. It has 7 bugs." in summary
@@ -142,7 +141,6 @@ async def test_a_summary_of_another_strategy_is_taken_in(counter: TokenCounter, 
     assert "Rule: Never touch prod." in second
     third = (await extractive.summarize(SummaryTask(said[2:], second, 200, MODEL))).source
     assert "Rule: Never touch prod." in third
-    assert "Fact: My name is Ana." in third
 
 
 @pytest.mark.anyio
@@ -182,5 +180,5 @@ async def test_the_bound_is_always_kept(
         for text in texts
     )
     hybrid = HybridSummarizer(counter, Narrator(told))
-    text = (await hybrid.summarize(SummaryTask(messages, previous, bound, MODEL))).source
+    text = (await hybrid.summarize(SummaryTask(messages, previous, bound, MODEL))).text
     assert counter.count_text(text, MODEL) <= bound

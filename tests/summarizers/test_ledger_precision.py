@@ -1,0 +1,265 @@
+"""The ledger's lines are right: at least 95 of 100 entries of each kind are what people say is true of 25 talks.
+
+``talks/`` has the talks, written by people who did not know the rules. The rules were made with one half of them; the
+other half is held out: nobody has read it for them. ``pytest tests/summarizers/test_ledger_precision.py -s -k figures``
+prints the table of docs/fidelity.md.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from functools import cache
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+
+from proxy.core.conversation.messages import Message
+from proxy.dialects.chat.message import parse_message
+from proxy.summarizers.ledger import KINDS, ledger_of
+from proxy.summarizers.receipts import details_of
+from proxy.summarizers.sentences import words_of
+
+Talk = Callable[..., tuple[Message, ...]]
+
+TUNED_TEXT = """
+agent-files-fr analysis-sales-en coding-checkout-en coding-migration-de contract-zh friends-en home-ar
+incident-payments-en legal-fr meeting-de spec-import-en support-router-en trip-lisboa-es
+"""
+TUNED = frozenset(TUNED_TEXT.split())
+"""The talks with which the rules were made; all others are held out."""
+TRUTHS = {
+    "Rule": "rules",
+    "Open request": "open_request",
+    "Error": "errors",
+    "Files": "files",
+    "Commands": "commands",
+    "Identifiers": "identifiers",
+    "Links": "links",
+}
+SENTENCES = {"Rule", "Open request", "Error"}
+LEAST_RECALL = {
+    "Rule": (0.80, 0.62),
+    "Open request": (1.0, 1.0),
+    "Error": (0.20, 0.08),
+    "Files": (0.84, 0.70),
+    "Commands": (0.85, 0.80),
+    "Identifiers": (0.44, 0.45),
+    "Links": (0.95, 0.90),
+}
+"""What the rules reach in the half that they were made with and in the other, a little lower."""
+LEAST_PRECISION = {("Rule", True): 0.90}
+"""The one figure below 95 %: what the held-out half says of rules. Four of its six errors are rules that were replaced
+in words which no pattern knows."""
+
+
+class Count(NamedTuple):
+    """How many entries there are, how many of them are right, and how much of the truth they name."""
+
+    entries: int
+    right: int
+    truths: int
+    found: int
+
+    @property
+    def precision(self) -> float:
+        """The part of the entries that is right."""
+        return self.right / self.entries if self.entries else 1.0
+
+    @property
+    def recall(self) -> float:
+        """The part of the truth that has an entry."""
+        return self.found / self.truths if self.truths else 1.0
+
+
+def agree(kind: str, entry: str, truth: str) -> bool:
+    """Whether an entry is what somebody says is true: letter by letter; a sentence by most of its words."""
+    if kind not in SENTENCES:
+        return entry == truth.strip()
+    own, other = (f" {' '.join(words_of(text))} " for text in (entry, truth))
+    return (own in other or other in own) and 2 * min(len(own), len(other)) >= max(len(own), len(other))
+
+
+@cache
+def talks() -> list[tuple[bool, dict[str, Any], tuple[Message, ...]]]:
+    """Each talk, with whether it is held out, and its messages."""
+    paths = sorted((Path(__file__).parent / "talks").glob("*.json"))
+    values = [json.loads(path.read_text("utf-8")) for path in paths]
+    return [(value["name"] not in TUNED, value, parsed(*value["messages"])) for value in values]
+
+
+def parsed(*messages: dict[str, Any]) -> tuple[Message, ...]:
+    """Messages as a client sends them."""
+    return tuple(parse_message(json.dumps(one).encode(), one, 0) for one in messages)
+
+
+@cache
+def counted(kind: str, *, held_out: bool | None) -> Count:
+    """The figures of one kind in a half of the talks, or in all."""
+    sums = [0, 0, 0, 0]
+    for is_held_out, value, messages in talks():
+        if held_out not in (None, is_held_out):
+            continue
+        truth = value["truth"][TRUTHS[kind]] or []
+        truths = [truth] if isinstance(truth, str) else truth
+        entries = [entry for own, entry in ledger_of(messages, "", request_chars=8000).lines() if own == kind]
+        right = [entry for entry in entries if any(agree(kind, entry, one) for one in truths)]
+        found = [one for one in truths if any(agree(kind, entry, one) for entry in entries)]
+        sums = [total + len(part) for total, part in zip(sums, (entries, right, truths, found), strict=True)]
+    return Count(*sums)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_at_least_95_of_100_entries_are_right(kind: str) -> None:
+    """In all talks, and in each half; rules are a little less precise in the half that nobody has read."""
+    for held_out in (None, False, True):
+        count = counted(kind, held_out=held_out)
+        assert count.precision >= LEAST_PRECISION.get((kind, bool(held_out)), 0.95)
+
+
+def test_the_documentation_has_the_figures() -> None:
+    """As this prints them: entries, precision and recall in the half that made the rules, and in the other."""
+    rows = []
+    for kind in KINDS:
+        halves = [counted(kind, held_out=held_out) for held_out in (False, True)]
+        cells = [f"{count.entries} | {count.precision:.0%} | {count.recall:.0%}" for count in halves]
+        rows.append(f"| {kind} | {' | '.join(cells)} |".replace("%", " %"))
+    print("", *rows, sep="\n")
+    documentation = Path("docs/fidelity.md").read_text("utf-8")
+    assert [row for row in rows if row not in documentation] == []
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("held_out", [False, True])
+def test_enough_of_the_truth_has_an_entry(kind: str, *, held_out: bool) -> None:
+    """Precision alone would be reached by saying nothing."""
+    assert counted(kind, held_out=held_out).recall >= LEAST_RECALL[kind][held_out]
+
+
+def test_the_talks_are_many_and_unlike() -> None:
+    """At least twenty, in seven languages and ten kinds; a half has every language but Portuguese."""
+    values = [value for _, value, _ in talks()]
+    assert len(values) >= 20
+    assert len({value["language"] for value in values}) >= 6
+    assert len({value["kind"] for value in values}) >= 10
+    tuned = {value["language"] for held_out, value, _ in talks() if not held_out}
+    assert tuned | {"pt"} == {value["language"] for held_out, value, _ in talks() if held_out}
+
+
+def noted(messages: tuple[Message, ...]) -> Iterator[str]:
+    """What a ledger and a receipt say of messages, entry by entry, without the names of a receipt."""
+    yield from (f"{kind}: {entry}" for kind, entry in ledger_of(messages, "").lines())
+    yield from (f"{detail.kind} {detail.text}" for detail in details_of(messages, "", "") if detail.kind != "names")
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        "I have not decided.",
+        "let's go with that.",
+        "My dog just knocked over the coffee, haha.",
+        "go func Replay(ctx context.Context, log *Log) {",
+        "The importer takes a date/time; the words are MUST/SHOULD/MAY.",
+        "1. Move\n2. Keep\n22 mean it well.",
+        "Use `go func` and provider/model, and/or Node.js.",
+    ],
+)
+def test_what_is_no_entry_makes_none(talk: Talk, said: str) -> None:
+    """Neither in a ledger nor in a receipt."""
+    assert list(noted(talk(said, "All right."))) == []
+
+
+def test_an_answered_message_is_no_open_request(talk: Talk) -> None:
+    """Not even in the next summary, whose messages bring the answer alone."""
+    assert list(ledger_of(talk("What is left?", "Nothing."), "").entries["Open request"]) == []
+    (answer,) = talk("What is left?", "Nothing.")[1:]
+    assert list(ledger_of((answer,), "Open request: What is left?").entries["Open request"]) == []
+    assert list(ledger_of((), "Open request: What is left?").entries["Open request"]) == ["What is left?"]
+
+
+@pytest.mark.parametrize(
+    ("said", "names"),
+    [
+        ("FR-2.1.1 says so, and so does FR-4.1.3; see 2024-CES-0187.", "FR-2.1.1; FR-4.1.3; 2024-CES-0187"),
+        ("Order BW-4471-M, commit 7f3a9c1, mail ana.b@post.example.", "BW-4471-M; 7f3a9c1; ana.b@post.example"),
+        ("工单GX-20251204-07已开通。", "GX-20251204-07"),
+        ("It is UTF-8, ISO-8601, 12.09.2024 and 1.250.000 in Q3-2024.", None),
+    ],
+)
+def test_identifiers_are_whole(talk: Talk, said: str, names: str | None) -> None:
+    """A part of one names another thing, and a date or a standard is none."""
+    entries = list(ledger_of(talk(said), "").entries["Identifiers"])
+    assert ("; ".join(entries) or None) == names
+
+
+def test_a_labelled_rule_has_its_label_once(talk: Talk) -> None:
+    """The mark of a list goes, and the number of a section stays."""
+    said = "Rule: never touch prod.\n- Never push to main.\n2. Always run the tests.\nFR-2.1.1 The importer must stop."
+    assert list(ledger_of(talk(said), "").entries["Rule"]) == [
+        "never touch prod.",
+        "Never push to main.",
+        "Always run the tests.",
+        "FR-2.1.1 The importer must stop.",
+    ]
+
+
+def test_commands_are_those_of_calls_and_of_shell_blocks(talk: Talk) -> None:
+    """Whole, and no code of another language; after a prompt, its output is none."""
+    run = {"id": "c", "function": {"name": "bash", "arguments": '{"command": "pytest -q tests"}'}}
+    said = (
+        "```sh\n# first\nmake build\n```\n```go\ngo func Replay() {\n```\n```console\n$ ls -l\ntotal 4\n```\n$ git pull"
+    )
+    messages = talk({"role": "assistant", "content": said, "tool_calls": [run]})
+    assert set(ledger_of(messages, "").entries["Commands"]) == {"pytest -q tests", "make build", "ls -l", "git pull"}
+
+
+def test_a_pasted_specification_leaves_its_rules(talk: Talk) -> None:
+    """All of its demands; where there are many, what the user says in person comes first."""
+    lines = [f"FR-1.{number} The part {number} must report its state." for number in range(24)]
+    rules = [
+        entry for kind, entry in ledger_of(talk("\n".join(lines), "Read.", "Never push."), "").lines() if kind == "Rule"
+    ]
+    assert rules == ["Never push.", *lines]
+
+
+REPLACED = [
+    ("At most 15 minutes of downtime.", "New limit: at most 5 minutes of downtime."),
+    ("Please don't bring up Callum.", "You can mention Callum again, just leave his mother out of it."),
+    ("Always give percentages with one decimal.", "From now on whole percents only, no decimals."),
+    ("Die Downtime darf höchstens 15 Minuten betragen.", "Neue Ansage: höchstens 5 Minuten Downtime."),
+    ("Bitte alles im Konjunktiv.", "Ab sofort Indikativ statt Konjunktiv."),
+    ("Le code doit rester compatible avec Python 3.9.", "On abandonne Python 3.9 : le minimum est maintenant 3.11."),
+    ("La clause doit durer 24 mois.", "Je corrige : la clause doit durer 18 mois."),
+    ("Como máximo 120 invitados.", "Al final son más: como máximo 140 invitados."),
+    ("Não marque reuniões às sextas.", "Mudei de ideia, pode marcar reuniões às sextas."),
+    ("正式切换最多停机6小时。", "前面说的6小时作废，正式切换最多停机4小时。"),
+    ("الميزانية لا تتجاوز 5000 ريال.", "تكلمت مع زوجتي، الميزانية لا تتجاوز 6000 ريال."),
+    ("FR-2.1.3 A file must not be larger than 50 MB.", "So the limit goes up: a file must not be larger than 200 MB."),
+]
+
+
+@pytest.mark.parametrize(("rule", "newer"), REPLACED)
+def test_a_rule_that_was_replaced_leaves(talk: Talk, rule: str, newer: str) -> None:
+    """And its replacement stands in its own full words, in one round and in two."""
+    assert list(ledger_of(talk(rule), "").entries["Rule"]) == [rule]
+    assert list(ledger_of(talk(rule, "Fine.", newer), "").entries["Rule"]) == [newer]
+    assert list(ledger_of(talk(newer), f"Rule: {rule}").entries["Rule"]) == [newer]
+
+
+@pytest.mark.parametrize(
+    ("rule", "newer"),
+    [
+        ("Never mention the German client.", "From now on answer in German."),
+        ("Always deploy with Ansible.", "From now on deploy on Mondays only."),
+        ("Don't touch anything under legacy/.", "You can read legacy/invoice.py to see how it rounds."),
+        ("At most 3 retries for uploads.", "At most 5 retries for downloads."),
+        ("Never push to main.", "You can push to the branch now."),
+        ("Mehr als 60 Kinder dürfen nicht ins Haus.", "Mehr als 10 Hunde dürfen nicht ins Haus."),
+        ("La música tiene que acabar a las dos.", "La cena tiene que empezar a las nueve."),
+        ("预算最多3000元。", "快递最多等3天。"),
+    ],
+)
+def test_another_matter_replaces_nothing(talk: Talk, rule: str, newer: str) -> None:
+    """A rule that is lost costs more than one that is out of date."""
+    assert rule in ledger_of(talk(rule, "Fine.", newer), "").entries["Rule"]
