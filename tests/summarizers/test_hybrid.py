@@ -40,7 +40,7 @@ class Narrator:
 
 def test_the_recipe_is_the_narrator_s(counter: TokenCounter) -> None:
     """Another model or template under the ledger makes other summaries."""
-    assert HybridSummarizer(counter, Narrator()).recipe == SummaryRecipe("hybrid", "coding", 6, "small")
+    assert HybridSummarizer(counter, Narrator()).recipe == SummaryRecipe("hybrid", "coding", 7, "small")
 
 
 @pytest.mark.anyio
