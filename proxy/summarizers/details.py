@@ -57,7 +57,7 @@ _DIGIT = re.compile(r"\d")
 _PLAIN_NUMBER = re.compile(r"\d+(?:\.\d+)?[^\w.@#/-]*")
 """A word with no identifier in it, such as most words of a table."""
 
-_FENCE = re.compile(r"^[ \t>]*```[ \t]*(\w*)[^\n]*\n(.*?)^[ \t>]*```", re.DOTALL | re.MULTILINE)
+_FENCE = re.compile(r"^[ \t>]*+```[ \t]*+(\w*+)[^\n]*+\n(.*?)^[ \t>]*+```", re.DOTALL | re.MULTILINE)
 _SHELLS = frozenset({"sh", "bash", "shell", "zsh", "console", "terminal"})
 _PROMPT = re.compile(r"^[ \t>]*\$ (?=[A-Za-z./~_])(.+)$", re.MULTILINE)
 _NO_COMMAND = re.compile(r"(?:#|if\b|then\b|else\b|fi\b|for\b|while\b|do\b|done\b|case\b|esac\b|[{}()\[]|.*<<)")

@@ -114,7 +114,7 @@ _BAN = re.compile(
 )
 _CLAUSE_END = re.compile(r"[,;:.!?)](?=\s|\Z)|[(،؛，。；：]|\s[-–]\s")
 _LABEL = re.compile(r"[^\W\d]+(?:\s[^\W\d]+){0,2}\s?[:：]\s*|(?:另外|还有|对了|而且|所以)[，：]?\s*")
-_SECTION = re.compile(r"[a-z]{0,6}-?\d+(?:\.\d+)+")
+_SECTION = re.compile(r"(?<!\d)[a-z]{0,6}-?\d++(?:\.\d++)++")
 _STRIKES = re.compile(
     r"\b(?:cross(?:ed)? out|strike|supersedes?|replaces?|ignore|drop|forget|scrap|streich\w*|ersetzt|supprim\w+"
     r"|remplac\w+"
@@ -157,7 +157,7 @@ _MOST_CHARS = 320
 _WORD = re.compile(r"[^\W_]+(?:[-_.][^\W_]+)*")
 _CHINESE = re.compile("[\u4e00-\u9fff]{2,}")
 _CHINESE_GENERIC = re.compile("不要|不得|不能|不许|不准|别|必须|一律|禁止|以后|从现在起|请|只能|可以|最多|至少|一定要?")
-_CHINESE_AMOUNT = re.compile("\\d+[\u4e00-\u9fff]{1,2}")
+_CHINESE_AMOUNT = re.compile("(?<!\\d)\\d++[\u4e00-\u9fff]{1,2}")
 _COMMAND = re.compile(
     r"\b(?:never|always|don['’]t|do not|niemals|nie|immer|jamais|toujours|nunca|siempre|sempre|não|no|لا)\s(\w+)"
 )

@@ -131,7 +131,8 @@ _NO_ES = (
 _DO_ES = (
     "usa|responde|contesta|pide|avisa|avísame|pregunta|pregúntame|escribe|pon|incluye|revisa|confirma|ejecuta"
     "|habla|manda"
-    "|envía|guarda|comprueba|verifica|cita|da|dame|haz|deja|añade|copia|muestra|indica|redondea|llama|trata"
+    "|envía|guarda|comprueba|verifica|cita|da|dame|haz|deja|añade|copia|muestra|indica|redondea|llama|trata|compila"
+    "|prueba|documenta|instala|formatea|valida|traduce|resume|firma|anota"
 )
 _CAN_ES = (
     "(?:pasar|superar|exceder|entrar|salir|llevar|aparecer|tocar|usar|durar|costar|comer|faltar|subir|bajar"
@@ -159,7 +160,7 @@ _SPANISH = _language(
         | (?:{_DO_ES})\s(?:[^,;:.!?]{{1,30}}\s)?siempre\b | siempre\s(?:{_DO_ES})\b | siempre\s(?:en|con)\s)
     | \bno\s(?:se\s)?pued[ae]n?\s[^;:.!?]{{1,60}}\b(?:más\sde|sin)\b | \btienen?\sque\sser\b
     | [,;:]\s(?:y\s)?siempre\s(?:con|en|por|de)\b | \bquiero\sque\s(?:todo|toda|todos|siempre|nada|cada)\b
-    | \d[\d.,]*\s?(?:\w+|€)?\s(?:como\s(?:máximo|mucho))\b | \bno\sse\s(?:debe|permite|acepta)n?\b
+    | (?<!\d)\d[\d.,]*+\s?(?:\w{{1,20}}|€)?\s(?:como\s(?:máximo|mucho))\b | \bno\sse\s(?:debe|permite|acepta)n?\b
         | \b(?:responde|respóndeme)(?:\s\w+){{0,2}}\sen\s\w
     | \bprefiero\s(?:siempre|que)\b | \bno\squiero\s(?:que|nada|ning|ver|más|\w+s\b)
     | \b(?:a\spartir\sde|desde)\sahora\b | \bde\sahora\sen\sadelante\b

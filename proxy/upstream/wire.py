@@ -115,7 +115,7 @@ class WireReply:
         self._route = route
         self.status: int = answer.status
         self.headers: Headers = end_to_end(answer.headers)
-        self._left = max_error_bytes if answer.status >= FIRST_ERROR else inf
+        self._free_bytes = max_error_bytes if answer.status >= FIRST_ERROR else inf
 
     def body(self) -> AsyncIterator[bytes]:
         """Return an iterator of the body's bytes, each piece as soon as it arrives."""
@@ -139,8 +139,8 @@ class WireReply:
         if not piece:
             self._answer.close()
             raise StopAsyncIteration
-        self._left -= len(piece)
-        if self._left < 0:
+        self._free_bytes -= len(piece)
+        if self._free_bytes < 0:
             self._answer.close()
             raise endless(self._route, MAX_ERROR_BYTES)
         return piece
