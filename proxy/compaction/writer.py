@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import traceback
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import PurePath
 
@@ -184,9 +185,15 @@ async def write_summary(summarizer: Summarizer, task: SummaryTask, covered: int,
     frame = counter.count_message(render_text("", covered), model)
     draft = await summarizer.summarize(replace(task, max_tokens=max(bound - frame, 1)))
     text = draft.text.strip()
-    if text and counter.count_message(render_text(text, covered), model) > bound:
+
+    def excess(part: str) -> int:
+        return counter.count_message(render_text(part, covered), model) - bound
+
+    if text and excess(text) > 0 and draft.made_by == "extractive":
+        text = _without_end(text, excess, bound, counter, model)
+    elif text and excess(text) > 0:
         # Marks in the text are escaped, which can cost more tokens than the text has.
-        shorter = shorten_prose(text, lambda part: counter.count_message(render_text(part, covered), model) <= bound)
+        shorter = shorten_prose(text, lambda part: excess(part) <= 0)
         left_out = draft.statements_left_out + shorter.left_out
         draft = replace(draft, statements=draft.statements or shorter.statements, statements_left_out=left_out)
         text = shorter.text.strip()
@@ -194,6 +201,20 @@ async def write_summary(summarizer: Summarizer, task: SummaryTask, covered: int,
         message = f"the {summarizer.recipe.strategy} summarizer gave an empty text"
         raise SummaryRejected(message)
     return replace(draft, text=text)
+
+
+def _without_end(text: str, excess: Callable[[str], int], bound: int, counter: TokenCounter, model: str) -> str:
+    """Return lines of speakers without their last words, which the text and its frame together have no tokens for.
+
+    :param excess: returns the tokens of the message of a text beyond the bound
+    """
+    limit = bound
+    while text and (over := excess(text)) > 0:
+        tokens = min(limit, counter.count_text(text, model))
+        # Marks that are escaped can cost more tokens than the text has: then the ratio gives the cut.
+        limit = tokens - over if 2 * over < tokens else tokens * bound // (bound + over) - 1
+        text = counter.cut_text(text, model, limit).rstrip() if limit > 0 else ""
+    return text
 
 
 def _frames(error: Exception) -> str:
