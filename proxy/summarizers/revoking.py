@@ -138,15 +138,21 @@ def related_rules(rules: Sequence[str], revocation: Revocation) -> Iterator[tupl
     matter, words = revocation.matter, revocation.words or revocation.matter
     for place, rule in enumerate(rules):
         own = _matter(words_of(rule))
-        shared = sum(any(_is_alike(word, other) for word in words) for other in own)
+        if not all(_has_form(own, word) for word in matter):
+            continue
+        shared = sum(_has_form(words, other) for other in own)
         is_whole = shared >= revocation.least_named * len(own)
-        is_about = all(any(_is_alike(word, other) for other in own) for word in matter)
-        if is_about if matter else is_whole and shared >= _LEAST_SHARED:
+        if matter or (is_whole and shared >= _LEAST_SHARED):
             yield place, is_whole and not rule.lower().startswith(_SAFETY)
 
 
 def _matter(words: Iterable[str]) -> frozenset[str]:
     return frozenset(word for word in words if word not in _GENERIC and (len(word) >= _LEAST_LETTERS or word.isdigit()))
+
+
+def _has_form(words: Collection[str], other: str) -> bool:
+    """Return whether one of some words is a form of another word."""
+    return any(word[0] == other[0] and _is_alike(word, other) for word in words)
 
 
 def _is_alike(word: str, other: str) -> bool:
