@@ -243,11 +243,18 @@ _ITALIAN = _language(
 _LANGUAGES = (_GERMAN, _FRENCH, _SPANISH, _PORTUGUESE, _ITALIAN)
 
 
+_WORDS = frozenset[str]().union(*(language.words for language in _LANGUAGES))
+_ENGLISH = frozenset(["the", "and", "of", "you", "to", "with", "this", "that", "we", "are", "it", "is"])
+"""Words of an English sentence, which may have a "no" or a "solo" too; none of them is a word of these languages."""
+
+
 def language_rule(plain: str, words: Collection[str]) -> RuleKind | None:
     """Return the kind of rule of a sentence in one of these languages; None where it is none.
 
     :param plain: in lower case
     """
+    if _WORDS.isdisjoint(words) or not _ENGLISH.isdisjoint(words):
+        return None
     likely = [language for language in _LANGUAGES if not language.words.isdisjoint(words)]
     if not any(language.rule.search(plain) for language in likely):
         return None
