@@ -6,27 +6,41 @@ import re
 
 import pytest
 
-from tests.support.patterns import Found, patterns_of_proxy, slow_text
+from proxy.summarizers.sentences import SENTENCE_CHARS
+from tests.support.patterns import Found, costly_text, patterns_of_proxy, slow_text
 
 BOUNDED = {
     "proxy.config.templates:_HEADING": "one line of a template, which is the operator's own file",
-    "proxy.summarizers.details:_FILE": "a word of a sentence, of at most 160 characters",
+    "proxy.summarizers.details:_FILE": "a word of a sentence or of a command, of at most 320 and 400 characters",
+    "proxy.summarizers.revoking:_TAKES_BACK": "a sentence of at most 240 characters, and a run of spaces is one space",
+    "proxy.summarizers.revoking:_ALLOWS": "the same",
 }
 """Patterns whose time grows faster, each with the reason why that is no harm."""
 OF_SENTENCES = tuple(
     f"proxy.summarizers.{name}:" for name in ("replacing", "revoking", "rule_languages", "rule_scripts", "rules")
 )
-"""Modules whose patterns read one sentence, which has at most 320 characters."""
+"""Modules that read one sentence at a time, so that growth beyond ``SENTENCE_CHARS`` is no harm."""
 
 
-def test_no_pattern_is_slow_with_a_text_that_it_almost_matches() -> None:
+@pytest.fixture(scope="module")
+def patterns() -> list[Found]:
+    """All patterns but those with a reason."""
+    all_found = patterns_of_proxy()
+    assert len(all_found) > 100
+    assert BOUNDED.keys() <= {one.name for one in all_found}, "a reason without its pattern"
+    return [one for one in all_found if one.name not in BOUNDED]
+
+
+def test_no_pattern_is_slow_with_a_text_that_it_almost_matches(patterns: list[Found]) -> None:
     """The texts are made from the patterns themselves, so a new pattern is measured without being named here."""
-    found = patterns_of_proxy()
-    assert len(found) > 100
-    assert BOUNDED.keys() <= {one.name for one in found}, "a reason without its pattern"
-    measured = [one for one in found if one.name not in BOUNDED and not one.name.startswith(OF_SENTENCES)]
-    slow = {one.name: text for one in measured if (text := slow_text(one))}
-    assert not slow
+    of_texts = [one for one in patterns if not one.name.startswith(OF_SENTENCES)]
+    assert not {one.name: text for one in of_texts if (text := slow_text(one))}
+
+
+def test_no_pattern_of_sentences_is_slow_with_the_longest_one(patterns: list[Found]) -> None:
+    """A sentence of "und: und: und: " never ended."""
+    of_sentences = [one for one in patterns if one.name.startswith(OF_SENTENCES)]
+    assert not {one.name: text for one in of_sentences if (text := costly_text(one, SENTENCE_CHARS))}
 
 
 @pytest.mark.parametrize(
@@ -58,3 +72,10 @@ def test_patterns_that_were_slow_are_found(pattern: str | bytes, use: str) -> No
 def test_patterns_that_read_each_character_once_are_not_slow(pattern: str | bytes, use: str) -> None:
     """However often they almost match; and a pattern that begins at one place reads no other."""
     assert slow_text(Found("", re.compile(pattern), {use})) is None
+
+
+def test_what_never_ends_is_found_in_a_short_text() -> None:
+    """A word that a list and a label both read, any number of times."""
+    endless = r"^(?:(?:und|so|[^\W\d]+(?:\s\w+){0,3}\s?:)[,:;]?\s+)*(?:nie|nur)\s"
+    assert costly_text(Found("", re.compile(endless), {"search"}), 80)
+    assert costly_text(Found("", re.compile(endless.replace("*(?:nie", "{0,3}(?:nie")), {"search"}), 80) is None

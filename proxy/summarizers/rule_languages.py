@@ -36,7 +36,7 @@ _GERMAN = _language(
     siezen sieze sprich nenn nennen allergisch allergie vegan vegetarisch vegetarier glutenfrei zöliakie verboten tabu
     antworte antworten ohne""",
     rf"""
-    ^(?:(?:und|aber|also|ach|so|ok|okay|bitte|wichtig|außerdem|{_LABEL})[,:;]?\s+)*(?:
+    ^(?:(?:und|aber|also|ach|so|ok|okay|bitte|wichtig|außerdem|{_LABEL})[,:;]?\s+){{0,3}}(?:
         niemals\s | nie\s(?!wieder|mehr) | keine?[nrm]?\s\w | ausschließlich\s
         | nur\s(?:an|auf|in|im|mit|nach|vor|von|zwischen|per|über|wenn)\s | \w+\snur\s(?:an|auf|mit|nach|vor|per
             |zwischen)\s
@@ -83,7 +83,7 @@ _FRENCH = _language(
     préviens interdit interdite interdiction sans allergique allergie intolérante intolérant végétarien végétarienne
     végétariens végane cœliaque coeliaque halal casher maximum seulement""",
     rf"""
-    ^(?:(?:et|mais|bon|donc|alors|ah|enfin|oui|non|{_LABEL})[,:;]?\s+)*(?:
+    ^(?:(?:et|mais|bon|donc|alors|ah|enfin|oui|non|{_LABEL})[,:;]?\s+){{0,3}}(?:
         (?:ne\s|n['’])\s?(?:(?:me|m['’]|le|la|les|lui|leur|y|en|nous)\s?)?\w+(?:ez|e|s|er|ir|re)\s
           (?:\w+\s)?(?:jamais|pas|plus|rien|aucune?)\b
         | (?:ne\s(?:jamais|pas|plus)|toujours)\s\w+(?:er|ir|re)\b | jamais\s\w | pas\s(?:de\s|d['’])
@@ -146,7 +146,7 @@ _SPANISH = _language(
     celíaca vegano vegana vegetariano vegetariana gluten responde respóndeme háblame llámame tutéame trátame
     permiso quiero""",
     rf"""
-    ^(?:(?:y|pero|bueno|pues|ah|eso\ssí|otra\scosa|importante|por\sfavor|{_LABEL})[,:;]?\s+)*(?:
+    ^(?:(?:y|pero|bueno|pues|ah|eso\ssí|otra\scosa|importante|por\sfavor|{_LABEL})[,:;]?\s+){{0,3}}(?:
         (?:nunca|jamás|no)\s(?:(?:me|te|le|les|lo|la|los|las|nos|se)\s){{0,2}}
           (?:{_NO_ES})(?:es|e|en|as|a|an|éis|áis)\b(?<!\sllama)(?<!\smanda)(?<!\scambia)(?<!\spasa)
         | (?:nunca|jamás)\s(?:\w+[aei]r\b|en\s|antes|después|más\sde|con\s|sin\s) | nada\sde\s
@@ -198,7 +198,7 @@ _PORTUGUESE = _language(
     nenhum nenhuma proibido proibida alérgica alérgico alergia celíaca celíaco intolerante vegano vegana vegetariano
     vegetariana glúten prefiro responda responde máximo aprovação autorização""",
     rf"""
-    ^(?:(?:e|mas|bom|então|ah|olha|importante|outra\scoisa|por\sfavor|{_LABEL})[,:;]?\s+)*(?:
+    ^(?:(?:e|mas|bom|então|ah|olha|importante|outra\scoisa|por\sfavor|{_LABEL})[,:;]?\s+){{0,3}}(?:
         (?:nunca|jamais|não)\s(?:(?:me|nos|se|o|a|os|as|lhe)\s){{0,2}}(?:{_NO_PT})(?:es|e|em|as|a|am)\b
           (?<!\sfala)(?<!\smanda)(?<!\spassa)(?<!\smuda)
         | (?:nunca|jamais)\s(?:\w+[aei]r\b|em\s|antes|depois|mais\sde|com\s|sem\s) | nada\sde\s

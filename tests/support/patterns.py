@@ -27,6 +27,11 @@ SIZES = (500, 1000, 2000, 4000)
 CHEAPEST_PART = 40
 """The part of the cheapest square's time beyond which a time may be that of a square: units have some characters."""
 
+LEAST_REPEATS = 12
+"""How often the unit of a short text has to fit in it."""
+MOST_SQUARES = 5
+"""How many times the cheapest square a short text may take."""
+
 
 @dataclass
 class Found:
@@ -57,7 +62,7 @@ def patterns_of_proxy() -> list[Found]:
 def slow_text(found: Found) -> Hostile | None:
     """Return a text with which the time of a pattern grows faster than the text; None if none was found."""
     run = _run_of(found)
-    cheapest = _took(_run_of(Found("", re.compile("a*b"))), "a" * SCREENED)
+    cheapest = _cheapest_square()
     texts = sorted(hostile_texts(found.pattern), key=repr)  # a set's order differs from run to run
     for text in texts:
         if _took(run, text.of_size(TINY)) > cheapest and _took(run, text.of_size(TINY)) > cheapest:
@@ -71,6 +76,21 @@ def slow_text(found: Found) -> Hostile | None:
         if growth_of(read, SIZES[:2]) >= MOST_GROWTH and growth_of(read, SIZES, rounds=5) >= MOST_GROWTH:
             return text
     return None
+
+
+def costly_text(found: Found, size: int) -> Hostile | None:
+    """Return a text of so many characters that takes far longer than the cheapest square of ``SCREENED`` does."""
+    run, cheapest = _run_of(found), _cheapest_square()
+    texts = [text for text in hostile_texts(found.pattern) if len(text.unit) <= size // LEAST_REPEATS]
+    for text in sorted(texts, key=repr):
+        for length in (TINY, size):  # what never ends is found with the tiny ones
+            if all(_took(run, text.of_size(length)) > MOST_SQUARES * cheapest for _ in range(3)):
+                return text
+    return None
+
+
+def _cheapest_square() -> int:
+    return min(_took(re.compile("a*b").search, "a" * SCREENED) for _ in range(3))
 
 
 def _modules() -> Iterator[ModuleType]:
