@@ -60,6 +60,12 @@ _PLAIN_NUMBER = re.compile(r"\d+(?:\.\d+)?[^\w.@#/-]*")
 _FENCE = re.compile(r"^[ \t>]*+```[ \t]*+(\w*+)[^\n]*+\n(.*?)^[ \t>]*+```", re.DOTALL | re.MULTILINE)
 _SHELLS = frozenset({"sh", "bash", "shell", "zsh", "console", "terminal"})
 _PROMPT = re.compile(r"^[ \t>]*\$ (?=[A-Za-z./~_])(.+)$", re.MULTILINE)
+_PROGRAMS = (
+    "git|pip3?|uv|npm|npx|pnpm|yarn|make|docker|kubectl|helm|terraform|python3?|pytest|cargo|curl|wget|ssh|scp|psql"
+    "|redis-cli|systemctl|apt(?:-get)?|brew|ls|rm|cp|mv|mkdir|grep|sed|cat|chmod|bash|sh|node|ruff|mypy|gh|aws|gcloud|az"
+)
+_INLINE = re.compile(rf"(?<!`)`((?:sudo )?(?:{_PROGRAMS}) [^`\n]{{1,160}})`(?!`)")
+"""A program with its arguments in a code span, as people quote what they ran (S2-3)."""
 _NO_COMMAND = re.compile(r"(?:#|if\b|then\b|else\b|fi\b|for\b|while\b|do\b|done\b|case\b|esac\b|[{}()\[]|.*<<)")
 _MAX_COMMAND_CHARS = 400
 """A longer command is a script."""
@@ -110,6 +116,8 @@ def commands_in(text: str) -> Iterator[str]:
                 yield from filter(None, map(_command, lines))
     if "$ " in text:
         yield from filter(None, (_command(match[1]) for match in _PROMPT.finditer(text)))
+    if "`" in text:
+        yield from filter(None, (_command(match[1]) for match in _INLINE.finditer(text)))
 
 
 def named_by_call(name: str, arguments: Mapping[str, object]) -> Iterator[NamedDetail]:

@@ -245,7 +245,7 @@ _LANGUAGES = (_GERMAN, _FRENCH, _SPANISH, _PORTUGUESE, _ITALIAN)
 
 _WORDS = frozenset[str]().union(*(language.words for language in _LANGUAGES))
 _ENGLISH = frozenset(["the", "and", "of", "you", "to", "with", "this", "that", "we", "are", "it", "is"])
-"""Words of an English sentence, which may have a "no" or a "solo" too; none of them is a word of these languages."""
+"""Words of English and of none of these languages. An English sentence may have a "no" or a "solo", too."""
 
 
 def language_rule(plain: str, words: Collection[str]) -> RuleKind | None:

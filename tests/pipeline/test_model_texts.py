@@ -245,7 +245,7 @@ def test_a_summarizer_that_hangs_holds_a_request_once(bench: Bench, request: pyt
         return Answer([b"{}"], before_headers=30)
 
     bench.upstream.script = script
-    more = ", prepare: 0.2, threshold: 0.5, target: 0.2, summarizer: {timeout_seconds: 2}"
+    more = ", prepare: 0.2, threshold: 0.5, target: 0.2, summarizer: {timeout_seconds: 8}"
     client = client_with(bench, request, "llm", more)
     said: list[Said] = []
     headers: dict[str, str] = {}
