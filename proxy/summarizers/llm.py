@@ -28,7 +28,7 @@ from proxy.core.errors import (
 )
 from proxy.core.ports import NO_CREDENTIAL, Caller, Route, SummaryTask, TextRequest, TokenCounter, Upstream
 from proxy.summarizers.answers import clean_answer, judge
-from proxy.summarizers.deadline import Deadline, in_thread
+from proxy.summarizers.deadline import UNBOUNDED, Deadline, in_thread
 from proxy.summarizers.fitting import JOINT_TOKENS, LARGE_CHARS, is_large, room_in
 from proxy.summarizers.materials import MARK_TOKENS, Portion, portions_of, portions_of_parts, tokens_per_word
 from proxy.summarizers.prompts import (
@@ -147,12 +147,20 @@ class LlmSummarizer:
         words = max(1, words * bound // task.max_tokens)
         call = _Call(task, route, caller, bound, words, self._piece_size(task, window, bound), deadline)
         reading = Deadline()
-        arguments = (task.messages, self._counter, task.model, call.size)
-        pieces = await in_thread(reading, portions_of, *arguments, reading) if large else portions_of(*arguments)
+        pieces = await in_thread(reading, self._pieces, call, reading) if large else self._pieces(call)
         if not pieces:
             raise SummaryRejected("there is nothing to summarize")
         text = await self._summary_of(call, pieces)
         return await self._revised(call, pieces, text) if self._revise else text
+
+    def _pieces(self, call: _Call, reading: Deadline = UNBOUNDED) -> list[Portion]:
+        """Return the transcript in pieces; as one if it fits where no earlier summary stands beside it."""
+        task = call.task
+        if task.previous is None:
+            whole = portions_of(task.messages, self._counter, task.model, call.size + call.bound, reading)
+            if len(whole) <= 1:
+                return whole
+        return portions_of(task.messages, self._counter, task.model, call.size, reading)
 
     def _words(self, task: SummaryTask) -> int:
         """Return how many words the model may write."""
