@@ -15,9 +15,8 @@ from typing import NamedTuple
 _DIGITS = b"0123456789"
 _NUMBER = re.compile(r"\d+(?:[.,:]\d+)*")
 _LEAST_TIMES, _LEAST_PARTIAL = 3, 8
-"""How often a text stands before it is folded: if the mark tells all that differs, and if it does not.
-
-Of a log's four lines each number may be the cause (``tests/summarizers/talks``, which folding was not made for)."""
+"""How often a text stands before it is folded, if the mark tells all that differs, and if it does not: of four lines of
+a log each number may be the cause (measured with talks that this was not made for)."""
 _MOST_VALUES = 8
 """Values that a mark lists, where they do not follow one another."""
 _MOST_SPREAD = 2

@@ -186,8 +186,6 @@ async def test_few_lines_of_a_log_are_told_apart(counter: TokenCounter, talk: Ta
     """One of four numbers may be the cause; what stands for them would have one of them only."""
     starts = [("5.19.1", 40), ("5.19.2", 40), ("5.19.3", 4), ("5.19.4", 40)]
     log = "\n".join(f"writer {version} started, pool ready: max_open={count} idle=2" for version, count in starts)
-    call = {"id": "a", "type": "function", "function": {"name": "logs", "arguments": '{"of": "writer"}'}}
-    asked = {"role": "assistant", "content": None, "tool_calls": [call]}
-    messages = talk("Why does it fail?", asked, {"role": "tool", "tool_call_id": "a", "content": log})
+    messages = talk("Why does it fail?", *step("a", "logs writer", log), "I look further.", "And now?")
     text = await summarize(counter, messages, 400)
     assert "writer 5.19.3 started, pool ready: max_open=4 idle=2" in text
