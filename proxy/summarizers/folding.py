@@ -14,9 +14,7 @@ from typing import NamedTuple
 
 _DIGITS = b"0123456789"
 _NUMBER = re.compile(r"\d+(?:[.,:]\d+)*")
-_LEAST_TIMES, _LEAST_PARTIAL = 3, 8
-"""How often a text stands before it is folded, if the mark tells all that differs, and if it does not: of four lines of
-a log each number may be the cause (measured with talks that this was not made for)."""
+_LEAST_TIMES = 3
 _MOST_VALUES = 8
 """Values that a mark lists, where they do not follow one another."""
 _MOST_SPREAD = 2
@@ -112,13 +110,10 @@ def alike(texts: Sequence[str]) -> Iterator[list[int]]:
     yield from groups.values()
 
 
-def mark_of(
-    members: Sequence[Foldable], *, is_output: bool, partial: bool = False, is_rerun: bool = False
-) -> Mark | None:
+def mark_of(members: Sequence[Foldable], *, is_output: bool, partial: bool = False) -> Mark | None:
     """Return a mark for texts that are the same without their digits; None where they are not to be folded.
 
     :param is_output: whether tools wrote the texts, in which a number that differs may be the number of a row
-    :param is_rerun: whether each text is the result of the same call, so that the newest takes the place of the others
     :param partial: whether one text may stand for others that a mark does not tell apart
     """
     times = sum(member.mark.times for member in members)
@@ -127,8 +122,6 @@ def mark_of(
     mark = _telling_mark(members, times, is_output=is_output)
     if mark is None and partial:
         mark = Mark(times, is_partial=True)
-    if mark is not None and mark.is_partial and times < _LEAST_PARTIAL and not is_rerun:
-        return None
     return mark and mark._replace(size=sum(member.mark.size for member in members))
 
 

@@ -153,7 +153,7 @@ def _with_folded_outputs(pieces: list[Piece], answered: Mapping[int, str], long:
             several[number, piece.speaker, call].append(place)
     for places in several.values():
         is_of_each = len({pieces[place].line for place in places}) == len(places)
-        changes.update(_folded(pieces, places, is_output=True, partial=is_of_each, is_rerun=is_of_each))
+        changes.update(_folded(pieces, places, is_output=True, partial=is_of_each))
     return _with_marks(pieces, changes)
 
 
@@ -195,12 +195,10 @@ def _with_folded_speech(pieces: list[Piece], calls: Collection[int]) -> list[Pie
     return _with_marks(pieces, changes)
 
 
-def _folded(
-    pieces: Sequence[Piece], places: Sequence[int], *, is_output: bool, partial: bool = False, is_rerun: bool = False
-) -> Changes:
+def _folded(pieces: Sequence[Piece], places: Sequence[int], *, is_output: bool, partial: bool = False) -> Changes:
     """Return what folding some pieces changes; nothing where they are not folded."""
     members = [Foldable(pieces[place].phrase.plain, pieces[place].kind.mark) for place in places]
-    mark = mark_of(members, is_output=is_output, partial=partial, is_rerun=is_rerun)
+    mark = mark_of(members, is_output=is_output, partial=partial)
     if mark is None:
         return {}
     weighed = [place for place in places if not pieces[place].kind.bulk]

@@ -179,13 +179,3 @@ async def test_a_long_list_is_told_by_its_size_and_its_odd_line(counter: TokenCo
     assert "disk quota: 3 GB left on volume ember" in text
     assert text.count("of 1000 rows written") == 1
     assert "[299 more like it]" in text
-
-
-@pytest.mark.anyio
-async def test_few_lines_of_a_log_are_told_apart(counter: TokenCounter, talk: Talk) -> None:
-    """One of four numbers may be the cause; what stands for them would have one of them only."""
-    starts = [("5.19.1", 40), ("5.19.2", 40), ("5.19.3", 4), ("5.19.4", 40)]
-    log = "\n".join(f"writer {version} started, pool ready: max_open={count} idle=2" for version, count in starts)
-    messages = talk("Why does it fail?", *step("a", "logs writer", log), "I look further.", "And now?")
-    text = await summarize(counter, messages, 400)
-    assert "writer 5.19.3 started, pool ready: max_open=4 idle=2" in text
