@@ -29,6 +29,8 @@ _ENCODED_CHARS = 60
 _ENCODED = re.compile(r"(?<![\w+/=-])([\w+/=-]{24})[\w+/=-]{36,}", re.ASCII)
 ENCODED_MARK = "…"
 _ENCODED_LINES = re.compile(rf"([\w+/=-]{{24}}{ENCODED_MARK})(?: [\w+/=-]{{24}}{ENCODED_MARK})+", re.ASCII)
+_LEAST_PARTIAL = 8
+"""Lines that one of them may stand for, if the mark does not tell all in which they differ."""
 _RESULT_CHARS = 1500
 """Characters of a tool result that are weighed; of a longer one only what matters, once somebody spoke after it."""
 _SIZED_LINES = 12
@@ -127,25 +129,43 @@ def _size_of(result: str) -> PieceKind:
 def _with_folded_outputs(pieces: list[Piece], answered: Mapping[int, str], long: Collection[int]) -> list[Piece]:
     """Return the pieces with the newest only of the lines of results that are nearly equal.
 
-    Lines of one result are folded first, and then those of several results. A line that several results have once each
-    is folded only where their calls are equal: else it is what each of them was asked.
+    Lines of one result are folded first, and then those of several results.
 
     :param answered: the call of each result, by its line
     :param long: the lines of results that are too long to be told whole
     """
+    return _with_folded_reruns(_with_folded_rows(pieces, long), answered)
+
+
+def _with_folded_rows(pieces: list[Piece], long: Collection[int]) -> list[Piece]:
+    """Return the pieces with the newest only of the lines of one result that are nearly equal."""
     groups: dict[tuple[int, int], list[int]] = defaultdict(list)
     for number, places in enumerate(_alike_outputs(pieces)):
         for place in places:
             groups[number, pieces[place].line].append(place)
     changes: Changes = {}
+    rows: list[int] = []
     for places in groups.values():
-        changes.update(_folded(pieces, places, is_output=True, partial=pieces[places[0]].line in long))
+        folded = _folded(pieces, places, is_output=True, partial=pieces[places[0]].line in long)
+        if _hides_values(folded):
+            rows += places
+        else:
+            changes.update(folded)
+            rows += [place for place, mark in folded.items() if mark is not None]
     # A row of a list tells nothing about the list, whatever it counts.
-    for place, mark in changes.items():
-        if mark is not None and not is_trouble(pieces[place].phrase):
+    for place in rows:
+        if not is_trouble(pieces[place].phrase):
             pieces[place] = pieces[place]._replace(kind=pieces[place].kind._replace(bulk=True))
-    pieces = _with_marks(pieces, changes)
-    changes, several = {}, defaultdict(list)
+    return _with_marks(pieces, changes)
+
+
+def _with_folded_reruns(pieces: list[Piece], answered: Mapping[int, str]) -> list[Piece]:
+    """Return the pieces with the newest only of the lines that several results have.
+
+    A line that each of them has once is folded only where their calls are equal: else it is what each was asked.
+    """
+    changes: Changes = {}
+    several: dict[tuple[int, str, str | int], list[int]] = defaultdict(list)
     for number, places in enumerate(_alike_outputs(pieces)):
         for place in places:
             piece = pieces[place]
@@ -153,8 +173,17 @@ def _with_folded_outputs(pieces: list[Piece], answered: Mapping[int, str], long:
             several[number, piece.speaker, call].append(place)
     for places in several.values():
         is_of_each = len({pieces[place].line for place in places}) == len(places)
-        changes.update(_folded(pieces, places, is_output=True, partial=is_of_each))
+        folded = _folded(pieces, places, is_output=True, partial=is_of_each)
+        changes.update(folded if is_of_each or not _hides_values(folded) else {})
     return _with_marks(pieces, changes)
+
+
+def _hides_values(changes: Changes) -> bool:
+    """Return whether one of a few lines would stand for others that the mark does not tell apart.
+
+    Of a log's four lines each number may be the cause (seen in ``tests/summarizers/talks``).
+    """
+    return any(mark and mark.is_partial and mark.times < _LEAST_PARTIAL for mark in changes.values())
 
 
 def _alike_outputs(pieces: Sequence[Piece]) -> Iterator[list[int]]:

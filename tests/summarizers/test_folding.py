@@ -179,3 +179,17 @@ async def test_a_long_list_is_told_by_its_size_and_its_odd_line(counter: TokenCo
     assert "disk quota: 3 GB left on volume ember" in text
     assert text.count("of 1000 rows written") == 1
     assert "[299 more like it]" in text
+
+
+@pytest.mark.anyio
+async def test_few_lines_of_a_log_are_told_apart(counter: TokenCounter, talk: Talk) -> None:
+    """One of four numbers may be the cause; a line that stands for them would have one of them only."""
+    counts = (36, 38, 4, 40)
+    lines = [f"22:19:1{place} INFO pool ready: max_open={count} idle=2" for place, count in enumerate(counts)]
+    log = "\n".join([*lines, *(f"{word} is read from the configuration of this cluster" for word in dir(str))])
+    call = {"id": "a", "type": "function", "function": {"name": "logs", "arguments": '{"of": "writer"}'}}
+    asked = {"role": "assistant", "content": None, "tool_calls": [call]}
+    messages = talk("Why does it fail?", asked, {"role": "tool", "tool_call_id": "a", "content": log})
+    text = await summarize(counter, messages, 400)
+    assert "max_open=40 idle=2 [3 more like it]" not in text
+    assert "max_open=4 idle=2" in await summarize(counter, messages, 4000)
