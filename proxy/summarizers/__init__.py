@@ -2,9 +2,10 @@
 
 Each implements ``proxy.core.ports.Summarizer``; ``app`` builds them, and ``compaction/writer.py`` calls them. ``plain``
 replaces a strategy that takes too long to read the messages. The strategies do not import each other. They share the
-modules below them: ``ledger`` (entries that are carried verbatim), ``prompts`` and ``answers`` (asking a model and
-checking its answer), ``salience`` and ``signals`` (what is worth keeping), ``transcript`` (messages as lines),
-``fitting`` (the bound) and ``deadline`` (the time).
+modules below them: ``ledger`` (entries that are carried verbatim), ``prompts``, ``materials`` and ``answers`` (asking a
+model and judging its answer), ``salience``, ``signals``, ``results`` and ``folding`` (what is worth keeping), ``rules``
+and ``replacing`` (what the user lays down and takes back), ``transcript`` (messages as lines), ``fitting`` (the bound)
+and ``deadline`` (the time).
 """
 
 from __future__ import annotations

@@ -29,8 +29,8 @@ _LEDGER_SHARE, _OPEN_SHARE = 0.25, 0.36
 
 A request may be a long task. The narrative is told the rest, and seldom fills it.
 """
-_REQUEST_CHARS, _OPEN_CHARS = 0.6, 0.8
-"""Characters of a request for each token of the bound, with an answer and without one."""
+_REQUEST_CHARS = 0.8
+"""Characters of an open request for each token of the bound."""
 _MOST_LEDGER_SHARE = 0.5
 """The ledger's share where the narrative left more."""
 _LEAST_NARRATIVE_TOKENS = 48
@@ -120,7 +120,6 @@ class HybridSummarizer:
             task.messages,
             previous,
             request_chars=int(_REQUEST_CHARS * task.max_tokens),
-            open_chars=int(_OPEN_CHARS * task.max_tokens),
             reading=task.reading,
             deadline=deadline,
         )

@@ -106,23 +106,19 @@ def ledger_of(
     previous: str,
     *,
     request_chars: int = 600,
-    open_chars: int | None = None,
     reading: Reading | None = None,
     deadline: Deadline = UNBOUNDED,
 ) -> Ledger:
     """Return the ledger of an earlier summary, of any strategy, continued with new messages.
 
     :param reading: what was read before of the same texts
-    :param request_chars: the most characters of the last request; a longer one keeps its beginning and its end
-    :param open_chars: the same while the request has no answer
+    :param request_chars: the most characters of the open request; a longer one keeps its beginning and its end
     :raises SummaryOverdue: the deadline has passed
     """
     reading = reading or Reading()
     earlier = passages(read_back(previous), reading, deadline)
     new = passages(utterances(messages), reading, deadline)
-    return ledger_of_passages(
-        messages, earlier, new, request_chars=request_chars, open_chars=open_chars, deadline=deadline
-    )
+    return ledger_of_passages(messages, earlier, new, request_chars=request_chars, deadline=deadline)
 
 
 def ledger_of_passages(
@@ -131,7 +127,6 @@ def ledger_of_passages(
     new: Iterable[Passage],
     *,
     request_chars: int = 600,
-    open_chars: int | None = None,
     deadline: Deadline = UNBOUNDED,
 ) -> Ledger:
     """Return the ledger of what was split before: the lines of an earlier summary, and the utterances of messages.
@@ -149,7 +144,7 @@ def ledger_of_passages(
     carried = next((Request(text, answered=False) for text in ledger.entries[REQUEST]), None)
     ledger.entries[REQUEST].clear()
     if request := open_request(messages, carried):
-        ledger.add(REQUEST, request.within(request_chars, open_chars or request_chars))
+        ledger.add(REQUEST, request.within(request_chars, request_chars))
     return ledger
 
 
