@@ -17,7 +17,7 @@ from proxy.compaction.values import NotSummarized, Summarized
 from proxy.core.conversation.summary import PrefixSummary, render_summary
 from proxy.core.errors import ContextLengthExceeded
 from proxy.core.planning.assemble import assemble
-from proxy.core.planning.budget import budget_for
+from proxy.core.planning.budget import CompactionPolicy, budget_for
 from proxy.core.planning.clip import Clip, clips_for, could_shrink
 from proxy.core.planning.plan import least_tokens, plan, plan_ahead, plan_at_once, would_help
 from proxy.core.planning.situation import (
@@ -206,9 +206,7 @@ class BudgetFitter:
         """Make a summary, or wait for one that is being made; at most as long as the policy says."""
         progress.on_summarizing(planned.covered, planned.replaced_tokens)
         began, loop = self._timer(), asyncio.get_running_loop()
-        policy = context.profile.policy
-        # A preparation that hangs takes the summarizer's time, too: the request does not wait for it twice.
-        deadline = loop.time() + min(policy.wait_seconds, policy.summarizer_timeout_seconds)
+        deadline = loop.time() + _wait_seconds(context.profile.policy)
         if self._is_worth_waiting(context):
             context = await self._with_preparation(context, deadline - loop.time())
             context = replace(context, started=context.started + self._timer() - began)
@@ -328,6 +326,16 @@ class BudgetFitter:
 
     def _summary_tokens(self, summary: PrefixSummary, route: Route) -> int:
         return self._counter.count_message(render_summary(summary), route.upstream_model)
+
+
+def _wait_seconds(policy: CompactionPolicy) -> float:
+    """Return the longest time that a request waits for a summary, whoever makes it.
+
+    A preparation that hangs takes the model's time, too: the request does not wait for it twice.
+    """
+    if policy.strategy == "extractive":
+        return policy.wait_seconds
+    return min(policy.wait_seconds, policy.summarizer_timeout_seconds)
 
 
 def _with_least_reply(context: RequestContext) -> RequestContext | None:
