@@ -75,10 +75,11 @@ def client_with(bench: Bench, key: str, strategy: str, bound: int) -> Client:
 def test_every_statement_of_a_model_reaches_the_upstream(
     bench: Bench, request: pytest.FixtureRequest, strategy: str, bound: int, dialect: str
 ) -> None:
-    """50 faithful summaries of 25 talks in seven languages, in each dialect: nothing is dropped, cut or rewritten."""
+    """50 faithful summaries of 25 talks in seven languages, 17 of them in every dialect: nothing is dropped or cut."""
     client = client_with(bench, request.node.nodeid, strategy, bound)
     arrived = 0
-    for number, summary in enumerate(summaries()):
+    chosen = summaries()[:: 1 if dialect == "chat" else 3]  # the other dialects differ in the request's form alone
+    for number, summary in enumerate(chosen):
         client.key = f"{request.node.nodeid} {number}"
         bench.upstream.received.clear()
         bench.upstream.script = obedient(summary)
@@ -96,7 +97,7 @@ def test_every_statement_of_a_model_reaches_the_upstream(
         if strategy == "llm":
             assert message.partition("<<<\n")[2].rpartition("\n>>>")[0] == text, where
         arrived += sum(statement in text for statement in summary.statements)
-    said = sum(len(summary.statements) for summary in summaries())
+    said = sum(len(summary.statements) for summary in chosen)
     assert arrived >= {256: 0.2, 500: 0.55, 1000: 0.95, 2000: 0.95}[bound] * said
 
 
