@@ -59,6 +59,7 @@ from proxy.server.endpoints.summaries import SummaryEndpoints
 from proxy.server.endpoints.token_count import TokenCountEndpoint
 from proxy.server.endpoints.traffic import TrafficEndpoints
 from proxy.server.operator import OperatorAccess
+from proxy.store.embedded.append_only import folders_aside
 from proxy.store.leases import RedisLeases
 from proxy.store.watch import StoreWatch
 from proxy.upstream.providers import COUNTING_BASES
@@ -143,6 +144,7 @@ class Endpoints:
     def routes(self) -> list[BaseRoute]:
         """Return the routes of all endpoints."""
         parts, conversations = self._stored.parts, self._conversations()
+        is_embedded = str(parts.settings.store.url) == "embedded"
         return [
             *(Route(path, endpoint, methods=["POST"]) for path, endpoint in self.dialects.items()),
             *OperationsEndpoints(
@@ -151,6 +153,7 @@ class Endpoints:
                 count_resting=self._engine.writer.resting,
                 is_full=lambda: self.admission.is_full,
                 eviction=lambda: self.watch.eviction,
+                set_aside=partial(folders_aside, parts.settings.data_dir / "store") if is_embedded else tuple,
             ).routes(),
             *LiveEventEndpoint(self.live_events, self._access.caller).routes(),
             *TrafficEndpoints(self._traffic, self._operator).routes(),

@@ -128,14 +128,17 @@ def _ask_registry(config: Path | None, ask: Ask) -> Mapping[str, Any]:
         return asyncio.run(run(settings, store_url(settings, stack)))
 
 
-def store_url(settings: Settings, stack: ExitStack) -> str:
-    """Return the store's address; start an embedded store that does not run, until ``stack`` unwinds."""
+def store_url(settings: Settings, stack: ExitStack, *, tell: Callable[[str], None] | None = None) -> str:
+    """Return the store's address; start an embedded store that does not run, until ``stack`` unwinds.
+
+    :param tell: mend its files where they are damaged, and say so
+    """
     if str(settings.store.url) != "embedded":
         return str(settings.store.url)
     from proxy.store.embedded.server import EmbeddedValkey, memory_options, running_url
 
     folder, options = settings.data_dir / "store", memory_options(settings.store.max_mb)
-    return running_url(folder) or stack.enter_context(EmbeddedValkey(folder, options=options)).url
+    return running_url(folder) or stack.enter_context(EmbeddedValkey(folder, options=options, tell=tell)).url
 
 
 def _print(answer: Mapping[str, Any], rows: Sequence[Mapping[str, Any]], *, as_json: bool) -> None:

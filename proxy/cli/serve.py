@@ -117,8 +117,9 @@ def _store(settings: Settings, stack: ExitStack) -> str:
     from proxy.store.embedded.server import EmbeddedValkey, memory_options
     from proxy.store.embedded.supervision import Supervised
 
-    server = EmbeddedValkey(settings.data_dir / "store", options=memory_options(settings.store.max_mb))
-    return stack.enter_context(Supervised(server, logging.getLogger("tidemark").warning)).url
+    warn = logging.getLogger("tidemark").warning
+    server = EmbeddedValkey(settings.data_dir / "store", options=memory_options(settings.store.max_mb), tell=warn)
+    return stack.enter_context(Supervised(server, warn)).url
 
 
 def _secret(settings: Settings) -> str:

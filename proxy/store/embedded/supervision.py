@@ -43,11 +43,18 @@ class Supervised:
         self._thread = threading.Thread(target=self._watch, name="embedded-store", daemon=True)
 
     def __enter__(self) -> Self:
-        """Start the server.
+        """Start the server. One that does not start is tried again later: requests work without the store.
 
-        :raises StoreInUse, StoreUnavailable, ConfigError: as ``EmbeddedValkey.start``
+        :raises StoreInUse, ConfigError: as ``EmbeddedValkey.claim``
         """
-        self._server.start()
+        self._server.claim()
+        try:
+            self._server.bring_up()
+        except StoreUnavailable as error:
+            self._warn(f"{error}\nRequests are served without the store meanwhile.")
+        except BaseException:  # interrupted, too: the server must not outlive this process
+            self._server.stop()
+            raise
         self._thread.start()
         return self
 
@@ -84,15 +91,13 @@ class Supervised:
     def _restart(self) -> None:
         started = time.monotonic()
         try:
-            with self._lock:
-                if self._ending.is_set():
-                    return
-                self._server.launch()
-            self._server.wait_for_answer()
+            self._server.bring_up(self._lock)
         except (StoreUnavailable, OSError) as error:
             if not self._ending.is_set():
                 self._warn(str(error))
         else:
+            if self._ending.is_set():
+                return
             self._warn(f"The embedded store answers again, {time.monotonic() - started:.1f} s after its start.")
 
 
