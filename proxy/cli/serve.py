@@ -6,7 +6,6 @@
 from __future__ import annotations
 
 import gc
-import json
 import logging
 import os
 import signal
@@ -15,6 +14,7 @@ import sys
 import tempfile
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
@@ -65,7 +65,7 @@ def serve(config: Path | None, host: str | None, port: int | None, workers: int 
         listener = stack.enter_context(_bound(settings.server.host, settings.server.port))
         store_url = _store(settings, stack)
         stack.enter_context(announced(settings.data_dir, _address(listener)))
-        _run(settings, listener, {"store_url": store_url, "secret": _secret(settings), "arguments": arguments})
+        _run(settings, listener, {"store_url": store_url, "secret": _secret(settings).encode()})
 
 
 @contextmanager
@@ -152,8 +152,7 @@ def _bounds(settings: Settings) -> Bounds:
 def _run(settings: Settings, listener: socket.socket, order: Mapping[str, Any]) -> None:
     """Serve until a signal arrives.
 
-    :param order: what each worker gets beside the configuration: ``store_url``, ``secret``, and the command line's
-        ``arguments`` for ``Settings.listening``
+    :param order: what each worker gets beside the configuration: ``store_url`` and ``secret``
     """
     from proxy.server.connections import run
 
@@ -178,13 +177,18 @@ def _run(settings: Settings, listener: socket.socket, order: Mapping[str, Any]) 
         from proxy.app import create_app
 
         warn = logging.getLogger("tidemark").warning
-        app = create_app(settings, store_url=order["store_url"], secret=order["secret"].encode(), warn=warn)
+        app = create_app(settings, **order, warn=warn)
         gc.freeze()  # as in app/workers.py
         run(app, listener, bounds, **options)
         return
     with tempfile.TemporaryDirectory(prefix="tidemark-metrics-") as counters:
-        os.environ.update({"TIDEMARK_WORKER": json.dumps(order), "PROMETHEUS_MULTIPROC_DIR": counters})
-        if settings.path is not None:
-            os.environ["TIDEMARK_CONFIG"] = str(settings.path)
-        workers = settings.server.workers
-        run("proxy.app.workers:from_environment", listener, bounds, workers=workers, **options)
+        os.environ["PROMETHEUS_MULTIPROC_DIR"] = counters  # its library reads it when it is imported
+        order = {**order, "shared_metrics": Path(counters)}
+        run(partial(_build_worker, settings, order), listener, bounds, workers=settings.server.workers, **options)
+
+
+def _build_worker(settings: Settings, order: Mapping[str, Any]) -> Any:
+    """Build the application in a worker process, which gets the settings as the parent read them."""
+    from proxy.app.workers import build_worker
+
+    return build_worker(settings, **order)

@@ -20,7 +20,7 @@ from proxy.server.connections.workers import Workers
 def run(app: Any, listener: socket.socket, bounds: Bounds | None, *, workers: int = 1, **options: Any) -> None:
     """Serve an application until a signal comes.
 
-    :param app: the application; for several workers the name of a function that makes it
+    :param app: the application; for several workers a function that makes it, which can be pickled
     :param bounds: what the clients of a worker may take; None uses uvicorn's protocol, which has no such bounds
     :param options: further options of ``uvicorn.Config``
     """

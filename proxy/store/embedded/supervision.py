@@ -14,14 +14,8 @@ from types import TracebackType
 from typing import Self
 
 from proxy.core.errors import StoreUnavailable
+from proxy.core.restarts import Restarts
 from proxy.store.embedded.server import EmbeddedValkey
-
-SOUND_SECONDS = 10.0
-"""A server that ran so long is started again at once. One that ended sooner has a cause that a start does not fix."""
-FIRST_PAUSE_SECONDS = 0.5
-LONGEST_PAUSE_SECONDS = 30.0
-"""The pause before a start doubles from the first to this; the first start is at once."""
-_MAX_DOUBLINGS = 8
 
 
 class Supervised:
@@ -72,15 +66,13 @@ class Supervised:
         return self._server.url
 
     def _watch(self) -> None:
-        restarts, pause = 0, 0.0
+        restarts = Restarts()
         while True:
             started = time.monotonic()
             code = self._server.wait()
             if self._ending.is_set():
                 return
-            restarts = 0 if time.monotonic() - started > SOUND_SECONDS else restarts
-            pause = min(FIRST_PAUSE_SECONDS * 2 ** (restarts - 1), LONGEST_PAUSE_SECONDS) if restarts else 0.0
-            restarts = min(restarts + 1, _MAX_DOUBLINGS)
+            pause = restarts.pause_after(time.monotonic() - started)
             self._warn(
                 self._server.message_with_log(f"{_describe_end(code)}, and it is started again in {pause:.1f} s")
             )

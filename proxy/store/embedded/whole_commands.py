@@ -49,29 +49,29 @@ def whole_spans(data: bytes | mmap, arities: Arities) -> list[Span]:
 def _groups(data: bytes | mmap, arities: Arities) -> Iterator[Span]:
     """Find commands that stand alone, and transactions from their MULTI to their EXEC."""
     place, opened = 0, -1
-    found: list[Span] | None = None
+    waiting: list[Span] | None = None
     """The commands after damage, until it is known that they stand in no transaction whose beginning is gone."""
     while place < len(data):
         command = _command(data, place, arities)
         name = command[1] if command else b""
         if command is None or (name == b"multi" and opened >= 0):
-            yield from found or ()
-            opened, found = -1, []
+            yield from waiting or ()
+            opened, waiting = -1, []
             place = place if command else _next_command(data, place + 1, arities)
             continue
         start, place = place, command[0]
         if name == b"multi":
-            yield from found or ()
-            opened, found = start, None
+            yield from waiting or ()
+            opened, waiting = start, None
         elif name == b"exec":
             if opened >= 0:
                 yield opened, place
-            opened, found = -1, None
-        elif opened < 0 and found is None:
+            opened, waiting = -1, None
+        elif opened < 0 and waiting is None:
             yield start, place
-        elif found is not None:
-            found.append((start, place))
-    yield from found or ()
+        elif waiting is not None:
+            waiting.append((start, place))
+    yield from waiting or ()
 
 
 def _next_command(data: bytes | mmap, place: int, arities: Arities) -> int:
