@@ -89,6 +89,7 @@ class RedisStore(RecordReader):
             responses=self.responses,
             listing=self.listing,
             usage=self.usage,
+            emit=emit,
         )
 
     async def recall(
