@@ -34,7 +34,7 @@ from proxy.server.browsers import BrowserAccess
 from proxy.server.capabilities import allowed_methods, errors_of, offers_websocket, refuse_websocket, send_allowed
 from proxy.server.errors import status_of
 from proxy.store.codec import Codec
-from proxy.store.schema import SchemaWatch
+from proxy.store.schema import CompressionSwitch, SchemaWatch
 from proxy.store.watch import StoreWatch
 from proxy.telemetry.live_events import LiveEventPublisher
 from proxy.telemetry.logging import FactLog
@@ -113,7 +113,7 @@ def create_app(
     )
 
     stores = (stored.store, flushing.store, delivery.store)
-    schema = SchemaWatch([store.check_schema for store in stores], warn)
+    schema = SchemaWatch([store.check_schema for store in stores], warn, _compression(settings, stored).note)
 
     endings: list[Callable[[], Awaitable[None]]] = [
         relay.settle,
@@ -162,6 +162,16 @@ def create_app(
     if tracing is not None and isinstance(app, _TracedApplication):
         app.tracing = tracing.requests(app.routes, endpoints.direct)
     return app
+
+
+def _compression(settings: Settings, stored: StoredParts) -> CompressionSwitch:
+    """Return what switches compression on, as the configuration says; an embedded store has only these workers."""
+    mode, is_embedded = settings.store.compression, str(settings.store.url) == "embedded"
+    raises = mode == "zstd" or (mode == "auto" and is_embedded)
+    return CompressionSwitch(
+        lambda enabled: stored.codec.compress_messages(enabled=enabled and mode != "none"),
+        stored.store.raise_schema if raises else None,
+    )
 
 
 class _Application(Starlette):

@@ -60,9 +60,9 @@ def check(config: Path | None, as_json: bool, repair: bool) -> None:
     listed: list[dict[str, Any]] = []
     counts = {"unreadable": 0, "moved": 0}
 
-    async def examine(whole: WholeStore, settings: Settings) -> StoreExaminer:
+    async def examine(whole: WholeStore, _: Settings) -> StoreExaminer:
         await whole.check_schema()
-        examiner = StoreExaminer(whole, build_codec(build_dialects().values(), settings.store))
+        examiner = StoreExaminer(whole, build_codec(build_dialects().values()))
         with progress("examining", await whole.count_keys(), unit="keys", is_shown=not as_json) as bar:
             async for keys, unreadable in examiner.examine():
                 bar.advance(keys)

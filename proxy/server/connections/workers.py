@@ -37,7 +37,7 @@ class Worker(multiprocess.Process):
 
 
 @dataclass(slots=True)
-class _Place:
+class _WorkerPlace:
     """One of the workers' places: its process may die and be replaced."""
 
     started_at: float
@@ -55,14 +55,14 @@ class Workers(multiprocess.Multiprocess):
         multiprocess.Process = Worker  # type: ignore[misc] # uvicorn makes its workers of this class
         super().__init__(config, sockets)
         self._ending = False
-        self._places: list[_Place] = []
+        self._places: list[_WorkerPlace] = []
         for number in (signal.SIGINT, signal.SIGTERM):
             signal.signal(number, self._end)
 
     def keep_subprocess_alive(self) -> None:
         """Called by uvicorn twice a second: replaces workers that have died, one that dies again later each time."""
         now = time.monotonic()
-        self._places += [_Place(now) for _ in self.processes[len(self._places) :]]
+        self._places += [_WorkerPlace(now) for _ in self.processes[len(self._places) :]]
         del self._places[len(self.processes) :]  # a signal may take a worker away
         for number, place in enumerate(self._places):
             if self._ending or self.should_exit.is_set():
@@ -77,7 +77,7 @@ class Workers(multiprocess.Multiprocess):
                 self.processes[number].start()
                 place.started_at, place.due_at = time.monotonic(), None
 
-    def _look_after(self, number: int, place: _Place) -> None:
+    def _look_after(self, number: int, place: _WorkerPlace) -> None:
         """Plan when a worker is replaced, if it has died or hangs."""
         process = self.processes[number]
         if process.is_alive(timeout=self.config.timeout_worker_healthcheck):
