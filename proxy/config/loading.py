@@ -13,7 +13,7 @@ from typing import Any
 
 from proxy.config.compaction import read_compaction
 from proxy.config.effective import sources_of
-from proxy.config.environment import data_folder, read_overrides
+from proxy.config.environment import data_folder, read_overrides, warn_of_unknown
 from proxy.config.models import ENTRY_KEYS, read_model_list
 from proxy.config.policies import CompactionSettings
 from proxy.config.reading import MISSING, Reader, Remark
@@ -107,6 +107,7 @@ def _settings(reader: Reader, root: Table, path: Path | None, environ: Mapping[s
     preset = _preset(reader, root, top.get("preset"))
     sections["tokenizer"] = {**preset.tokenizer, **sections["tokenizer"]}
     overrides = read_overrides(reader, environ)
+    warn_of_unknown(reader, environ)
     if overrides.store_url is not None:
         sections["store"] = {**sections["store"], "url": overrides.store_url}
     if sections["store"].get("wait_replicas") and sections["store"].get("url", EMBEDDED) == EMBEDDED:

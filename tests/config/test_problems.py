@@ -53,6 +53,33 @@ class TestEnvironment:
             ),
         ]
 
+    @pytest.mark.parametrize(
+        ("variable", "told"),
+        [
+            ("TIDEMARK_ADMINTOKEN", "did you mean TIDEMARK_ADMIN_TOKEN?"),
+            ("TIDEMARK_UPSTREEM", "did you mean TIDEMARK_UPSTREAM?"),
+            ("TIDEMARK_WINDOW", "unset it. The variables are TIDEMARK_CONFIG, TIDEMARK_DATA_DIR"),
+        ],
+    )
+    def test_a_variable_without_effect_is_told(self, variable: str, told: str) -> None:
+        """A misspelt admin token would leave the console open. Its value, which may be a secret, is not shown."""
+        (warning,) = load(None, HOME | {variable: "hush"}).warnings
+        assert warning.startswith(f"environment: {variable} has no effect; {told}")
+        assert "hush" not in warning
+
+    def test_variables_that_a_cluster_or_tidemark_itself_adds_are_not_told(self) -> None:
+        """Kubernetes adds some for every service, and ``serve`` one for its workers."""
+        added = {
+            "TIDEMARK_SERVICE_HOST": "10.0.0.1",
+            "TIDEMARK_SERVICE_PORT_HTTP": "8787",
+            "TIDEMARK_PORT": "tcp://10.0.0.1:8787",
+            "TIDEMARK_PORT_8787_TCP_ADDR": "10.0.0.1",
+            "TIDEMARK_REDIS_PORT": "tcp://10.0.0.1:6379",
+            "TIDEMARK_WORKER": "{}",
+        }
+        assert load(None, HOME | added).warnings == ()
+        assert load(None, HOME | {"TIDEMARK_PORT": "8790"}).warnings != ()
+
     def test_replicas_are_waited_for_at_a_server_that_may_have_some(self, write: Write) -> None:
         """An embedded store has none, so no turn would ever count as stored."""
         path = write("store: {wait_replicas: 1}")
