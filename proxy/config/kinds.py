@@ -13,6 +13,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Generic, TypeVar, get_args
 
+from proxy.config.masking import quoted
 from proxy.config.templates import TemplateFile
 from proxy.config.tree import Scalar
 from proxy.core.conversation.messages import JsonValue
@@ -83,7 +84,7 @@ def text() -> Kind[str]:
 
     def read(scalar: Scalar) -> str:
         if not scalar.variable and isinstance(scalar.value, bool | int | float):  # "off" is a boolean to YAML 1.1
-            raise Unfit(f'put it in quotes if it is a text: "{scalar.text}"')
+            raise Unfit(f"put it in quotes if it is a text: {quoted(scalar.text)}")
         return read_text(scalar)
 
     return Kind("a text", read, schema={"type": "string", "pattern": _TEXT_PATTERN})
@@ -207,7 +208,7 @@ def several(kind: Kind[T]) -> Kind[tuple[T, ...]]:
     def read(scalar: Scalar) -> tuple[T, ...]:
         if scalar.value is None:
             return ()
-        raise Unfit(f"write it as a list: [{scalar.text}]" if not scalar.variable else "write it as a list: [...]")
+        raise Unfit("write it as a list: [...]")
 
     schema: Schema = {"type": ["array", "null"], "items": with_reference(kind.schema)}
     return Kind(f"a list, each entry {kind.wanted}", read, each=kind, schema=schema)

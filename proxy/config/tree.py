@@ -6,12 +6,15 @@ objects, because only nodes have line numbers. It handles duplicate keys, tags, 
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
 import yaml
 from yaml.constructor import SafeConstructor
 from yaml.resolver import Resolver
+
+from proxy.config.masking import UNSHOWN, quoted_name
 
 MAX_NODES = 100_000
 """The most nodes of a tree with its aliases expanded. A file for a thousand models has 20,000; a few lines of nested
@@ -20,6 +23,8 @@ aliases ("billion laughs") have more than fit into any memory."""
 _TAG = "tag:yaml.org,2002:"
 _MERGE = _TAG + "merge"
 _KNOWN_TAGS = frozenset(_TAG + name for name in ("null", "bool", "int", "float", "str", "timestamp", "value"))
+_ALIAS = re.compile(r"undefined alias '.*'", re.DOTALL)
+"""PyYAML's words name it, and a password may begin with a star."""
 _REMEDIES = {
     "'\\t'": "indent with spaces, YAML allows no tabs there",
     "cannot start any token": "put the value in quotes",
@@ -104,7 +109,14 @@ def resolve(text: str) -> bool | float | str | None:
     return _value(yaml.ScalarNode(tag, text))
 
 
+def _shown_tag(tag: str) -> str:
+    name = tag.replace(_TAG, "!!")
+    shown = quoted_name(name.lstrip("!"))
+    return name if shown != UNSHOWN else UNSHOWN
+
+
 def _with_remedy(problem: str) -> str:
+    problem = _ALIAS.sub("undefined alias", problem)
     remedy = next((remedy for sign, remedy in _REMEDIES.items() if sign in problem), "")
     return f"this is not YAML: {problem}" + (f"; {remedy}" if remedy else "")
 
@@ -163,7 +175,7 @@ class _Converter:
         if not isinstance(source, yaml.ScalarNode):
             raise YamlError(line, "this is neither a value, a list nor a mapping")
         if source.tag not in _KNOWN_TAGS | {_MERGE}:
-            self.problems.append((line, f"the tag {source.tag.replace(_TAG, '!!')} is not understood; remove it"))
+            self.problems.append((line, f"the tag {_shown_tag(source.tag)} is not understood; remove it"))
         return Scalar(_value(source), str(source.value), line), 1
 
     def _table(self, source: yaml.MappingNode, line: int) -> tuple[Table, int]:
@@ -182,7 +194,9 @@ class _Converter:
                 merged += self._merged(node, key_line)
             elif key.value in nodes:
                 first = key_lines[key.value]
-                self.problems.append((key_line, f'the key "{key.value}" is repeated, first on line {first}; keep one'))
+                self.problems.append(
+                    (key_line, f"the key {quoted_name(key.value)} is repeated, first on line {first}; keep one")
+                )
             else:
                 nodes[key.value], key_lines[key.value] = node, key_line
         for table in merged:  # YAML's merge key draft: own keys win over merged ones, earlier over later

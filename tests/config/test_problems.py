@@ -165,6 +165,37 @@ class TestProblems:
             assert problem.startswith("tidemark.yaml:1: compaction.")
             assert told.replace("between", "share") in problem or told in problem
 
+    @pytest.mark.parametrize(
+        "text",
+        [
+            "server: {port: KEY}",
+            "server: {allowed_hosts: KEY}",
+            "store: {url: KEY}",
+            "auth: {mode: KEY}",
+            "server: KEY",
+            "KEY: 1",
+            "server: {KEY: 1}",
+            "{KEY: 1, KEY: 2}",
+            "upstream: *KEY",
+            "upstream: !KEY x",
+            "model_list: [{model_name: a, litellm_params: {model: openai/a, api_key: os.environ/KEY}}]",
+        ],
+    )
+    @pytest.mark.parametrize(
+        "key", ["sk-proj-Ab3dEf6hIj9k", "hunter2hunter2", "9f86d081884c7d659a2feaa0c55ad015", "AKIAIOSFODNN7EXAMPLE"]
+    )
+    def test_a_key_on_a_wrong_line_is_not_shown(self, write: Write, text: str, key: str) -> None:
+        """The message goes into logs and reports of faults. Line and name of the key say where it stands."""
+        path = write(text.replace("KEY", key))
+        told = problems(path)
+        assert told[0].startswith("tidemark.yaml:1: ")
+        assert key not in str(told)
+
+    @pytest.mark.parametrize("variable", ["OPENAI_API_KEY", "AZURE_API_KEY_2", "my_key2"])
+    def test_the_name_of_a_variable_is_shown(self, write: Write, variable: str) -> None:
+        """It is what has to be set."""
+        assert f'"{variable}" is not set' in problems(write(f"upstream: os.environ/{variable}"))[0]
+
     def test_virtual_keys_are_not_available_yet(self, write: Write) -> None:
         """A setting that would be silently without effect is refused."""
         assert "auth.mode: keys is not available yet" in problems(write("auth: {mode: keys}"))[0]
