@@ -45,6 +45,12 @@ LITELLM_SECTIONS = (
 )
 """Sections of a LiteLLM proxy's file that have no meaning here. They cause a warning only, because an existing file
 must load."""
+MASTER_KEY = "master_key"
+OPEN_DOOR = (
+    "{section} is LiteLLM's own and is ignored here, its master_key too: Tidemark asks no client for a key, so whoever "
+    "reaches the port can use the keys of model_list. Listen on 127.0.0.1, or put a gateway in front that "
+    "authenticates clients; TIDEMARK_ADMIN_TOKEN locks the console and the operator's paths only"
+)
 MAX_BYTES = 4_000_000
 """The longest file, in bytes. A thousand models take 300 kB; a longer file is another one by mistake."""
 TENANT = re.compile("[0-9a-f]{32}")
@@ -176,7 +182,10 @@ def _without_litellms(reader: Reader, root: Table) -> Mapping[str, Any]:
     """Return Tidemark's own keys of the file, and warn of LiteLLM's other sections."""
     nodes = dict(root.nodes)
     for name in LITELLM_SECTIONS:
-        if nodes.pop(name, None) is not None:
+        section = nodes.pop(name, None)
+        if isinstance(section, Table) and MASTER_KEY in section.nodes:
+            reader.warn(section.key_lines[MASTER_KEY], OPEN_DOOR.format(section=name))
+        elif section is not None:
             reader.warn(root.key_lines[name], f"{name} is LiteLLM's own and is ignored here")
     for name in ENTRY_KEYS:
         if name in nodes and name not in ROOT_KEYS:

@@ -21,7 +21,10 @@ _NAME = re.compile(r"(?:[A-Za-z]{1,16}[0-9]{0,4}|[0-9]{1,4}|\*)(?:[_.:/-](?:[A-Z
 
 
 def quoted(text: str) -> str:
-    """Return a wrong text of a file in quotes where it is plain words or a figure; anything else may be a key."""
+    """Return a wrong text of a file in quotes, if it is plain words or a figure.
+
+    Anything else may be a key, which must not get into a log.
+    """
     is_plain = len(text) <= _MOST_SHOWN and (_WORDS.fullmatch(text) or _FIGURE.fullmatch(text))
     return f'"{text}"' if is_plain else UNSHOWN
 
