@@ -9,9 +9,11 @@ from pathlib import Path
 import pytest
 
 from proxy.config import kinds, load
+from proxy.config.models import WITHOUT_EFFECT
 from proxy.config.tree import Scalar
 from proxy.core.errors import ConfigError
 from proxy.core.recall.meaning import RecallMethod
+from proxy.upstream.fields import ROUTER_FIELDS
 
 HOME = {"HOME": "/home/someone"}
 Write = Callable[[str], Path]
@@ -222,6 +224,33 @@ class TestProblems:
         told = [re.sub(r"^.*yaml:", "", warning) for warning in load(path, HOME).warnings]
         assert told[0].startswith('4: "gpt-*" matches no model_name of model_list (a)')
         assert told[1].startswith('4: compaction.models["gpt-*"]: retention_ratio 0.5 is not below target 0.45')
+
+    def test_parameters_without_effect_are_told_once(self, write: Write) -> None:
+        """They are those that the upstream adapter drops, and those of LiteLLM's own proxy."""
+        path = write("""\
+            model_list:
+              - {model_name: a, litellm_params: {model: openai/a, timeout: 5}}
+              - {model_name: b, litellm_params: {model: openai/b, tpm: 5, weight: 1}}
+              - {model_name: c, litellm_params: {model: openai/c, weight: 2, max_retries: 3}}
+            """)
+        (warning,) = load(path, HOME).warnings
+        assert "tidemark.yaml:3: max_retries, tpm, weight in litellm_params" in warning
+        assert ROUTER_FIELDS - {"api_base", "base_url", "model", "stream_timeout"} <= WITHOUT_EFFECT
+
+    def test_a_model_without_a_provider_is_told(self, write: Write) -> None:
+        """It would fail at the first request only. Some bare names are known to litellm."""
+        path = write("""\
+            model_list:
+              - {model_name: a, litellm_params: {model: my-llama, api_base: "http://127.0.0.1:1/v1"}}
+              - {model_name: b, litellm_params: {model: gpt-4o}}
+              - {model_name: c, litellm_params: {model: my-llama, custom_llm_provider: openai}}
+              - {model_name: d, litellm_params: {model: os.environ/MODEL}}
+              - {model_name: e, litellm_params: {model: eu.anthropic.claude-opus-5}}
+              - {model_name: "*", litellm_params: {model: "*"}}
+            """)
+        (warning,) = load(path, HOME | {"MODEL": "openai/x"}).warnings
+        assert 'tidemark.yaml:2: model_list[1].litellm_params.model "my-llama" names no provider' in warning
+        assert "write openai/my-llama for a server that speaks OpenAI's format" in warning
 
     @pytest.mark.parametrize(
         "url",
