@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from importlib.util import find_spec
@@ -21,6 +22,8 @@ from proxy.core.conversation.messages import JsonValue
 T = TypeVar("T")
 Schema = Mapping[str, JsonValue]
 """A JSON Schema, or a part of one."""
+_DRIVE = re.compile(r"[A-Za-z]:[/\x01-\x1f]")
+"""A drive; in double quotes YAML makes a tab of the backslash in ``"C:\\temp"``."""
 _TEXT_PATTERN = r"\S"
 
 
@@ -238,10 +241,18 @@ def folder() -> Kind[Path]:
         value = read_text(scalar)
         if "\0" in value:
             raise Unfit
+        if is_windows_path(value):
+            raise Unfit("this is a path of Windows; write one of this machine, such as /home/me/tidemark")
         return Path(value)
 
-    schema: Schema = {"type": "string", "pattern": r"^[^\u0000]*\S[^\u0000]*$"}
+    pattern = r"^(?![A-Za-z]:[/\u0001-\u001f])[^\u0000\\]*[^\s\u0000\\][^\u0000\\]*$"
+    schema: Schema = {"type": "string", "pattern": pattern}
     return Kind("a folder's path", read, schema=schema)
+
+
+def is_windows_path(text: str) -> bool:
+    """Tell whether a path has a drive or backslashes, which would make a folder of that name here."""
+    return "\\" in text or _DRIVE.match(text) is not None
 
 
 def read_text(scalar: Scalar) -> str:

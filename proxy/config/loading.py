@@ -14,6 +14,7 @@ from typing import Any
 from proxy.config.compaction import read_compaction
 from proxy.config.effective import sources_of
 from proxy.config.environment import data_folder, read_overrides, warn_of_unknown
+from proxy.config.kinds import is_windows_path
 from proxy.config.models import ENTRY_KEYS, read_model_list
 from proxy.config.policies import CompactionSettings
 from proxy.config.reading import MISSING, Reader, Remark
@@ -125,6 +126,10 @@ def _settings(reader: Reader, root: Table, path: Path | None, environ: Mapping[s
     compaction = read_compaction(
         reader, nodes.get("compaction"), entries, changed(CompactionSettings(), preset.compaction)
     )
+    if is_windows_path(environ.get("TIDEMARK_DATA_DIR", "")):
+        reader.problem(
+            0, "TIDEMARK_DATA_DIR is a path of Windows; write one of this machine, such as /home/me/tidemark"
+        )
     configured = top.get("data_dir")
     folder = data_folder(None if configured is MISSING else configured, path, environ)
     if folder is None:

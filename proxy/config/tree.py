@@ -28,6 +28,8 @@ _ALIAS = re.compile(r"undefined alias '.*'", re.DOTALL)
 _REMEDIES = {
     "'\\t'": "indent with spaces, YAML allows no tabs there",
     "cannot start any token": "put the value in quotes",
+    "hexadecimal numbers": "put a path of Windows in single quotes",
+    "unknown escape character": "put a text with backslashes in single quotes",
     "undefined alias": "put a text that starts with * in quotes",
     "expected alphabetic or numeric character": "put a text that starts with * or & in quotes",
     "mapping values are not allowed": "check the indentation, and put a text that holds ': ' in quotes",
@@ -91,6 +93,8 @@ def parse(text: str) -> tuple[Table, list[tuple[int, str]]]:
         raise YamlError(text.count("\n", 0, error.position) + 1, _with_remedy(error.reason)) from error
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
+        if indentation := _wrong_indentation(text, error):
+            raise YamlError(mark.line + 1 if mark else 1, indentation) from error
         context = f"{error.context}: " if error.context else ""
         raise YamlError(mark.line + 1 if mark else 1, _with_remedy(f"{context}{error.problem}")) from error
     except RecursionError as error:
@@ -107,6 +111,35 @@ def resolve(text: str) -> bool | float | str | None:
     resolver = Resolver()
     tag = resolver.resolve(yaml.ScalarNode, text, (True, False))  # type: ignore[no-untyped-call]
     return _value(yaml.ScalarNode(tag, text))
+
+
+def _wrong_indentation(text: str, error: yaml.MarkedYAMLError) -> str:
+    """Say how the line of an error is indented wrongly; empty where the cause is another one."""
+    mark, problem = error.problem_mark, error.problem or ""
+    lines = text.splitlines()
+    if mark is None or mark.line >= len(lines):
+        return ""
+    own = _indentation(lines[mark.line])
+    before = next((place for place in reversed(range(mark.line)) if lines[place].strip(" ")[:1] not in ("", "#")), None)
+    if before is None:
+        return ""
+    other = _indentation(lines[before])
+    if "but found '<block" in problem and mark.column == own:
+        return (
+            f"this line begins after {_spaces(own)}, and line {before + 1} before it after {_spaces(other)}, so "
+            "that it belongs to nothing above it; indent the lines of one block alike"
+        )
+    if "mapping values are not allowed" in problem and own > other and not lines[before].rstrip().endswith(":"):
+        return f"this line is indented more than line {before + 1}, which has a value already; indent both alike"
+    return ""
+
+
+def _indentation(line: str) -> int:
+    return len(line) - len(line.lstrip(" "))
+
+
+def _spaces(number: int) -> str:
+    return f"{number} space{'' if number == 1 else 's'}"
 
 
 def _shown_tag(tag: str) -> str:

@@ -260,6 +260,14 @@ class TestProblems:
         """``embedded`` or a URL of a server."""
         assert "store.url" in problems(write(f"store: {{url: '{url}'}}"))[0]
 
+    @pytest.mark.parametrize("folder", [r"C:\Users\me", r"'C:\data'", r'"C:\temp"', "D:/data", r"data\tidemark"])
+    def test_a_path_of_windows_is_refused(self, write: Write, folder: str) -> None:
+        """It would make a folder of that name in the working directory."""
+        (problem,) = problems(write(f"data_dir: {folder}"))
+        assert problem.endswith("this is a path of Windows; write one of this machine, such as /home/me/tidemark")
+        environment = problems(write("{}"), TIDEMARK_DATA_DIR=r"C:\data")
+        assert environment[0].startswith("environment: TIDEMARK_DATA_DIR is a path of Windows")
+
     def test_a_tenant_without_an_idle_time_is_refused(self, write: Write) -> None:
         """As ``store.ttl_days`` is: null would be read as "for good" and was "as for all"."""
         (problem,) = problems(write("store: {tenants: {0f343b0931126a20f133d67c2b018a3b: {ttl_days: null}}}"))
