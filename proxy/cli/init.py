@@ -12,9 +12,9 @@ import click
 
 from proxy.cli.examples import example
 from proxy.cli.local_servers import local_servers
+from proxy.cli.models import DEFAULT_FILE
 from proxy.cli.starter_file import providers_with_keys, starter_file
 
-DEFAULT_FILE = "tidemark.yaml"
 STANDARD_OUTPUT = "-"
 
 
@@ -53,8 +53,9 @@ def init(output: str, force: bool) -> None:
             file.write(text)
     except OSError as error:
         raise click.ClickException(f"{output} cannot be written: {error.strerror}.") from error
-    click.echo(f"{output} is written. Next: tidemark doctor --config {output}", err=True)
-    click.echo(f"      and then: tidemark serve --config {output}", err=True)
+    named = "" if output == DEFAULT_FILE else f" --config {output}"
+    click.echo(f"{output} is written. Next: tidemark doctor{named}", err=True)
+    click.echo(f"      and then: tidemark serve{named}", err=True)
 
 
 def _counted(models: int) -> str:

@@ -35,11 +35,22 @@ COLUMNS: Mapping[str, str] = {
 }
 """The fields of the table with their headings."""
 
+DEFAULT_FILE = "tidemark.yaml"
+"""What ``tidemark init`` writes, and all commands read where no file is named."""
+
+
+def _own_or_default(_: click.Context, __: click.Parameter, named: Path | None) -> Path | None:
+    if named is None and not os.environ.get("TIDEMARK_CONFIG") and Path(DEFAULT_FILE).is_file():
+        return Path(DEFAULT_FILE)
+    return named
+
+
 config_option = click.option(
     "--config",
     "config",
     type=click.Path(dir_okay=False, path_type=Path),
-    show_default="TIDEMARK_CONFIG",
+    callback=_own_or_default,
+    show_default=f"TIDEMARK_CONFIG, or {DEFAULT_FILE}",
     help="The YAML file; without one all values are defaults.",
 )
 json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
