@@ -153,6 +153,9 @@ class StoreImport:
         """Check one frame, store its records, and note how far the import is."""
         lines = self._lines(frame)
         records = [line for _, line in lines if isinstance(line, Record)]
+        foreign = next((_name(key) for record in records for key in record.keys if not _is_own(key)), None)
+        if foreign is not None:
+            raise self._broken(frame.start, f"it has the key {printable(foreign)}, which is none of Tidemark's")
         for text, line in lines:
             if isinstance(line, Record | Header):
                 self._checksum.add(text)
@@ -212,6 +215,11 @@ class StoreImport:
             f"{self._path} is not complete at byte {offset:,}: {cause}. The {self.counts.records:,} records before it "
             "are imported; with a complete file the same command goes on after them."
         )
+
+
+def _is_own(key: ExportedKey) -> bool:
+    """Tell whether a key is Tidemark's. A store may be shared with other programs, whose keys no file may write."""
+    return key.key.startswith(keys.PREFIX)
 
 
 def _name(key: ExportedKey) -> bytes:
