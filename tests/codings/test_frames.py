@@ -12,7 +12,7 @@ from proxy.codings.frames import BrokenFrame, FrameWriter, read_frames
 BOUND = 1_000_000
 
 
-def written(*contents: bytes) -> BytesIO:
+def file_of(*contents: bytes) -> BytesIO:
     """Return a file with a frame for each content."""
     file = BytesIO()
     writer = FrameWriter(file)
@@ -25,7 +25,7 @@ def written(*contents: bytes) -> BytesIO:
 def test_frames_come_back_as_they_were_written() -> None:
     """A large one that compresses badly, too: it needs as many bytes as it has."""
     contents = [b"a", os.urandom(3 * BOUND), b"c" * BOUND]
-    file = written(*contents)
+    file = file_of(*contents)
     frames = list(read_frames(file, max_bytes=BOUND))
     assert [frame.content for frame in frames] == contents
     assert frames[-1].end == len(file.getvalue())
@@ -34,7 +34,7 @@ def test_frames_come_back_as_they_were_written() -> None:
 
 def test_a_small_frame_that_would_inflate_without_bound_is_refused() -> None:
     """33 KB could become a gigabyte; no more than the bound and a step is in memory."""
-    file = written(b"whole", b"0" * (20 * BOUND))
+    file = file_of(b"whole", b"0" * (20 * BOUND))
     assert len(file.getvalue()) < 10_000
     frames = read_frames(file, max_bytes=BOUND)
     assert next(frames).content == b"whole"

@@ -19,9 +19,9 @@ from proxy.store.codec import Codec
 from proxy.store.conversations import RedisStore
 from proxy.store.embedded.server import EmbeddedValkey
 from proxy.store.flush_queue import RedisFlushQueue
+from proxy.store.schema import SCHEMA
 from proxy.store.upkeep import exporting, whole_store
 from proxy.store.upkeep.examination import StoreExaminer
-from proxy.store.schema import SCHEMA
 from proxy.store.upkeep.export_lines import (
     FORMAT,
     Checkpoint,
