@@ -204,6 +204,8 @@ class _Application(Starlette):
             await self._serve(scope, receive, send)
 
     def _serve(self, scope: Scope, receive: Receive, send: Send) -> Awaitable[None]:
+        if b"%" in scope.get("raw_path", b""):
+            scope = _as_written(scope)
         method = scope["method"] if scope["type"] == "http" else ""
         if method == "POST":
             endpoint = self._endpoints.get(scope["path"])
@@ -216,6 +218,18 @@ class _Application(Starlette):
         elif method == "OPTIONS" and (methods := allowed_methods(scope, self.routes)):
             return send_allowed(send, methods)
         return super().__call__(scope, receive, send)
+
+
+def _as_written(scope: Scope) -> Scope:
+    """Return a request with its path as it was written, if its beginning has a percent sign.
+
+    The beginning is the first two pieces; further ones may be names. Reverse proxies allow and refuse paths as they
+    are written, and ``/%6Detrics`` must be no other way to ``/metrics``.
+    """
+    raw: bytes = scope["raw_path"]
+    if b"%" in b"/".join(raw.split(b"/", 3)[:3]):
+        return {**scope, "path": raw.decode("latin-1")}
+    return scope
 
 
 class _TracedApplication(_Application):
