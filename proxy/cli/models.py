@@ -39,10 +39,10 @@ DEFAULT_FILE = "tidemark.yaml"
 """What ``tidemark init`` writes, and all commands read where no file is named."""
 
 
-def _own_or_default(_: click.Context, __: click.Parameter, named: Path | None) -> Path | None:
-    if named is None and not os.environ.get("TIDEMARK_CONFIG") and Path(DEFAULT_FILE).is_file():
+def _own_or_default(_: click.Context, __: click.Parameter, file: Path | None) -> Path | None:
+    if file is None and not os.environ.get("TIDEMARK_CONFIG") and Path(DEFAULT_FILE).is_file():
         return Path(DEFAULT_FILE)
-    return named
+    return file
 
 
 config_option = click.option(

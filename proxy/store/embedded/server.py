@@ -206,13 +206,17 @@ class EmbeddedValkey:
         """Start the process on the locked folder."""
         starter = [sys.executable, "-I", "-S", str(Path(__file__).with_name("die_with_parent.py")), str(os.getpid())]
         is_long = self._log.exists() and self._log.stat().st_size > _LOG_BYTES
-        with self._log.open("wb" if is_long else "ab") as output:
+        for path in self._folder.rglob("*"):  # an earlier version wrote them for everybody
+            if not path.is_symlink() and (path.is_file() or path.is_dir()):
+                path.chmod(0o700 if path.is_dir() else 0o600)
+        with open(self._log, "wb" if is_long else "ab", opener=_for_owner) as output:
             self._process = subprocess.Popen(
                 [*starter, str(get_binary_path()), *self._settings()],
                 stdin=subprocess.DEVNULL,
                 stdout=output,
                 stderr=output,
                 cwd=self._folder,
+                umask=0o077,
                 start_new_session=True,  # a terminal's Ctrl-C is for the proxy, which then ends it in order
             )
 
@@ -280,6 +284,10 @@ def running_url(folder: Path) -> str | None:
     """Return the address of the server that runs on a folder; None where none answers."""
     path = _socket_path(folder.absolute())
     return f"unix://{quote(str(path))}" if _ask(path, b"PING").startswith(b"+PONG") else None
+
+
+def _for_owner(path: str, flags: int) -> int:
+    return os.open(path, flags, 0o600)
 
 
 def _lock(folder: Path) -> int:
