@@ -113,7 +113,8 @@ class Endpoints:
             forward_cookies=settings.server.forward_cookies,
         )
         token = settings.secrets.admin_token
-        self._operator = OperatorAccess(settings.server.host, token.reveal() if token else None)
+        proxies = frozenset(settings.server.trusted_proxies)
+        self._operator = OperatorAccess(settings.server.host, token.reveal() if token else None, proxies)
         self._access = ConversationAccess(self._auth, self._operator)
         self.live_events = LiveEventHub(stored.live_events)
         self._seal = TenantSeal(secret)

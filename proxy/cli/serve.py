@@ -135,6 +135,11 @@ def _first_lines(settings: Settings, listener: socket.socket) -> Iterator[str]:
         yield f"Other machines reach it by this machine's name or address: it listens on all of them ({host})."
     if not is_loopback(host) and settings.secrets.admin_token is None:
         yield "The console is closed until TIDEMARK_ADMIN_TOKEN is set, since other machines may reach this port."
+    elif settings.secrets.admin_token is None and not settings.server.trusted_proxies:
+        yield (
+            "Whoever reaches it from this machine is the operator. Where a reverse proxy here adds no forwarding "
+            "header, that is everybody: set TIDEMARK_ADMIN_TOKEN, or name the proxy in server.trusted_proxies."
+        )
     if settings.path is not None:
         yield f"It goes by the configuration {settings.path}."
 

@@ -123,6 +123,9 @@ class ServerSettings:
     allowed_hosts: tuple[str, ...] = field(default=(), metadata=takes(kinds.several(addresses.host_name())))
     """Names in ``Host``, besides those of loopback, under which requests are served. None: on a loopback address no
     other one is served, because a page's own name may lead there; on other addresses every name is."""
+    trusted_proxies: tuple[str, ...] = field(default=(), metadata=takes(kinds.several(addresses.ip())))
+    """Addresses of reverse proxies. Nobody who comes from one is the operator without the admin token. None: a proxy
+    on this machine is known by the forwarding headers that most add."""
     forward_cookies: bool = field(default=False, metadata=takes(kinds.flag()))
     """Send a client's cookies upstream. Off, because a browser also sends those of every other app on this machine."""
 
