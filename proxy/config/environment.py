@@ -37,6 +37,8 @@ VARIABLES: Mapping[str, str] = {
 }
 """Every variable with its effect; a test compares the documentation with it."""
 _PREFIX = "TIDEMARK_"
+SHORT_TOKEN_CHARACTERS = 16
+"""A shorter admin token is warned of. Paths of tenants take any credential without delay, so only its length helps."""
 _OTHERS = frozenset({"TIDEMARK_WORKER"})
 """What ``serve`` gives its workers."""
 _SERVICE_LINK = re.compile(r"\w+_(SERVICE_(HOST|PORT)(_\w+)?|PORT_[0-9]+_(TCP|UDP|SCTP)(_\w+)?)")
@@ -57,6 +59,12 @@ def read_overrides(reader: Reader, environ: Mapping[str, str]) -> EnvironmentOve
     if environ.get("TIDEMARK_ENCRYPTION_KEY"):
         # ignoring it would leave the history unencrypted without a sign
         reader.problem(0, "TIDEMARK_ENCRYPTION_KEY: encryption is not available yet; unset it")
+    if 0 < len(environ.get("TIDEMARK_ADMIN_TOKEN", "")) < SHORT_TOKEN_CHARACTERS:
+        reader.warn(
+            0,
+            f"TIDEMARK_ADMIN_TOKEN has fewer than {SHORT_TOKEN_CHARACTERS} characters, so it can be guessed; "
+            "take a longer one: openssl rand -hex 16",
+        )
     return EnvironmentOverrides(
         _read_variable(reader, environ, "TIDEMARK_STORE_URL", STORE_URL),
         _read_variable(reader, environ, "TIDEMARK_UPSTREAM", ROOT_KINDS["upstream"]),

@@ -69,6 +69,13 @@ class TestEnvironment:
         assert warning.startswith(f"environment: {variable} has no effect; {told}")
         assert "hush" not in warning
 
+    def test_a_short_admin_token_is_told(self) -> None:
+        """Paths of tenants take any credential without a delay, so a short one could be guessed there."""
+        (warning,) = load(None, HOME | {"TIDEMARK_ADMIN_TOKEN": "hush"}).warnings
+        assert "has fewer than 16 characters" in warning
+        assert "hush" not in warning
+        assert load(None, HOME | {"TIDEMARK_ADMIN_TOKEN": "0" * 16}).warnings == ()
+
     def test_variables_that_a_cluster_or_tidemark_itself_adds_are_not_told(self) -> None:
         """Kubernetes adds some for every service, and ``serve`` one for its workers."""
         added = {
