@@ -1,9 +1,9 @@
 """Measures what a turn of a stored history costs, by the length of its conversation.
 
-``make bench-history`` runs it, with a real server, its store and an upstream as processes of their own. Each
-conversation has a summary, and each turn sends one new message. Only the CPU of Tidemark's process counts. Rounds of all
-lengths are interleaved, so a busy machine slows all equally, and the smallest of each counts. The exit code is 1 where
-the longest conversation costs more than ``MOST_RATIO`` times what the shortest does.
+``make bench-history`` runs it, with a real server, its store and an upstream as processes of their own. Each turn sends
+one new message; long conversations have a summary. Only the CPU of Tidemark's process counts. Rounds of all lengths are
+interleaved, so a busy machine slows all equally, and the smallest of each counts. The exit code is 1 where the longest
+conversation costs more than ``MOST_RATIO`` times what the shortest does.
 """
 
 from __future__ import annotations
@@ -44,10 +44,10 @@ class Talk:
 
     def say(self) -> None:
         """Send one new message."""
-        said = [{"role": "user", "content": text(next(self.numbers))}]
+        new_messages = [{"role": "user", "content": text(next(self.numbers))}]
         headers = {"x-tidemark-conversation": self.name, "x-tidemark-history": "stored"}
         self.client.post(
-            CHAT_PATH, json={"model": NARROW, "messages": said, "max_tokens": 100}, headers=headers
+            CHAT_PATH, json={"model": NARROW, "messages": new_messages, "max_tokens": 100}, headers=headers
         ).raise_for_status()
 
 
@@ -98,7 +98,9 @@ def main() -> None:
                 if number:  # the first round makes the first summary
                     figures[length].append((usage(tidemark.pid).cpu_ms - before) / arguments.turns)
     for length, costs in figures.items():
-        print(f"{length:>7,} messages: {min(costs):6.2f} ms of CPU a turn ({', '.join(f'{cost:.2f}' for cost in costs)})")
+        print(
+            f"{length:>7,} messages: {min(costs):6.2f} ms of CPU a turn ({', '.join(f'{cost:.2f}' for cost in costs)})"
+        )
     ratio = min(figures[LENGTHS[-1]]) / min(figures[LENGTHS[0]])
     print(f"{LENGTHS[-1]:,} messages cost {ratio:.2f} times what {LENGTHS[0]} cost; the goal is {MOST_RATIO} at most")
     sys.exit(ratio > MOST_RATIO)

@@ -74,13 +74,13 @@ class StoredTails:
 
     async def _hashes_of(self, conversation: str, covered: int, newest: Sequence[bytes]) -> tuple[bytes, ...] | None:
         """Return all chain hashes; the one after ``covered`` proves that those before it are the same."""
-        known = self._hashes.get(conversation, ())
-        if known[covered : covered + 1] != (newest[0],):
+        cached = self._hashes.get(conversation, ())
+        if cached[covered : covered + 1] != (newest[0],):
             ids = await self._store.message_ids(conversation, covered)
-            known = tuple([bytes.fromhex(message_id) for message_id in ids])
-            if len(known) != covered:
+            cached = tuple([bytes.fromhex(message_id) for message_id in ids])
+            if len(cached) != covered:
                 return None
-        hashes = (*known[:covered], *newest)
+        hashes = (*cached[:covered], *newest)
         self._hashes.put(conversation, hashes)
         return hashes
 
