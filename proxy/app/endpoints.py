@@ -39,6 +39,7 @@ from proxy.dialects.openai_errors import OPENAI_ERRORS
 from proxy.pipeline.command_text import mark_of
 from proxy.pipeline.commands import Commands
 from proxy.pipeline.continuing import ContinuedRequests
+from proxy.pipeline.lost_histories import LostHistories
 from proxy.pipeline.pipeline import Pipeline
 from proxy.pipeline.relay import Relay
 from proxy.pipeline.stored_history import StoredHistory, TurnRules
@@ -155,6 +156,7 @@ class Endpoints:
                 is_full=lambda: self.admission.is_full,
                 eviction=lambda: self.watch.eviction,
                 set_aside=partial(folders_aside, parts.settings.data_dir / "store") if is_embedded else tuple,
+                replacement=lambda: self._stored.live.replacement,
             ).routes(),
             *LiveEventEndpoint(self.live_events, self._access.caller).routes(),
             *TrafficEndpoints(self._traffic, self._operator).routes(),
@@ -303,6 +305,7 @@ def _pipeline(
         leases=RedisLeases(store.ask),
         formats=parts.formats,
         rules=TurnRules(rules.on_conflict, rules.wait_seconds),
+        lost=LostHistories(store, stored.live),
         full=store.usage.full,
     )
     commands = Commands(fitter=engine.fitter, store=store, mark_for=_marks(secret), emit=emit, clock=time.time)

@@ -95,7 +95,7 @@ class StoredParts:
         self.traffic = RedisTraffic(self.store.ask)
         self.live_events = RedisLiveEvents(self.store.ask, codec)
         models = RedisModels(self.store.ask, codec)
-        self.live = LiveOverrides(models, time.time)
+        self.live = LiveOverrides(models, time.time, emit)
         lessons = RedisLearnedWindows(self.store.ask, codec, ttl_seconds=ttl_seconds)
         self.parts = Parts(settings, warn, self.live, lessons, dialects, emit=emit)
         self.registry = ModelRegistry(

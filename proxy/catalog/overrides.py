@@ -8,11 +8,13 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import math
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 
 from proxy.core.bounded import BoundedCache
 from proxy.core.errors import StoreError
+from proxy.core.events import Listener, StoreReplaced
 from proxy.core.models import NOTHING_SET, ModelObservation, ModelOverrides, ModelRecord, RegistryVersion, model_id
 from proxy.core.ports import ModelStore, Route
 
@@ -24,6 +26,12 @@ retains the models in use. A changed observation is written at once, unless it c
 WRITTEN_AT_ONCE = 50
 """Observations written between two looks at the version, so that many of them do not delay new settings."""
 REMEMBERED = 1024
+TOLD_SECONDS = 3600.0
+"""How long readiness tells that the store was replaced."""
+STORE_REPLACED = (
+    "The store was emptied, or is another one than before: its earlier conversations are gone. Restore a backup "
+    "(tidemark store import), and see that nothing empties it or evicts from it."
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,12 +49,17 @@ class _Note:
 class LiveOverrides:
     """The overrides that this worker has read, and the observations that wait to be written.
 
+    The store's epoch comes with them, so this is also ``StoreIdentity``.
+
     :param clock: Unix time, seconds
     """
 
-    def __init__(self, store: ModelStore, clock: Callable[[], float]) -> None:
+    def __init__(self, store: ModelStore, clock: Callable[[], float], emit: Listener = lambda _: None) -> None:
         self._store = store
         self._clock = clock
+        self._emit = emit
+        self._replaced_at = -math.inf
+        self._epoch = ""
         self._version = RegistryVersion("", "")
         self._read = False
         self._records: dict[str, ModelRecord] = {}
@@ -84,6 +97,22 @@ class LiveOverrides:
         note = self._noted.get(model)
         return note.observation if note else None
 
+    @property
+    def epoch(self) -> str:
+        """Return the store's own id as it was read last; empty where it never was."""
+        return self._epoch
+
+    async def renewed(self) -> str:
+        """Read the store's own id again, and return it; the last one where the store does not answer."""
+        with contextlib.suppress(StoreError):
+            await self.refresh()
+        return self._epoch
+
+    @property
+    def replacement(self) -> str:
+        """Say that the store was replaced or emptied within the last hour; empty where it was not."""
+        return STORE_REPLACED if self._clock() - self._replaced_at < TOLD_SECONDS else ""
+
     async def start(self) -> None:
         """Read the overrides, if the store answers, and follow their changes from now on."""
         await self._poll()
@@ -108,6 +137,14 @@ class LiveOverrides:
                     await follow()
                 self._records = {record.id: record for record in records}
                 self._version, self._read = version, True
+                self._note_epoch(version.epoch)
+
+    def _note_epoch(self, epoch: str) -> None:
+        """Tell where the store has another epoch; one that takes no writes may have none yet."""
+        if self._epoch and epoch not in ("", self._epoch):
+            self._replaced_at = self._clock()
+            self._emit(StoreReplaced())
+        self._epoch = epoch or self._epoch
 
     async def _follow(self) -> None:
         while True:

@@ -213,6 +213,11 @@ class StoreDegraded:
 
 
 @dataclass(frozen=True, slots=True)
+class StoreReplaced:
+    """The store is another one than before, or was emptied: the conversations of before are gone."""
+
+
+@dataclass(frozen=True, slots=True)
 class RecordBroken:
     """A stored record cannot be read, or was broken and is mended. Other records are not affected."""
 
@@ -256,6 +261,7 @@ Event = (
     | MessagesSearched
     | BreakerChanged
     | StoreDegraded
+    | StoreReplaced
     | RecordBroken
     | RequestShed
     | TurnStored

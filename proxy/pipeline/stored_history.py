@@ -9,7 +9,7 @@ turn as a fork (``store/lua/record.lua``).
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Collection, Sequence
+from collections.abc import AsyncIterator, Callable, Collection, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
@@ -21,7 +21,7 @@ from proxy.core.conversation.prefix import chain_of, is_id, owner_of, split_id
 from proxy.core.conversation.records import StoredConversation, TurnRecord
 from proxy.core.conversation.request import Dialect, ModelRequest
 from proxy.core.conversation.stored_format import StoredFormat
-from proxy.core.errors import ConversationConflict, StoreFull
+from proxy.core.errors import ConversationConflict, HistoryLost, StoreFull
 from proxy.core.ports import (
     Caller,
     ConversationStore,
@@ -36,6 +36,7 @@ from proxy.core.ports import (
 from proxy.core.report import Report
 from proxy.dialects.bodies import encode_json
 from proxy.pipeline.identify import tenant_of
+from proxy.pipeline.lost_histories import LOST, LostHistories
 from proxy.pipeline.stored_conversation import StoredConversationReader, missing, under_way
 from proxy.pipeline.stored_tails import StoredTail, StoredTails, has_its_calls
 from proxy.pipeline.values import STORE_FULL, Controls, Exchange, GiveUp, Progress, Result
@@ -86,10 +87,11 @@ class HistoryTurn:
         self.place = whole.place
         """Present where the chain is that of the store: messages came in another dialect, or were left out."""
         self._heads = whole.heads
+        self._is_lossy = whole.is_lossy
 
     def reporting_to(self, progress: Progress) -> Progress:
         """Return a listener that adds the gap to every report."""
-        return _WithGap(progress, self.gap)
+        return _WithGap(progress, self._told)
 
     async def abandon(self) -> None:
         """Give the lease back, so that the next turn can start."""
@@ -97,13 +99,20 @@ class HistoryTurn:
 
     async def attach_to(self, result: Result) -> Result:
         """Make the lease end with the reply, and the record name the turn that it belongs to."""
-        result = replace(result, report=replace(result.report, gap=self.gap))
+        result = replace(result, report=self._told(result.report))
         if not isinstance(result, Exchange):
             await self._keeper.end()
             return result
         record = await self._record_of(result.turn.record)
         turn = replace(result.turn, record=record, give_up=self._give_up)
         return replace(result, reply=_LeasedReply(result.reply, self._keeper), turn=turn)
+
+    def _told(self, report: Report) -> Report:
+        """Return a report with the gap, and with a warning where the store has lost something."""
+        warning = report.warning
+        if self._is_lossy:
+            warning = f"{LOST}; {warning}" if warning else LOST
+        return replace(report, gap=self.gap, warning=warning)
 
     async def _record_of(self, record: TurnRecord) -> TurnRecord:
         lease = self._lease
@@ -132,6 +141,7 @@ class StoredHistory:
         leases: LeaseStore,
         formats: StoredFormat,
         rules: TurnRules,
+        lost: LostHistories,
         full: Collection[str] = (),
     ) -> None:
         self._upstream = upstream
@@ -141,6 +151,7 @@ class StoredHistory:
         self._heads = heads
         self._leases = leases
         self._rules = rules
+        self._lost = lost
         self._full = full
 
     async def start_turn(self, request: ModelRequest, caller: Caller, controls: Controls) -> HistoryTurn:
@@ -148,6 +159,7 @@ class StoredHistory:
 
         :raises ConversationNotFound: no conversation has the id that the client gave
         :raises ConversationConflict: another turn is in progress, or the conversation has gone on since
+        :raises HistoryLost: the store has fewer messages than the client knows to be stored
         :raises StoreFull: the turn could not be stored
         :raises StoreUnavailable: the store did not answer, so nobody knows the earlier messages
         """
@@ -157,7 +169,14 @@ class StoredHistory:
         started, lease = await self._take(tenant, controls.conversation or "")
         keeper = LeaseKeeper(self._leases, lease, LEASE_SECONDS)
         try:
+            _check_known(controls, started.record)
             whole = await self._complete(request, tenant, controls, started.record)
+            if started.record is None:
+                family, owner = lease.family, owner_of(caller.fingerprint)
+                lost = await self._lost.count(started, family, owner, controls.conversation or "")
+                if lost:
+                    whole = replace(whole, gap=f"lost={lost}", is_lossy=True)
+            self._lost.note(lease.family)
         except BaseException:  # also a client that leaves: the turn is free at once
             await keeper.end()
             raise
@@ -211,13 +230,14 @@ class StoredHistory:
         alignment = align_newest(tail.messages, others)
         if alignment is None:
             return None
-        whole, heads = await self._joined(request, record, tail.raws, alignment)
+        whole, heads, lost = await self._joined(request, record, tail.raws, alignment)
         new = others[alignment.new :]
         place = place_of(tenant, record, tail.hashes, whole, new, left_out=tail.left_out)
         if place is None or not has_its_calls(whole.messages):
             return None
         name = name_of(tenant, record, tail.hashes[:1], gaps=False)
-        return WholeRequest(whole, replace(controls, conversation=name), place=place, heads=heads)
+        controls = replace(controls, conversation=name)
+        return WholeRequest(whole, controls, lost, place=place, heads=heads, is_lossy=bool(lost))
 
     async def _complete_whole(
         self, request: ModelRequest, tenant: str, controls: Controls, record: StoredConversation
@@ -240,56 +260,68 @@ class StoredHistory:
             raise ConversationConflict(
                 "The newest message was answered already, and the conversation has gone on since. Send what is new."
             )
-        whole, heads = await self._joined(request, record, raws, alignment)
+        whole, heads, lost = await self._joined(request, record, raws, alignment)
         name = name_of(tenant, record, history.hashes[:1], gaps=unreadable > 0)
         place = None
         if history.messages is not None and not unreadable:
             place = place_of(tenant, record, history.hashes[: alignment.base], whole, others[alignment.new :])
-        gaps = [f"unreadable={unreadable}" if unreadable else "", alignment.gap]
-        return WholeRequest(whole, replace(controls, conversation=name), ", ".join(filter(None, gaps)), place, heads)
+        gaps = [f"unreadable={unreadable}" if unreadable else "", lost, alignment.gap]
+        controls, gap = replace(controls, conversation=name), ", ".join(filter(None, gaps))
+        return WholeRequest(whole, controls, gap, place, heads, is_lossy=bool(lost))
 
     async def _joined(
         self, request: ModelRequest, record: StoredConversation, stored: Sequence[bytes], alignment: Alignment
-    ) -> tuple[ModelRequest, Sequence[Message]]:
+    ) -> tuple[ModelRequest, Sequence[Message], str]:
         """Return the request with stored messages and system messages before its new ones.
 
-        :returns: also the system messages whose text stands beside the messages
+        :returns: also the system messages whose text stands beside the messages, and the gap where some are lost
         """
         dialect, raws = request.dialect, joined(request.messages, stored, alignment)
         heads: Sequence[Message] = ()
+        missing = ""
         if not request.messages[0].is_system and dialect.system_member not in request.fields:
-            raws_of_heads, heads = await self._heads_of(record, dialect)
+            raws_of_heads, heads, missing = await self._heads_of(record, dialect)
             raws = [*raws_of_heads, *raws]
             if heads:
                 system = encode_json("\n\n".join([head.text for head in heads]))
                 request = replace(request, fields={**request.fields, dialect.system_member: system})
-        return await dialect.parse(dialect.body_with_raw(request, raws), bounded=False), heads
+        whole = await dialect.parse(dialect.body_with_raw(request, raws), bounded=False)
+        return whole, heads, f"system={missing}" if missing else ""
 
     async def _heads_of(
         self, record: StoredConversation, dialect: Dialect
-    ) -> tuple[Sequence[bytes], Sequence[Message]]:
+    ) -> tuple[Sequence[bytes], Sequence[Message], str]:
         """Return the system messages that began the last request.
 
-        :returns: as messages of the dialect, or where it has none, those whose text belongs beside its messages
+        :returns: as messages of the dialect, or where it has none, those whose text belongs beside its messages; and
+            how many are lost
         """
-        heads, formats = await self._heads.leading_system_messages(record.id), self._reader.formats
+        formats = self._reader.formats
+        heads, missing = await self._heads.with_missing(record.id)
         raws = formats.sendable(heads, dialect)
         if all(raws):
-            return raws, ()
-        return (), [head for head in formats.read(heads) if head.text]
+            return raws, (), missing
+        return (), [head for head in formats.read(heads) if head.text], missing
+
+
+def _check_known(controls: Controls, record: StoredConversation | None) -> None:
+    """Refuse a turn whose client knows of more messages than there are."""
+    stored = record.message_count if record is not None else 0
+    if controls.known_count is not None and stored < controls.known_count:
+        raise HistoryLost(controls.known_count, stored)
 
 
 class _WithGap:
     """``Progress`` that adds a gap to every report."""
 
-    def __init__(self, progress: Progress, gap: str) -> None:
+    def __init__(self, progress: Progress, told: Callable[[Report], Report]) -> None:
         self._progress = progress
-        self._gap = gap
+        self._told = told
         self.on_summarizing = progress.on_summarizing
 
     def on_planned(self, report: Report) -> None:
         """Pass the report on, with the gap."""
-        self._progress.on_planned(replace(report, gap=self._gap))
+        self._progress.on_planned(self._told(report))
 
 
 class _LeasedReply:

@@ -56,6 +56,8 @@ class Controls:
     """The client's own name for the conversation."""
     history: History = "client"
     """Who has the conversation's earlier messages: the client, which sends them all, or the store."""
+    known_count: int | None = None
+    """``X-Tidemark-History: stored; known=N``: how many stored messages the client knows, system messages apart."""
     acknowledge: bool = False
     """``X-Tidemark-Overflow: acknowledge``: send the request although it could not be compacted (FR-5.1.2)."""
     by_hand: bool = False

@@ -28,6 +28,8 @@ class WholeRequest:
     place: StoredPlace | None = None
     heads: Sequence[Message] = ()
     """System messages of the last request whose text stands beside the messages, so that no message has it."""
+    is_lossy: bool = False
+    """Whether the store has lost something of the conversation; ``gap`` says what."""
 
 
 def joined(messages: Sequence[Message], stored: Sequence[bytes], alignment: Alignment) -> list[bytes]:

@@ -66,9 +66,10 @@ def read_controls(headers: Iterable[tuple[bytes, bytes]]) -> Controls:
     values = {name: value.strip().decode("latin-1") for name, value in headers if name[_OWN] == OWN_PREFIX}
     if not values:
         return NO_CONTROLS
-    history = values.get(b"x-tidemark-history", "client").lower()
+    history, _, more = values.get(b"x-tidemark-history", "client").lower().partition(";")
+    history = history.strip()
     if history not in _HISTORIES:
-        raise _refused("X-Tidemark-History", history, "client or stored")
+        raise _refused("X-Tidemark-History", history, "client, stored, or stored; known=N")
     if history == "stored" and b"x-tidemark-conversation" not in values:
         raise _refused("X-Tidemark-History", history, "stored beside X-Tidemark-Conversation only")
     mode = values.get(b"x-tidemark-summarize", "auto").lower()
@@ -82,6 +83,7 @@ def read_controls(headers: Iterable[tuple[bytes, bytes]]) -> Controls:
         retention=_retention(values.get(b"x-tidemark-retention-tokens")),
         conversation=conversation_name(_as_utf8(values.get(b"x-tidemark-conversation"))),
         history=_HISTORIES[history],
+        known_count=_known_count(more.strip()) if more else None,
         acknowledge=overflow is not None,
     )
 
@@ -105,6 +107,13 @@ def _as_utf8(value: str | None) -> str | None:
         return value.encode("latin-1").decode()
     except UnicodeDecodeError:
         return value
+
+
+def _known_count(value: str) -> int:
+    name, _, number = value.partition("=")
+    if name.strip() != "known" or not number.isascii() or not number.isdigit() or len(number) > 12:
+        raise _refused("X-Tidemark-History", f"stored; {value}", "a whole number of messages after known=")
+    return int(number)
 
 
 def conversation_name(value: str | None) -> str | None:

@@ -31,6 +31,14 @@ class RedisRequestHeads:
 
         :raises StoreUnavailable: the store did not answer in time
         """
+        messages, _ = await self.with_missing(conversation)
+        return messages
+
+    async def with_missing(self, conversation: str) -> tuple[Sequence[bytes], str]:
+        """Return the same, and how many of them are lost: a number, ``unknown`` where no turn is left, or nothing.
+
+        :raises StoreUnavailable: the store did not answer in time
+        """
         entries = await self._ask("LRANGE", keys.turn_list(conversation), -_NEWEST_TURNS, -1)
         readable = (turn for entry in reversed(entries) if (turn := self._codec.readable_turn(entry)) is not None)
         newest = next(readable, None)
@@ -41,7 +49,8 @@ class RedisRequestHeads:
             if message is not None:
                 with contextlib.suppress(RecordUnreadable):
                     messages.append(self._codec.open(message))
-        return messages
+        missing = str(len(digests) - len(messages)) if len(messages) < len(digests) else ""
+        return messages, missing if entries else "unknown"
 
     async def summarized_count(self, conversation: str) -> int:
         """Return for how many messages a summary stood in the conversation's last request; 0 for none.

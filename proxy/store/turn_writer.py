@@ -75,9 +75,12 @@ class TurnWriter:
             # No other request has a turn of stored history, so its write is tried during an outage too.
             with self._sender.node(turn.chain.family).writing(parts.size, probe=bool(turn.lease_name)):
                 own, beside = await self._record_beside(turn, parts, created, beside)
-                if own is None:  # earlier messages are gone by now, or a fork needs system messages of its own
-                    parts = part_turn(turn, 0)
-                    own = await self._record(turn, parts, 0, created)
+                if own is None:  # earlier messages are gone by now, or a fork needs system messages
+                    for system in parts.systems:
+                        self._stored_systems.pop((turn.conversation, system.digest), None)
+                    skip = turn.left_out_count
+                    parts = part_turn(turn, skip)
+                    own = await self._record(turn, parts, skip, created)
                 if own is None:
                     raise StoreError("The turn has no place in the store.", internal=f"of {turn.conversation}")
         except StoreUnavailable as error:

@@ -51,9 +51,10 @@ class RedisTurns:
                 answer = await self._begin(family, own, tenant, math.ceil(seconds * 1000), token)
             if not answer:
                 return None
-            head, flat, name, *value = answer
-            lease = Lease(family, name.decode(), value[0]) if value and value[0] is not None else None
-            return StartedTurn(self._describe(family, (head, flat)) if head else None, head.decode(), lease)
+            head, flat, name, value, lost = answer
+            lease = Lease(family, name.decode(), value) if value else None
+            record = self._describe(family, (head, flat)) if head else None
+            return StartedTurn(record, head.decode(), lease, lost.decode())
         except (StoreError, asyncio.CancelledError):
             if reachable:  # the script may have run all the same, and then nothing else would end the lease
                 self._amends.owe(family, lambda: self._return_lease(family, own, tenant, token))

@@ -26,6 +26,7 @@ from proxy.core.events import (
     RequestServed,
     RequestShed,
     StoreDegraded,
+    StoreReplaced,
     SummaryFailed,
     SummaryPrepared,
     SummaryReplaced,
@@ -164,7 +165,7 @@ class Metrics:
                 self._count_by_hand(event)
             case CompactionStarted() | CompactionGivenUp() | WindowLearned() | SummaryReplaced() | TurnStored():
                 pass  # the log reports these, and the live events most of them
-            case FlushDelayed() | FlushLost():
+            case FlushDelayed() | FlushLost() | StoreReplaced():
                 pass  # the log alone reports these
             case _:
                 assert_never(event)

@@ -25,6 +25,7 @@
         * ``DialectNotServed``
         * ``ConversationNotFound``
         * ``ConversationConflict``
+            * ``HistoryLost``
         * ``SummaryConflict``
         * ``NoSummary``
         * ``PreviewNotFound``
@@ -80,6 +81,7 @@ from proxy.core.errors.client import (
     Forbidden,
     ForeignPage,
     HeadTooLarge,
+    HistoryLost,
     ImportLimit,
     InvalidHttp,
     InvalidRequest,
@@ -148,6 +150,7 @@ __all__ = [
     "Forbidden",
     "ForeignPage",
     "HeadTooLarge",
+    "HistoryLost",
     "ImportLimit",
     "InvalidHttp",
     "InvalidRequest",

@@ -178,6 +178,19 @@ class ConversationConflict(ClientError):
     code = "conversation_conflict"
 
 
+class HistoryLost(ConversationConflict):
+    """The store has fewer messages of a conversation than the client knows to be stored."""
+
+    code = "history_lost"
+
+    def __init__(self, expected_count: int, stored_count: int) -> None:
+        super().__init__(
+            f"{stored_count} messages of this conversation are stored, and X-Tidemark-History says {expected_count}. "
+            "The others have expired, or the store has lost them. Send all messages without X-Tidemark-History, or "
+            "what matters of them with a smaller number."
+        )
+
+
 class SummaryConflict(ClientError):
     """The summary has been changed since the request's sender read it."""
 

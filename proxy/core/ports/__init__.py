@@ -19,6 +19,7 @@ from proxy.core.ports.store import (
     RequestHeads,
     SettingStore,
     StartedTurn,
+    StoreIdentity,
     TurnStore,
 )
 from proxy.core.ports.summarizing import ChooseSummarizer, Summarizer, SummaryComparison, SummaryTask
@@ -65,6 +66,7 @@ __all__ = [
     "Route",
     "SettingStore",
     "StartedTurn",
+    "StoreIdentity",
     "Stored",
     "Summarizer",
     "SummaryComparison",

@@ -108,6 +108,10 @@ class ConversationStore(Protocol):
         """
         ...
 
+    async def find_by_name(self, owner: str, name: str) -> str | None:
+        """Return the id of the conversation that a credential's client calls by a name, or None."""
+        ...
+
     async def message_ids(self, conversation: str, stop: int) -> Sequence[str]:
         """Return the ids of the messages up to position ``stop``, a fork's earlier ones too, oldest first."""
         ...
@@ -148,6 +152,8 @@ class StartedTurn:
     """The second part of the conversation's id."""
     lease: Lease | None
     """None where another turn is under way."""
+    lost: str = ""
+    """How many messages are lost where the name leads to a conversation of which parts are gone, or ``unknown``."""
 
 
 class TurnStore(Protocol):
@@ -176,8 +182,25 @@ class RequestHeads(Protocol):
         """Return those of one conversation, in the client's bytes."""
         ...
 
+    async def with_missing(self, conversation: str) -> tuple[Sequence[bytes], str]:
+        """Return the same, and how many of them are lost: a number, ``unknown``, or nothing."""
+        ...
+
     async def summarized_count(self, conversation: str) -> int:
         """Return for how many messages a summary stood in the last request of a conversation; 0 for none."""
+        ...
+
+
+class StoreIdentity(Protocol):
+    """Which store it is: an emptied one is another one."""
+
+    @property
+    def epoch(self) -> str:
+        """Return the store's own id as it was read last; empty where it never was."""
+        ...
+
+    async def renewed(self) -> str:
+        """Read the store's own id again, and return it; the last one where the store does not answer."""
         ...
 
 

@@ -31,6 +31,8 @@ class OperationsEndpoints:
 
     eviction: Callable[[], str]
     """Returns why the store may lose conversations, and the mend; empty where it loses none (``store/watch.py``)."""
+    replacement: Callable[[], str]
+    """Returns that the store was emptied or replaced a while ago; empty where it was not."""
     set_aside: Callable[[], Sequence[str]] = tuple
     """Returns the names of the folders that keep damaged files of the embedded store."""
 
@@ -54,6 +56,8 @@ class OperationsEndpoints:
             states["eviction"] = eviction
         if folders := self.set_aside():
             states["damaged_store_files"] = list(folders)
+        if replacement := self.replacement():
+            states["replaced"] = replacement
         try:
             await self.store.ping()
         except StoreError as error:

@@ -61,7 +61,8 @@ local own = begins and free_name() or conv.own
 local former = states[own]
 local damaged = begins and former and former.base and not former.whole or not begins and conv.mended
 local began = (begins and '+' or '') .. (damaged and '~' or '')
-if withheld > 0 and own ~= expected then return false end  -- an unexpected fork needs system messages of its own
+-- an unexpected fork needs system messages of its own, and so does a conversation that has lost them
+if withheld > 0 and (own ~= expected or call('EXISTS', key('y', own)) == 0) then return false end
 if begins then before = rest(own) end
 local stem, stored_owner, since, dies, turns = unpack(before)
 local touched, parent
