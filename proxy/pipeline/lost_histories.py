@@ -21,11 +21,11 @@ class LostHistories:
     def __init__(self, store: ConversationStore, identity: StoreIdentity) -> None:
         self._store = store
         self._identity = identity
-        self._seen: BoundedCache[str, str] = BoundedCache(MAX_FAMILIES)
+        self._epochs: BoundedCache[str, str] = BoundedCache(MAX_FAMILIES)
 
     def note(self, family: str) -> None:
         """Remember that the store has a conversation."""
-        self._seen.put(family, self._identity.epoch)
+        self._epochs.put(family, self._identity.epoch)
 
     async def count(self, started: StartedTurn, family: str, owner: str, name: str) -> str:
         """Return how many messages are lost where a conversation is about to begin: a number, ``unknown`` or nothing.
@@ -34,7 +34,7 @@ class LostHistories:
         """
         if started.lost:
             return started.lost
-        epoch = self._seen.pop(family, "")
+        epoch = self._epochs.pop(family, "")
         if epoch and await self._identity.renewed() not in ("", epoch):
             return "unknown"
         return "unknown" if await self._store.find_by_name(owner, name) is not None else ""

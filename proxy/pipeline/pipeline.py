@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Coroutine
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 from proxy.core.conversation.prefix import owner_of
@@ -27,6 +28,7 @@ from proxy.pipeline.identify import Identifier
 from proxy.pipeline.kept_responses import response_keeping
 from proxy.pipeline.notices import replay_warning
 from proxy.pipeline.plain_replies import decode_whole
+from proxy.pipeline.repeated_turns import RepeatedTurns
 from proxy.pipeline.search_offers import SearchOffers
 from proxy.pipeline.sending import RequestSender
 from proxy.pipeline.stored_history import StoredHistory
@@ -48,7 +50,7 @@ from proxy.pipeline.values import (
 
 
 class Pipeline:
-    """Runs requests. It takes ports and steps, and has no state of its own."""
+    """Runs requests. It takes ports and steps; its state is the turns that may be sent again."""
 
     def __init__(
         self,
@@ -79,6 +81,7 @@ class Pipeline:
         self._emit = emit
         self._clock = clock
         self._timer = timer
+        self._repeats = RepeatedTurns(timer)
 
     def run(
         self, request: ModelRequest, caller: Caller, controls: Controls, progress: Progress = NO_PROGRESS
@@ -112,7 +115,13 @@ class Pipeline:
     ) -> Coroutine[Any, Any, Result]:
         """Run a request whose earlier messages the client sends, or the store has under the conversation's name."""
         if controls.history == "stored" and controls.conversation is not None:
-            return self._run_stored(request, caller, controls, progress)
+            return self._repeats.run(
+                request,
+                caller,
+                controls,
+                partial(self._run_stored, request, caller, controls, progress),
+                seconds=self._history.wait_seconds,
+            )
         return self._run(request, caller, controls, progress)
 
     async def _run_stored(

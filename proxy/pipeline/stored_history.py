@@ -91,7 +91,7 @@ class HistoryTurn:
 
     def reporting_to(self, progress: Progress) -> Progress:
         """Return a listener that adds the gap to every report."""
-        return _WithGap(progress, self._told)
+        return _WithGap(progress, self._add_gap)
 
     async def abandon(self) -> None:
         """Give the lease back, so that the next turn can start."""
@@ -99,7 +99,7 @@ class HistoryTurn:
 
     async def attach_to(self, result: Result) -> Result:
         """Make the lease end with the reply, and the record name the turn that it belongs to."""
-        result = replace(result, report=self._told(result.report))
+        result = replace(result, report=self._add_gap(result.report))
         if not isinstance(result, Exchange):
             await self._keeper.end()
             return result
@@ -107,7 +107,7 @@ class HistoryTurn:
         turn = replace(result.turn, record=record, give_up=self._give_up)
         return replace(result, reply=_LeasedReply(result.reply, self._keeper), turn=turn)
 
-    def _told(self, report: Report) -> Report:
+    def _add_gap(self, report: Report) -> Report:
         """Return a report with the gap, and with a warning where the store has lost something."""
         warning = report.warning
         if self._is_lossy:
@@ -152,6 +152,8 @@ class StoredHistory:
         self._leases = leases
         self._rules = rules
         self._lost = lost
+        self.wait_seconds = rules.wait_seconds
+        """How long a turn waits for another one, where it waits."""
         self._full = full
 
     async def start_turn(self, request: ModelRequest, caller: Caller, controls: Controls) -> HistoryTurn:
@@ -166,11 +168,14 @@ class StoredHistory:
         if owner_of(caller.fingerprint) in self._full:
             raise StoreFull(STORE_FULL)
         tenant = tenant_of(caller, await self._upstream.resolve(request.model))
-        started, lease = await self._take(tenant, controls.conversation or "")
+        started, lease, waited = await self._take(tenant, controls.conversation or "")
         keeper = LeaseKeeper(self._leases, lease, LEASE_SECONDS)
         try:
             _check_known(controls, started.record)
-            whole = await self._complete(request, tenant, controls, started.record)
+            if waited is not None and started.record is not None and _is_answered(request, started.record, waited):
+                whole = await self._complete_whole(request, tenant, controls, started.record, reply_lost=True)
+            else:
+                whole = await self._complete(request, tenant, controls, started.record)
             if started.record is None:
                 family, owner = lease.family, owner_of(caller.fingerprint)
                 lost = await self._lost.count(started, family, owner, controls.conversation or "")
@@ -194,19 +199,25 @@ class StoredHistory:
         if record is not None:
             turn.complete_with(await self._complete_whole(request, turn.tenant, controls, record))
 
-    async def _take(self, tenant: str, name: str) -> tuple[StartedTurn, Lease]:
-        """Take the turn at once or, where the rules say so, when the turn before it has ended."""
+    async def _take(self, tenant: str, name: str) -> tuple[StartedTurn, Lease, int | None]:
+        """Take the turn at once or, where the rules say so, when the turn before it has ended.
+
+        :returns: also how many messages were stored when it began to wait; None where it did not
+        """
         family, own = chain_of(tenant, (), conversation=name).family, ""
         if is_id(name):
             family, own = split_id(name)
         loop = asyncio.get_running_loop()
         deadline, pause = loop.time() + self._rules.wait_seconds, _FIRST_RETRY_SECONDS
+        waited: int | None = None
         while True:
             started = await self._turns.start_turn(family, own, tenant, LEASE_SECONDS)
             if started is None:
                 raise missing(name)
             if started.lease is not None:
-                return started, started.lease
+                return started, started.lease, waited
+            if waited is None:
+                waited = started.record.message_count if started.record is not None else 0
             if self._rules.on_conflict == "reject" or loop.time() + pause > deadline:
                 raise under_way()
             await asyncio.sleep(pause)
@@ -240,7 +251,13 @@ class StoredHistory:
         return WholeRequest(whole, controls, lost, place=place, heads=heads, is_lossy=bool(lost))
 
     async def _complete_whole(
-        self, request: ModelRequest, tenant: str, controls: Controls, record: StoredConversation
+        self,
+        request: ModelRequest,
+        tenant: str,
+        controls: Controls,
+        record: StoredConversation,
+        *,
+        reply_lost: bool = False,
     ) -> WholeRequest:
         """Add all of a conversation's earlier messages to a request."""
         dialect = request.dialect
@@ -254,7 +271,7 @@ class StoredHistory:
         alignment = align(
             stored,
             with_stored_answers(stored, others),
-            reply_lost=record.lost_reply_position == record.message_count and not unreadable,
+            reply_lost=(reply_lost or record.lost_reply_position == record.message_count) and not unreadable,
         )
         if alignment.standing == "conflicts":
             raise ConversationConflict(
@@ -304,6 +321,15 @@ class StoredHistory:
         return (), [head for head in formats.read(heads) if head.text], missing
 
 
+def _is_answered(request: ModelRequest, record: StoredConversation, waited: int) -> bool:
+    """Return whether the turn that a request waited for may be its own, which another worker has answered.
+
+    :param waited: how many messages were stored before that turn
+    """
+    others = sum([not message.is_system for message in request.messages])
+    return record.message_count == waited + others + 1
+
+
 def _check_known(controls: Controls, record: StoredConversation | None) -> None:
     """Refuse a turn whose client knows of more messages than there are."""
     stored = record.message_count if record is not None else 0
@@ -314,14 +340,14 @@ def _check_known(controls: Controls, record: StoredConversation | None) -> None:
 class _WithGap:
     """``Progress`` that adds a gap to every report."""
 
-    def __init__(self, progress: Progress, told: Callable[[Report], Report]) -> None:
+    def __init__(self, progress: Progress, add_gap: Callable[[Report], Report]) -> None:
         self._progress = progress
-        self._told = told
+        self._add_gap = add_gap
         self.on_summarizing = progress.on_summarizing
 
     def on_planned(self, report: Report) -> None:
         """Pass the report on, with the gap."""
-        self._progress.on_planned(self._told(report))
+        self._progress.on_planned(self._add_gap(report))
 
 
 class _LeasedReply:

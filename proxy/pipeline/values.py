@@ -58,6 +58,8 @@ class Controls:
     """Who has the conversation's earlier messages: the client, which sends them all, or the store."""
     known_count: int | None = None
     """``X-Tidemark-History: stored; known=N``: how many stored messages the client knows, system messages apart."""
+    idempotency_key: str = ""
+    """``Idempotency-Key`` of a turn of stored history: requests with one key are one turn."""
     acknowledge: bool = False
     """``X-Tidemark-Overflow: acknowledge``: send the request although it could not be compacted (FR-5.1.2)."""
     by_hand: bool = False
@@ -237,7 +239,17 @@ class CommandAnswer:
     report: Report
 
 
-Result = Exchange | Refused | CommandAnswer
+@dataclass(frozen=True, slots=True)
+class Repeated:
+    """The answer of an earlier try of the same turn. Nothing was sent upstream, and nothing more is stored."""
+
+    reply: UpstreamReply
+    data: bytes
+    """Its whole body."""
+    report: Report
+
+
+Result = Exchange | Refused | CommandAnswer | Repeated
 """What a request comes to, before its reply is relayed."""
 
 

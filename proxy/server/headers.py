@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 
 from proxy.core.errors import InvalidRequest
 from proxy.core.http_headers import NOT_SENT, end_to_end
@@ -58,7 +58,7 @@ def report_lines(report: Report) -> list[tuple[bytes, bytes]]:
     return lines
 
 
-def read_controls(headers: Iterable[tuple[bytes, bytes]]) -> Controls:
+def read_controls(headers: Sequence[tuple[bytes, bytes]]) -> Controls:
     """Read the ``X-Tidemark-*`` request headers.
 
     :raises InvalidRequest: a header has a value that it does not take
@@ -84,6 +84,7 @@ def read_controls(headers: Iterable[tuple[bytes, bytes]]) -> Controls:
         conversation=conversation_name(_as_utf8(values.get(b"x-tidemark-conversation"))),
         history=_HISTORIES[history],
         known_count=_known_count(more.strip()) if more else None,
+        idempotency_key=_idempotency_key(headers) if history == "stored" else "",
         acknowledge=overflow is not None,
     )
 
@@ -107,6 +108,12 @@ def _as_utf8(value: str | None) -> str | None:
         return value.encode("latin-1").decode()
     except UnicodeDecodeError:
         return value
+
+
+def _idempotency_key(headers: Iterable[tuple[bytes, bytes]]) -> str:
+    """Return the newest ``Idempotency-Key``, with which clients mark a request that they may send again."""
+    keys = [value for name, value in headers if name == b"idempotency-key"]
+    return keys[-1].decode("latin-1").strip()[:MAX_NAME_LENGTH] if keys else ""
 
 
 def _known_count(value: str) -> int:

@@ -19,7 +19,7 @@ from proxy.core.report import Report
 from proxy.pipeline.pipeline import Pipeline
 from proxy.pipeline.plain_replies import codings_of, is_event_stream, plain_where_needed
 from proxy.pipeline.relay import Relay
-from proxy.pipeline.values import CommandAnswer, Exchange, Refused, Result
+from proxy.pipeline.values import CommandAnswer, Exchange, Refused, Repeated, Result
 from proxy.server.access import ConversationAccess
 from proxy.server.asgi import JSON, CancelOnDisconnect, ClientGone, Response, read_body
 from proxy.server.encodings import decoded_body, is_encoded
@@ -141,6 +141,8 @@ class DialectEndpoint:
                 if keepalive is not None:
                     await keepalive.stop()
                 return await self._send_own(log, request, result)
+            case Repeated():
+                return await self._send_repeated(log, request, result, keepalive)
             case Exchange():
                 return await self._send_reply(log, request, result, keepalive)
             case _:
@@ -163,6 +165,22 @@ class DialectEndpoint:
                 await reply.close()
                 raise
         return await self._send_whole(log, exchange)
+
+    async def _send_repeated(
+        self, log: RequestLog, request: ModelRequest, result: Repeated, keepalive: KeepAlive | None
+    ) -> Outcome:
+        """Send the answer of an earlier try of the same request, in its own bytes."""
+        if keepalive is not None:
+            await keepalive.stop()
+        reply, response = result.reply, log.response
+        log.note_first_byte()
+        if response.status is None:
+            await response.send_whole(reply.status, [*returned_lines(reply.headers), *log.facts()], result.data)
+        elif is_event_stream(reply.headers, is_requested=request.stream):
+            await response.end(result.data)
+        else:
+            await response.end(self._dialect.late_reply_event(reply.status, result.data))
+        return "complete"
 
     async def _send_stream(self, log: RequestLog, exchange: Exchange, keepalive: KeepAlive) -> Outcome:
         """Send a stream, event by event."""

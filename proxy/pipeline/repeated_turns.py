@@ -1,0 +1,193 @@
+"""Answers a turn of stored history that is sent again with the answer of the first try.
+
+Clients send a request again when they wait too long or lose a connection, and nobody but the store has the
+conversation, so it would have the turn twice. A request with the same ``Idempotency-Key`` is one turn for ten minutes.
+Without a key, one with the same bytes is while the first one is answered; a user may ask the same twice later. Another
+worker sees the first try's turn in the store only (``stored_history.py``).
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import suppress
+from dataclasses import replace
+
+from proxy.core.bounded import BoundedCache
+from proxy.core.conversation.messages import digest_of
+from proxy.core.conversation.records import TurnRecord
+from proxy.core.conversation.request import ModelRequest
+from proxy.core.errors import InvalidRequest
+from proxy.core.ports import Caller, Clock, UpstreamReply
+from proxy.core.report import Report
+from proxy.pipeline.values import BufferedReply, Controls, Exchange, LeaveOut, PendingTurn, Repeated, Result
+
+MAX_TURNS = 256
+"""Turns that a worker remembers."""
+MAX_BYTES = 262_144
+"""A longer answer is not kept: a worker takes 64 MB for all of them at most."""
+KEYED_SECONDS = 600.0
+"""How long an ``Idempotency-Key`` is remembered after its answer."""
+REPEATED_SECONDS = 10.0
+"""The same for a turn without a key that was sent again while it was answered."""
+STORING_SECONDS = 3.0
+"""How long after the last byte of an answer a turn may take to be stored."""
+_Key = tuple[bytes, str, str, str]
+
+
+class RepeatedTurns:
+    """Remembers turns and their answers. The mutable state is both.
+
+    :param timer: seconds of a clock that never goes back
+    """
+
+    def __init__(self, timer: Clock) -> None:
+        self._timer = timer
+        self._turns: BoundedCache[_Key, _Turn] = BoundedCache(MAX_TURNS)
+
+    async def run(
+        self,
+        request: ModelRequest,
+        caller: Caller,
+        controls: Controls,
+        begin: Callable[[], Awaitable[Result]],
+        *,
+        seconds: float,
+    ) -> Result:
+        """Begin a turn, or return the answer of the same one, which may still be under way.
+
+        :param seconds: the longest wait for that answer; after it the turn begins as any other
+        :raises InvalidRequest: the key came with another request before
+        """
+        body = digest_of(request.body)
+        identity = controls.idempotency_key or body.hex()
+        key = (caller.fingerprint, request.dialect.name, controls.conversation or "", identity)
+        earlier = self._turns.get(key)
+        if earlier is not None and earlier.until >= self._timer():
+            if earlier.body != body:
+                raise InvalidRequest(
+                    "This Idempotency-Key came with another request before. Send a new key with each new request.",
+                    param="Idempotency-Key",
+                    code="idempotency_key_reused",
+                )
+            earlier.is_repeated = True
+            answer = await earlier.answer(seconds)
+            if answer is not None:
+                return answer
+        turn = _Turn(body, self._timer, is_keyed=bool(controls.idempotency_key))
+        self._turns.put(key, turn)
+        try:
+            result = await begin()
+        except BaseException:
+            turn.end(None)
+            raise
+        if not isinstance(result, Exchange) or result.reply.status >= 400:
+            turn.end(None)
+            return result
+        return turn.follow(result)
+
+
+class _Turn:
+    """One turn. Mutable: whether it was sent again, how long it is remembered, and its answer."""
+
+    def __init__(self, body: bytes, timer: Clock, *, is_keyed: bool) -> None:
+        self.body = body
+        self.is_repeated = False
+        self.until = float("inf")
+        self._timer = timer
+        self._is_keyed = is_keyed
+        self._answer: asyncio.Future[Repeated | None] = asyncio.get_running_loop().create_future()
+        self._pending: Repeated | None = None
+        self._is_stored = False
+
+    async def answer(self, seconds: float) -> Repeated | None:
+        """Wait for the answer; None where there is none, or it is late."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                return await asyncio.shield(self._answer)
+        return None
+
+    def end(self, answer: Repeated | None) -> None:
+        """Take the answer; None where the turn has none that can be given again."""
+        if self._answer.done():
+            return
+        self._answer.set_result(answer)
+        seconds = KEYED_SECONDS if self._is_keyed else REPEATED_SECONDS if self.is_repeated else 0.0
+        if answer is not None and seconds:
+            self.until = self._timer() + seconds
+        else:
+            self.until = float("-inf")
+            self._answer = _nothing()  # those that wait have the other one
+
+    def follow(self, exchange: Exchange) -> Exchange:
+        """Return the exchange, whose answer is kept as it goes by, until its turn is stored."""
+        turn = exchange.turn
+        reply = _KeptReply(exchange.reply, self, exchange.report, turn.leave_out)
+        return replace(exchange, reply=reply, turn=self._noting(turn))
+
+    def close(self, answer: Repeated | None) -> None:
+        """Note that all bytes of the answer have come; None where they have not."""
+        if answer is None or self._is_stored:
+            self.end(answer)
+            return
+        self._pending = answer
+        asyncio.get_running_loop().call_later(STORING_SECONDS, self.end, None)
+
+    def _noting(self, turn: PendingTurn) -> PendingTurn:
+        """Return a turn that also tells whether it was stored."""
+        prepare, give_up = turn.prepare, turn.give_up
+
+        async def note_stored(conversation: str) -> None:
+            self._is_stored = True
+            if self._pending is not None:
+                self.end(self._pending)
+            if prepare is not None:
+                await prepare(conversation)
+
+        def give_up_both(record: TurnRecord) -> None:
+            self.end(None)
+            if give_up is not None:
+                give_up(record)
+
+        return replace(turn, prepare=note_stored, give_up=give_up_both)
+
+
+def _nothing() -> asyncio.Future[Repeated | None]:
+    done: asyncio.Future[Repeated | None] = asyncio.get_running_loop().create_future()
+    done.set_result(None)
+    return done
+
+
+class _KeptReply:
+    """A reply whose bytes are kept as they go by."""
+
+    def __init__(self, reply: UpstreamReply, turn: _Turn, report: Report, leave_out: LeaveOut | None) -> None:
+        self._reply = reply
+        self._turn = turn
+        self._report = report
+        self._leave_out = leave_out
+        self._data = bytearray()
+        self._is_whole = False
+        self.status = reply.status
+        self.headers = reply.headers
+
+    async def body(self) -> AsyncIterator[bytes]:
+        """Yield the reply's own body."""
+        async for chunk in self._reply.body():
+            if len(self._data) <= MAX_BYTES:
+                self._data += chunk
+            yield chunk
+        self._is_whole = True
+
+    async def close(self) -> None:
+        """Close the reply, and give its answer to whoever waits for it."""
+        try:
+            await self._reply.close()
+        finally:
+            self._turn.close(self._answer())
+
+    def _answer(self) -> Repeated | None:
+        if not self._is_whole or len(self._data) > MAX_BYTES:
+            return None
+        data = bytes(self._data) if self._leave_out is None else self._leave_out(bytes(self._data))
+        return Repeated(BufferedReply(self.status, self.headers, data), data, self._report)

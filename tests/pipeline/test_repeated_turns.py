@@ -1,0 +1,111 @@
+"""A turn of stored history that is sent again is one turn, and gets the answer of the first try."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import httpx
+import pytest
+
+from tests.pipeline.conftest import WINDOW, Bench, Client
+from tests.pipeline.talk import user
+from tests.support.scripted import Received, error, streamed, whole
+from tests.support.serving import NO_TLS
+
+WAITING = WINDOW + "history: {{on_conflict: wait}}\n"
+PATHS = {"chat": "/v1/chat/completions", "responses": "/v1/responses", "messages": "/v1/messages"}
+BODIES: dict[str, dict[str, Any]] = {
+    "chat": {"messages": [user("One?")], "max_tokens": 100},
+    "responses": {"input": [user("One?")], "max_output_tokens": 100},
+    "messages": {"messages": [user("One?")], "max_tokens": 100},
+}
+
+
+def count_calls(bench: Bench) -> None:
+    """An upstream that takes its time, and numbers its answers."""
+    numbers = iter(range(100))
+    usual = bench.upstream.script
+
+    def script(request: Received) -> Any:
+        text = f"Answer {next(numbers)}."
+        if request.dialect != "chat":
+            return usual(request)
+        if request.json.get("stream"):
+            return streamed(text, pace=0.02)
+        answer = whole(text)
+        answer.before_headers = 0.15
+        return answer
+
+    bench.upstream.script = script
+
+
+async def send_all(client: Client, dialect: str, bodies: list[dict[str, Any]], **more: str) -> list[httpx.Response]:
+    """Send requests of one stored conversation at once."""
+    headers = {**client.headers(conversation="talk", history="stored"), **more}
+    async with httpx.AsyncClient(base_url=client.http.base_url, timeout=30, verify=NO_TLS) as http:
+        sending = [http.post(PATHS[dialect], json={"model": "small", **body}, headers=headers) for body in bodies]
+        return list(await asyncio.gather(*sending))
+
+
+def stored_texts(client: Client) -> list[str]:
+    """What the conversation has by now."""
+    shown = client.http.get("/tidemark/conversations/talk", headers=client.headers()).json()
+    return [one["message"]["content"] for one in shown["data"]]
+
+
+@pytest.mark.parametrize("config", [WINDOW, WAITING], ids=["reject", "wait"])
+@pytest.mark.parametrize("is_streamed", [False, True], ids=["whole", "streamed"])
+async def test_the_same_messages_at_once_are_one_turn(bench: Bench, *, config: str, is_streamed: bool) -> None:
+    """One call upstream, one answer for all in the same bytes, and the turn is stored once."""
+    client = bench.client("at-once", config=config)
+    count_calls(bench)
+    body = BODIES["chat"] | ({"stream": True} if is_streamed else {})
+    got = await send_all(client, "chat", [body] * 3)
+    assert [one.status_code for one in got] == [200] * 3
+    assert len({one.content for one in got}) == 1
+    assert len({one.headers["x-tidemark-conversation"] for one in got}) == 1
+    assert len(bench.upstream.received) == 1
+    assert stored_texts(client) == ["One?", "Answer 0."]
+
+
+@pytest.mark.parametrize("dialect", PATHS)
+async def test_one_key_is_one_turn_in_every_dialect(bench: Bench, dialect: str) -> None:
+    """Also after the first answer has come; another key, or none, is another turn."""
+    client = bench.client(f"key-{dialect}")
+    first = (await send_all(client, dialect, [BODIES[dialect]], **{"idempotency-key": "a"}))[0]
+    again = (await send_all(client, dialect, [BODIES[dialect]], **{"idempotency-key": "a"}))[0]
+    assert (again.status_code, again.content) == (first.status_code, first.content) == (200, first.content)
+    assert len(bench.upstream.received) == 1
+    await send_all(client, dialect, [BODIES[dialect]], **{"idempotency-key": "b"})
+    await send_all(client, dialect, [BODIES[dialect]])
+    assert len(bench.upstream.received) == 3
+
+
+async def test_one_key_with_another_request_is_refused(client: Client) -> None:
+    """It would get an answer to another question."""
+    await send_all(client, "chat", [BODIES["chat"]], **{"idempotency-key": "a"})
+    other = BODIES["chat"] | {"messages": [user("Two?")]}
+    refused = (await send_all(client, "chat", [other], **{"idempotency-key": "a"}))[0]
+    assert (refused.status_code, refused.json()["error"]["code"]) == (400, "idempotency_key_reused")
+
+
+async def test_a_refused_turn_is_tried_anew(bench: Bench, client: Client) -> None:
+    """Only an answer that is stored is given again."""
+    usual = bench.upstream.script
+    bench.upstream.script = lambda _: error(500, "Down.")
+    failed = (await send_all(client, "chat", [BODIES["chat"]], **{"idempotency-key": "a"}))[0]
+    bench.upstream.script = usual
+    again = (await send_all(client, "chat", [BODIES["chat"]], **{"idempotency-key": "a"}))[0]
+    assert (failed.status_code, again.status_code) == (500, 200)
+
+
+async def test_two_workers_store_a_repeated_turn_once(bench: Bench) -> None:
+    """The second one waits for the first one's turn, and sees in the store that it was its own."""
+    count_calls(bench)
+    one, other = bench.client("two", config=WAITING), bench.client("two", config=WAITING)
+    got = await asyncio.gather(*[send_all(client, "chat", [BODIES["chat"]]) for client in (one, other)])
+    assert [answers[0].status_code for answers in got] == [200, 200]
+    texts = stored_texts(one)
+    assert texts[0] == "One?"
+    assert len(texts) == 2
