@@ -21,7 +21,12 @@ def continued_requests(stored: StoredParts, seal: SummarySeal) -> ContinuedReque
     """Return the step that resolves earlier responses and items."""
     parts, store = stored.parts, stored.store
     return ContinuedRequests(
-        upstream=parts.upstream, responses=store.responses, store=store, formats=parts.formats, seal=seal
+        upstream=parts.upstream,
+        responses=store.responses,
+        store=store,
+        heads=stored.request_heads,
+        formats=parts.formats,
+        seal=seal,
     )
 
 

@@ -22,15 +22,17 @@ from proxy.core.errors import (
     EarlierResponseUnknown,
     InvalidRequest,
     ItemNotFound,
+    RecordUnreadable,
     StoreError,
     UpstreamError,
 )
-from proxy.core.ports import Caller, ConversationStore, ResponseStore, Route, SummarySeal, Upstream
+from proxy.core.ports import Caller, ConversationStore, RequestHeads, ResponseStore, Route, SummarySeal, Upstream
+from proxy.pipeline.continued_tails import ContinuedTails
 from proxy.pipeline.earlier_messages import EarlierMessages
 from proxy.pipeline.identify import tenant_of
 from proxy.pipeline.kept_responses import learning_of_upstream
 from proxy.pipeline.plain_replies import decode_whole
-from proxy.pipeline.values import BufferedReply, Exchange, Refused, Result
+from proxy.pipeline.values import BufferedReply, Controls, Exchange, Refused, Result, StoredPlace
 
 MAX_UPSTREAMS = 1024
 """Addresses of which it is remembered whether they keep responses."""
@@ -68,6 +70,7 @@ class ContinuedRequests:
         upstream: Upstream,
         responses: ResponseStore,
         store: ConversationStore,
+        heads: RequestHeads,
         formats: StoredFormat,
         seal: SummarySeal,
     ) -> None:
@@ -75,6 +78,7 @@ class ContinuedRequests:
         self._responses = responses
         self._seal = seal
         self._earlier = EarlierMessages(store, responses, formats)
+        self._tails = ContinuedTails(store, responses, heads, formats)
         self._keeping: BoundedCache[str, bool] = BoundedCache(MAX_UPSTREAMS)
         """By base URL."""
 
@@ -106,6 +110,32 @@ class ContinuedRequests:
         if not (request.continues or references):
             return request
         return await self._resolved(request, responses, references, asker)
+
+    async def resolve_tail(
+        self, request: ModelRequest, caller: Caller, controls: Controls
+    ) -> tuple[ModelRequest, StoredPlace] | None:
+        """Return the request with what follows the summary of its conversation (FR-4.3.1), and its place.
+
+        :returns: None where all messages must be read, by ``resolve``
+        """
+        responses, fields = request.dialect.responses, request.fields
+        if not request.continues or responses is None or controls.history == "stored":
+            return None
+        if any(
+            (
+                responses.sealed_summaries(fields),
+                responses.references(fields),
+                responses.conversation_at_upstream(fields),
+            )
+        ):
+            return None
+        asker = await self._asker(request, caller)
+        if asker.keeps:
+            return None
+        try:
+            return await self._tails.resolve(request, responses, controls, owner=asker.owner, tenant=asker.tenant)
+        except (StoreError, RecordUnreadable):
+            return None
 
     async def checked(self, request: ModelRequest, result: Result) -> Result | ModelRequest:
         """Look at what the upstream answered to a request that goes on from an earlier response.

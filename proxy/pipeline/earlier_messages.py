@@ -6,7 +6,7 @@ The step ``continue`` (``continuing.py``) puts them before a request, and the en
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 
@@ -36,14 +36,7 @@ class EarlierMessages:
         if not messages:
             return None
         sendable = await sendable_places(messages, dialect, self.formats)
-        raws: list[bytes] = []
-        waiting = [(position, systems[digest]) for position, digest in record.systems if digest in systems]
-        for place, raw in sendable:
-            while waiting and waiting[0][0] <= place:
-                raws.append(waiting.pop(0)[1])
-            raws.append(raw)
-        raws += [raw for _, raw in waiting]
-        return raws, len(sendable)
+        return with_systems(record, systems, sendable), len(sendable)
 
     async def stored(self, record: ResponseRecord) -> Sequence[StoredMessage]:
         """Return the stored messages up to a response, without system messages; none where some are gone."""
@@ -102,3 +95,20 @@ class EarlierMessages:
             if linked(bytes.fromhex(stored[unchanged - 1].message_id), digests)[-1] == record.tip:
                 return messages[first - 1 :]
         return ()
+
+
+def with_systems(
+    record: ResponseRecord, systems: Mapping[bytes, bytes], messages: Sequence[tuple[int, bytes]]
+) -> list[bytes]:
+    """Put the system messages of a response's request among its other messages.
+
+    :param systems: their bytes, by digest
+    :param messages: the others, each with its place among all of the conversation that are no system messages
+    """
+    raws: list[bytes] = []
+    waiting = [(position, systems[digest]) for position, digest in record.systems if digest in systems]
+    for place, raw in messages:
+        while waiting and waiting[0][0] <= place:
+            raws.append(waiting.pop(0)[1])
+        raws.append(raw)
+    return raws + [raw for _, raw in waiting]

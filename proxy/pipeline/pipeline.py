@@ -7,6 +7,7 @@ An endpoint (``server/endpoints/dialect.py``) parses a request, runs the pipelin
 from __future__ import annotations
 
 from collections.abc import Coroutine
+from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -101,6 +102,10 @@ class Pipeline:
         self, request: ModelRequest, caller: Caller, controls: Controls, progress: Progress
     ) -> Result:
         """Run a request that may go on from an earlier response."""
+        short = await self._continued.resolve_tail(request, caller, controls)
+        if short is not None:
+            with suppress(EarlierMessagesNeeded):
+                return await self._run(short[0], caller, controls, progress, short[1])
         whole = await self._continued.resolve(request, caller)
         result = await self._run_from_history(whole, caller, controls, progress)
         if whole.continuation is None:

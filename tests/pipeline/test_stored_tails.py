@@ -175,3 +175,37 @@ def test_system_messages_and_results_of_calls_stay(bench: Bench) -> None:
     assert [one["message"]["content"] for one in listed["data"]][-2:] == ["More 2?", "Hello there."]
     context = client.http.get("/tidemark/conversations/talk/context", headers=client.headers()).json()
     assert context["exact"] is True
+
+
+def test_a_continued_response_reads_what_follows_the_summary(bench: Bench) -> None:
+    """By ``previous_response_id``: what is forwarded is that of a client with all messages, and little is read."""
+    codec, seen, reads = counting_codec(), {}, []
+    for kind in ("all", "by id"):
+        client = bench.client(f"continuing {kind}", codec=codec)
+        numbers = iter(range(1000))
+
+        def script(request: Received, numbers: Any = numbers) -> Answer:
+            return says(f"Answer {next(numbers)}: " + long(7, 40))(request)
+
+        bench.upstream.script = script
+        said: list[Said] = [system("Be brief.")]
+        earlier: dict[str, str] = {}
+        seen[kind] = []
+        for turn in range(40):
+            said.append(user(long(turn, 60)))
+            sent = said if kind == "all" or not turn else said[-1:]
+            body = {"model": "small", "input": sent, "max_output_tokens": 100, **earlier}
+            codec.read = 0
+            got = client.http.post("/v1/responses", json=body, headers=client.headers())
+            assert got.status_code == 200, got.text
+            if kind == "by id":
+                earlier = {"previous_response_id": got.json()["id"]}
+                reads.append(codec.read)
+            texts = [item["content"] for item in bench.upstream.last.json["input"]]
+            told = {name: got.headers.get(f"x-tidemark-{name}") for name in COMPARED}
+            seen[kind].append(([text if isinstance(text, str) else text[0]["text"] for text in texts], told))
+            said += answered("responses", got)
+            bench.settle()
+    assert seen["by id"] == seen["all"]
+    assert [told["action"] for _, told in seen["all"]].count("compacted") > 1
+    assert sum(reads[-5:]) < 5 * 40  # of 80 messages
