@@ -179,7 +179,9 @@ def test_system_messages_and_results_of_calls_stay(bench: Bench) -> None:
 
 def test_a_continued_response_reads_what_follows_the_summary(bench: Bench) -> None:
     """By ``previous_response_id``: what is forwarded is that of a client with all messages, and little is read."""
-    codec, seen, reads = counting_codec(), {}, []
+    codec = counting_codec()
+    seen: dict[str, list[Any]] = {}
+    reads: list[int] = []
     for kind in ("all", "by id"):
         client = bench.client(f"continuing {kind}", codec=codec)
         numbers = iter(range(1000))
