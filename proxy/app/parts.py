@@ -28,6 +28,7 @@ from proxy.summarizers.llm import AUTO, LlmSummarizer, small_route
 from proxy.summarizers.plain import PlainSummarizer
 from proxy.summarizers.receipts import ReceiptWriter
 from proxy.tokens import LocalTokenCounter
+from proxy.upstream.answer_bounds import MEGABYTE, AnswerBounds
 from proxy.upstream.upstream import LiteLLMUpstream
 from proxy.upstream.wire import WireLane
 
@@ -57,7 +58,7 @@ class Parts:
         self.counter = LocalTokenCounter(on_failure=settings.tokenizer.on_failure, on_warning=warn)
         self.data = data = LiteLLMModelData()
         entries = [_entry(entry) for entry in settings.model_list]
-        wire = WireLane(library=settings.transport.upstream == "library")
+        wire = WireLane(library=settings.transport.upstream == "library", bounds=_answer_bounds(settings))
         self.upstream = LiteLLMUpstream(entries, settings.upstream, wire=wire, data=data, write_chat=self.chat.write)
         self.catalog = Catalog(
             self.upstream,
@@ -134,6 +135,11 @@ class Parts:
 
         writer = self.summary_writer(self.summarizer_for, silent)
         return Compactor(writer=writer, counter=self.counter, emit=silent, clock=lambda: 0.0)
+
+
+def _answer_bounds(settings: Settings) -> AnswerBounds:
+    limits = settings.limits
+    return AnswerBounds(limits.max_error_mb * MEGABYTE, limits.max_event_mb * MEGABYTE, limits.max_answer_mb * MEGABYTE)
 
 
 def _options(policy: CompactionPolicy) -> dict[str, Any]:

@@ -16,7 +16,7 @@ from proxy.core.conversation.responses import OUTPUT, ResponseFormat, ResponseRe
 from proxy.core.errors import ModelNotFound, UpstreamError
 from proxy.core.ports import Caller, ResponseStore, Route, Upstream, UpstreamReply
 from proxy.pipeline.earlier_messages import EarlierMessages
-from proxy.pipeline.plain_replies import decode_whole
+from proxy.pipeline.plain_replies import decode_whole, read_whole
 from proxy.pipeline.values import BufferedReply
 
 OK = 200
@@ -62,10 +62,7 @@ class StoredResponses:
         reply = await self.ask_upstream(record, "GET", path, caller)
         if reply is None or reply.status != OK or _is_stream(reply):
             return reply
-        try:
-            body = b"".join([piece async for piece in reply.body()])
-        finally:
-            await reply.close()
+        body = await read_whole(reply)
         plain = decode_whole(reply.headers, body)
         if plain is not None:
             await self.background.record(record, plain, caller)
@@ -109,11 +106,9 @@ class StoredResponses:
         if reply.status not in _UNSERVED or keeps:
             return reply
         try:
-            body = b"".join([piece async for piece in reply.body()])
+            body = await read_whole(reply)
         except UpstreamError:
             return None
-        finally:
-            await reply.close()
         is_worded = (
             b'"invalid_request_error"' in body and b"esponse" in body
         )  # OpenAI's own words for a missing response

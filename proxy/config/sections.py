@@ -132,7 +132,10 @@ class ServerSettings:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LimitSettings:
-    """How many model requests each worker takes; beyond them it answers 503 ``overloaded``."""
+    """How many model requests each worker takes, and how much of one answer of an upstream.
+
+    Beyond the first it answers 503 ``overloaded``, beyond the second 502 ``upstream_incomplete``.
+    """
 
     max_streams: int | None = field(
         default=None, metadata=takes(kinds.or_word("null", kinds.whole("requests", least=1)))
@@ -144,6 +147,13 @@ class LimitSettings:
     )
     """The most that wait: for one of these places, 20 s at most, or as large ones for a permit. ``auto``: none for a
     place, because a client that is refused at once can go to another replica; any number for a permit."""
+    max_error_mb: int = field(default=1, metadata=takes(kinds.whole("megabytes", least=1, most=4096)))
+    """The longest error of an upstream, which is read whole. 1: a page of a gateway has some kilobytes."""
+    max_event_mb: int = field(default=16, metadata=takes(kinds.whole("megabytes", least=1, most=4096)))
+    """The longest event of a stream in answer to a model request, held until its end. 16: an image in base64."""
+    max_answer_mb: int = field(default=128, metadata=takes(kinds.whole("megabytes", least=1, most=4096)))
+    """The longest answer to a model request, whole or as a stream. 128: three times the longest of today's models, with
+    300 bytes for each of 128,000 tokens."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -21,6 +21,7 @@ MAX_CODINGS = 3
 """The most codings of one reply; servers use one, and each needs its own pass over the bytes."""
 MAX_PLAIN_BYTES = 2**26
 """64 MiB, the most of one reply that is decoded. What is carried has no such bound."""
+_TOO_LONG = "The upstream answered with more than {most_bytes:,} bytes to a request whose answer is short."
 _UNREADABLE = "The upstream of this model compresses its answers, and this one cannot be decompressed; send it again."
 
 
@@ -64,6 +65,26 @@ class ReplyDecoder:
                 message = f"it becomes more than {MAX_PLAIN_BYTES} bytes"
                 raise ValueError(message)
             yield piece
+
+
+async def read_whole(reply: UpstreamReply, most_bytes: int = MAX_PLAIN_BYTES) -> bytes:
+    """Read the body of a reply to a request that is no model request, and close it.
+
+    Only errors among such replies have a bound of their own (``limits.max_error_mb``).
+
+    :raises UpstreamBroken: the connection ended before the body did, or the body is longer than ``most_bytes``
+    """
+    pieces: list[bytes] = []
+    size = 0
+    try:
+        async for piece in reply.body():
+            size += len(piece)
+            if size > most_bytes:
+                raise UpstreamBroken(_TOO_LONG.format(most_bytes=most_bytes))
+            pieces.append(piece)
+    finally:
+        await reply.close()
+    return b"".join(pieces)
 
 
 def decode_whole(headers: Headers, data: bytes) -> bytes | None:

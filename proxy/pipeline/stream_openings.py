@@ -19,6 +19,8 @@ from proxy.pipeline.values import BufferedReply, Exchange, RequestContext
 
 HOLD_SECONDS = 1.0
 """The longest wait for the event that shows whether a reply begins. OpenAI's refusals come sooner."""
+HOLD_BYTES = 262_144
+"""The most of an opening that is held. Its events repeat the request's instructions and tools."""
 REFUSED = 400
 """The status of the same error where the request is not streamed."""
 SUSPECT_SHARE = 2
@@ -87,7 +89,7 @@ async def look_at_opening(context: RequestContext, exchange: Exchange) -> tuple[
     try:
         while (seconds := until - asyncio.get_running_loop().time()) > 0 and await opened.read(seconds):
             error = responses.opening_error(b"".join(opened.first))
-            if error is None:
+            if error is None and sum(map(len, opened.first)) < HOLD_BYTES:
                 continue
             refused = replace(exchange, reply=BufferedReply(REFUSED, reply.headers, error)) if error else None
             return replace(exchange, reply=opened), refused

@@ -15,6 +15,7 @@ from proxy.core.conversation.request import Dialect, ModelRequest
 from proxy.core.errors import DialectNotServed
 from proxy.core.ports import Caller, Route, TokenCounter, Upstream, UpstreamReply
 from proxy.pipeline.continuing import ContinuedRequests
+from proxy.pipeline.plain_replies import read_whole
 from proxy.pipeline.values import BufferedReply
 
 MAX_ADDRESSES = 1024
@@ -71,8 +72,5 @@ class InputTokenCounting:
             return None
         if reply.status not in UNSERVED:
             return reply
-        try:
-            refusal = b"".join([chunk async for chunk in reply.body()])
-        finally:
-            await reply.close()
+        refusal = await read_whole(reply)
         return BufferedReply(reply.status, reply.headers, refusal) if b"model" in refusal.lower() else None

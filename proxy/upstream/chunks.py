@@ -14,6 +14,7 @@ import msgspec
 
 from proxy.core.errors import UpstreamBroken
 from proxy.core.ports import Headers, Route
+from proxy.upstream.answer_bounds import AnswerBounds
 from proxy.upstream.errors import broken, stalled
 from proxy.upstream.headers import returned_headers
 from proxy.upstream.refusals import is_timeout, provider_message
@@ -30,14 +31,16 @@ class StreamedReply:
 
     :param stream: litellm's ``CustomStreamWrapper``
     :param usage: whether the client asked for the usage chunk
+    :param bounds: those of an answer
     """
 
     status = 200
 
-    def __init__(self, stream: Any, route: Route, *, usage: bool) -> None:
+    def __init__(self, stream: Any, route: Route, bounds: AnswerBounds, *, usage: bool) -> None:
         self.headers: Headers = (EVENT_STREAM, *answer_headers(stream))
         self._stream = stream
         self._route = route
+        self._bounds = bounds
         self._usage = usage
         self._first: Any = None
         self._id: str | None = None
@@ -54,7 +57,7 @@ class StreamedReply:
 
     async def body(self) -> AsyncIterator[bytes]:
         """Yield a server-sent event for each chunk as it arrives, and ``[DONE]`` only after a ``finish_reason``."""
-        finished = False
+        finished, free_bytes = False, self._bounds.answer
         chunk, self._first = self._first, None
         try:
             while chunk is not None:
@@ -64,7 +67,11 @@ class StreamedReply:
                     if any(choice.get("finish_reason") for choice in event["choices"]):
                         self._refuse_made_up_end()
                         finished = True
-                    yield b"data: " + msgspec.json.encode(event) + b"\n\n"
+                    data = b"data: " + msgspec.json.encode(event) + b"\n\n"
+                    free_bytes -= len(data)
+                    if free_bytes < 0:
+                        self._refuse_more()
+                    yield data
                 chunk = await self._next()
             if not finished:
                 self._end_early()
@@ -107,6 +114,9 @@ class StreamedReply:
     def _refuse_made_up_end(self) -> None:
         if made_up_end(self._stream):
             self._end_early()
+
+    def _refuse_more(self) -> NoReturn:
+        raise self._bounds.too_long_answer(self._route)
 
     def _end_early(self) -> NoReturn:
         raise self._broken()

@@ -57,11 +57,15 @@ def broken(route: Route, error: BaseException | None, detail: str = "") -> Upstr
     )
 
 
-def endless(route: Route, most_bytes: int) -> UpstreamBroken:
-    """Return the error for an upstream whose own error is longer than ``most_bytes``."""
+def endless(route: Route, what: str, most_bytes: float, key: str) -> UpstreamBroken:
+    """Return the error for an upstream whose answer is longer than its bound.
+
+    :param what: what is too long
+    :param key: the configuration key of the bound
+    """
     return UpstreamBroken(
-        f"The upstream of {route.name!r} answered with an error of more than {most_bytes:,} bytes; check api_base of "
-        "the model or TIDEMARK_UPSTREAM.",
+        f"The upstream of {route.name!r} answered with {what} of more than {most_bytes:,.0f} bytes; check api_base of "
+        f"the model or TIDEMARK_UPSTREAM, or raise {key}.",
         internal=repr(route),
     )
 

@@ -19,6 +19,7 @@ from proxy.core.conversation.messages import JsonValue
 from proxy.core.errors import UpstreamError
 from proxy.core.ports import Caller, Headers, Route, TextRequest, UpstreamReply
 from proxy.dialects.bodies import array_of, body_of
+from proxy.upstream.answer_bounds import AnswerBounds
 from proxy.upstream.answers import error_envelope
 from proxy.upstream.chunks import StreamedReply, answer_headers, plain
 from proxy.upstream.errors import TIMEOUT_REMEDY, refused, timed_out
@@ -56,10 +57,14 @@ class WholeReply:
 
 
 class TranslateLane:
-    """Sends requests through litellm."""
+    """Sends requests through litellm.
 
-    def __init__(self, completion: Completion) -> None:
+    :param bounds: those of an answer
+    """
+
+    def __init__(self, completion: Completion, bounds: AnswerBounds | None = None) -> None:
         self._completion = completion
+        self._bounds = bounds or AnswerBounds()
 
     async def send(self, route: Route, body: bytes, caller: Caller, *, stream: bool) -> UpstreamReply:
         """Send a chat request and wait for the whole answer, or for the first chunk of a streamed one.
@@ -81,7 +86,7 @@ class TranslateLane:
             async with asyncio.timeout(route.timeout_seconds):
                 answer = await self._completion(**fields)
                 if stream:
-                    reply = StreamedReply(answer, route, usage=_wants_usage(arguments))
+                    reply = StreamedReply(answer, route, self._bounds, usage=_wants_usage(arguments))
                     await reply.begin()
                     return reply
         except TimeoutError as error:

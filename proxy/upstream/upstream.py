@@ -75,7 +75,7 @@ class LiteLLMUpstream:
         entries = read_entries(model_list, lanes)
         self.entries = tuple(served_at(entry, self.upstream_base_url) for entry in entries)
         self.wire = wire or WireLane()
-        self._translate = TranslateLane(litellm.complete)
+        self._translate = TranslateLane(litellm.complete, self.wire.bounds)
         self._others = OtherCalls(litellm.call)
         self._spoken = SpokenDialects(clock)
         self._other_dialects = OtherDialects(self._spoken, self.wire, self._translate, write_chat)

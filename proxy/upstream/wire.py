@@ -22,8 +22,9 @@ from proxy.core.conversation.messages import JsonValue
 from proxy.core.errors import UpstreamError
 from proxy.core.http_headers import end_to_end
 from proxy.core.ports import Caller, Headers, Route, TextRequest, Upload, UpstreamReply
+from proxy.upstream.answer_bounds import AnswerBounds, OpenEvent, has_plain_events
 from proxy.upstream.bases import endpoint
-from proxy.upstream.errors import TIMEOUT_REMEDY, broken, endless, refused, stalled, timed_out, unreachable
+from proxy.upstream.errors import TIMEOUT_REMEDY, broken, refused, stalled, timed_out, unreachable
 from proxy.upstream.headers import carried, outgoing
 from proxy.upstream.http1.failures import ConnectionGone, ConnectTimedOut
 from proxy.upstream.http1.pool import Pool
@@ -50,8 +51,6 @@ CHAT_PATH = "/chat/completions"
 """Summarizers are asked in chat completions, whatever the client speaks."""
 METHODS_WITH_BODY = frozenset({"PATCH", "POST", "PUT"})
 """Methods whose requests say their length even where it is zero: some servers insist (RFC 9110, section 8.6)."""
-MAX_ERROR_BYTES = 1_048_576
-"""The longest error to a model request. Such errors are read whole, because they may say why to send it again."""
 FIRST_ERROR = 400
 """From this status on an answer is an error."""
 JSON_CONTENT = (b"content-type", b"application/json")
@@ -107,15 +106,23 @@ class WireReply:
 
     It is the iterator of its own body, because an async generator costs more: the event loop registers each one.
 
-    :param max_error_bytes: the most bytes of an error's body; infinite where it is carried and not collected
+    :param is_carried: nothing of the body is held, unless it is an error
     """
 
-    def __init__(self, answer: WireAnswer, route: Route, max_error_bytes: float = inf) -> None:
+    def __init__(self, answer: WireAnswer, route: Route, bounds: AnswerBounds, *, is_carried: bool = False) -> None:
         self._answer = answer
         self._route = route
         self.status: int = answer.status
         self.headers: Headers = end_to_end(answer.headers)
-        self._free_bytes = max_error_bytes if answer.status >= FIRST_ERROR else inf
+        self._bounds = bounds
+        self._free_bytes: float = bounds.answer
+        self._event: OpenEvent | None = None
+        if answer.status >= FIRST_ERROR:
+            self._free_bytes = bounds.error
+        elif is_carried:
+            self._free_bytes = inf
+        elif has_plain_events(self.headers):
+            self._event = OpenEvent()
 
     def body(self) -> AsyncIterator[bytes]:
         """Return an iterator of the body's bytes, each piece as soon as it arrives."""
@@ -142,7 +149,13 @@ class WireReply:
         self._free_bytes -= len(piece)
         if self._free_bytes < 0:
             self._answer.close()
-            raise endless(self._route, MAX_ERROR_BYTES)
+            is_error = self.status >= FIRST_ERROR
+            raise (self._bounds.too_long_error if is_error else self._bounds.too_long_answer)(self._route)
+        if self._event is not None:
+            self._event.add(piece)
+            if self._event.size > self._bounds.event:
+                self._answer.close()
+                raise self._bounds.too_long_event(self._route)
         return piece
 
     async def close(self) -> None:
@@ -154,10 +167,12 @@ class WireLane:
     """Two pooled clients for all upstreams, for one event loop; each is opened at the first request that needs it.
 
     :param library: send every request over aiohttp, not only those through a proxy
+    :param bounds: those of answers
     """
 
-    def __init__(self, *, library: bool = False) -> None:
+    def __init__(self, *, library: bool = False, bounds: AnswerBounds | None = None) -> None:
         self._library = library
+        self.bounds = bounds or AnswerBounds()
         self._pool: Pool | None = None
         self._aiohttp: AiohttpClient | None = None
 
@@ -171,7 +186,7 @@ class WireLane:
         if b"content-type" not in dict(headers):
             headers.append(JSON_CONTENT)
         answer = await self._ask(route, "POST", url_of(route.base_url, path), headers, body)
-        return WireReply(answer, route, MAX_ERROR_BYTES)
+        return WireReply(answer, route, self.bounds)
 
     async def forward(self, route: Route, method: str, path: str, body: Body, caller: Caller) -> UpstreamReply:
         """Send any request as it came, with the credential that its route has.
@@ -184,7 +199,8 @@ class WireLane:
         if isinstance(body, Upload) and body.encoding:
             headers.append((b"content-encoding", body.encoding))
         has_body = bool(body) or method in METHODS_WITH_BODY
-        return WireReply(await self._ask(route, method, url, headers, body if has_body else None), route)
+        answer = await self._ask(route, method, url, headers, body if has_body else None)
+        return WireReply(answer, route, self.bounds, is_carried=True)
 
     async def complete(self, route: Route, request: TextRequest, caller: Caller) -> JsonValue:
         """Return the chat completion with one short text.
@@ -224,17 +240,9 @@ class WireLane:
         try:
             async with asyncio.timeout(seconds):
                 answer = await self._ask(route, method, url, headers, body)
-                try:
-                    pieces = []
-                    while piece := await answer.read(seconds):
-                        pieces.append(piece)
-                finally:
-                    answer.close()
+                content = b"".join([piece async for piece in WireReply(answer, route, self.bounds)])
         except TimeoutError as error:
             raise timed_out(route, seconds) from error
-        except OSError as error:
-            raise broken(route, error) from error
-        content = b"".join(pieces)
         if answer.status != 200:
             raise refused(route, answer.status, content)
         try:

@@ -1,6 +1,7 @@
 """Sends an upstream's answer to the client as it arrives, for requests that Tidemark does not understand.
 
-It is the last step of ``forwarding.py``. Nothing of the answer is read or kept.
+It is the last step of ``forwarding.py``. Nothing of the answer is read or kept, but for errors: they are short, and one
+that has no end gives way to Tidemark's own.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from proxy.server.request_log import RequestLog
 
 JOINED_BYTES = 65_536
 """A shorter answer of known length is sent at once, with its head. It also fails as a whole."""
+FIRST_ERROR = 400
 LENGTH = b"content-length"
 WITHOUT_BODY = frozenset({204, 304})
 
@@ -31,7 +33,8 @@ async def carry(log: RequestLog, reply: UpstreamReply, *, is_head: bool) -> Outc
     response, length = log.response, _length_of(reply.headers)
     lines = returned_lines(reply.headers)
     body = reply.body()
-    if not is_head and length is not None and length <= JOINED_BYTES and reply.status not in WITHOUT_BODY:
+    is_short = reply.status >= FIRST_ERROR or (length is not None and length <= JOINED_BYTES)
+    if not is_head and is_short and reply.status not in WITHOUT_BODY:
         data = b"".join([piece async for piece in body])
         log.note_first_byte()
         await response.send_whole(reply.status, lines, data)
@@ -58,7 +61,7 @@ async def _send_pieces(log: RequestLog, response: Response, body: AsyncIterator[
 
 
 def _outcome_of(status: int) -> Outcome:
-    return "complete" if status < 400 else "refused"
+    return "complete" if status < FIRST_ERROR else "refused"
 
 
 def _length_of(headers: Headers) -> int | None:

@@ -18,6 +18,7 @@ from proxy.archive.stored_responses import StoredResponses
 from proxy.core.conversation.responses import ResponseRecord
 from proxy.core.errors import InvalidRequest, ResponseNotFound
 from proxy.core.ports import Authenticator, Caller, UpstreamReply
+from proxy.pipeline.plain_replies import read_whole
 from proxy.pipeline.sealed_compaction import SealedCompaction, SealedWindow
 from proxy.server.encodings import read_plain_body
 from proxy.server.endpoints.forwarding import path_below
@@ -35,6 +36,7 @@ DEFAULT_PAGE_ITEMS = 20
 MAX_PAGE_ITEMS = 100
 COMPACT_PATH = "/responses/compact"
 EVENT_STREAM = "text/event-stream"
+FIRST_ERROR = 400
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +70,7 @@ class StoredResponseEndpoints:
                 return Response(response_object(members), media_type=JSON_TYPE)
         if record is not None and record.background:
             reply = await self.stored.poll(record, _path_with_query(request), caller)
-            return self._carried_or_missing(request, reply)
+            return await self._carried_or_missing(request, reply)
         return await self._upstreams(request, caller, record)
 
     async def _delete(self, request: Request) -> Response:
@@ -110,7 +112,7 @@ class StoredResponseEndpoints:
         body = await read_plain_body(request, self.max_body_bytes)
         compacted = await self.compaction.compact(body, self.auth.caller(request.headers.raw), COMPACT_PATH)
         if not isinstance(compacted, SealedWindow):
-            return _carried(compacted)
+            return await _carried(compacted)
         return to_json(
             compacted_conversation(
                 compacted.messages,
@@ -130,12 +132,12 @@ class StoredResponseEndpoints:
         """Answer what the upstream answers; where there is none that may keep the response, it does not exist."""
         model = request.query_params.get("model", "")
         path = _path_with_query(request)
-        return self._carried_or_missing(
+        return await self._carried_or_missing(
             request, await self.stored.ask_upstream(record, request.method, path, caller, model)
         )
 
     @staticmethod
-    def _carried_or_missing(request: Request, reply: UpstreamReply | None) -> Response:
+    async def _carried_or_missing(request: Request, reply: UpstreamReply | None) -> Response:
         """Return an upstream's reply; without one, the response does not exist."""
         if reply is None:
             raise ResponseNotFound(
@@ -143,11 +145,14 @@ class StoredResponseEndpoints:
                 "A response to a request with 'store': false is not kept. One that an upstream keeps is found by "
                 "'?model=' with a model of that upstream."
             )
-        return _carried(reply)
+        return await _carried(reply)
 
 
-def _carried(reply: UpstreamReply) -> Response:
-    """Return an upstream's reply, whose bytes go to the client as they come."""
+async def _carried(reply: UpstreamReply) -> Response:
+    """Return an upstream's reply, whose bytes go to the client as they come.
+
+    An error is short and is read first, so that one without an end can give way to Tidemark's own.
+    """
 
     async def pieces() -> AsyncIterator[bytes]:
         try:
@@ -156,8 +161,12 @@ def _carried(reply: UpstreamReply) -> Response:
         finally:
             await reply.close()
 
-    response = StreamingResponse(pieces(), reply.status)
-    response.raw_headers[:] = returned_lines(reply.headers)
+    is_error = reply.status >= FIRST_ERROR
+    response = (
+        Response(await read_whole(reply), reply.status) if is_error else StreamingResponse(pieces(), reply.status)
+    )
+    own_length = [line for line in response.raw_headers if line[0] == b"content-length"]
+    response.raw_headers[:] = [*returned_lines(reply.headers), *own_length]
     return response
 
 

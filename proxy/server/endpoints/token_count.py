@@ -13,10 +13,14 @@ from starlette.routing import BaseRoute, Route
 from proxy.core.conversation.messages import JsonValue
 from proxy.core.conversation.request import Dialect
 from proxy.core.ports import Authenticator
+from proxy.pipeline.plain_replies import read_whole
 from proxy.pipeline.token_count import InputTokenCounting
 from proxy.server.encodings import read_plain_body
 from proxy.server.headers import returned_lines
 from proxy.server.responses import JSON_TYPE, with_error_envelope
+
+MAX_COUNT_BYTES = 1_048_576
+"""The longest answer of a provider that counts, which has one number."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,10 +52,7 @@ class TokenCountEndpoint:
         counted = await self.counting.count(self.dialect, body, caller, path, asks_any=self.asks_any)
         if isinstance(counted, int):
             return Response(json.dumps(self.answer(counted)), media_type=JSON_TYPE)
-        try:
-            data = b"".join([chunk async for chunk in counted.body()])
-        finally:
-            await counted.close()
+        data = await read_whole(counted, MAX_COUNT_BYTES)
         response = Response(data, counted.status)
         response.raw_headers.extend(returned_lines(counted.headers))
         return response
