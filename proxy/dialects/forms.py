@@ -7,7 +7,7 @@ file of any size, so the scan keeps nothing but the field that it looks for. Sou
 from __future__ import annotations
 
 from email.message import Message
-from urllib.parse import quote_plus, unquote_plus
+from urllib.parse import quote_plus, unquote_plus, unquote_to_bytes
 
 from proxy.core.conversation.messages import LONGEST_MODEL_NAME
 from proxy.core.errors import InvalidRequest
@@ -18,6 +18,10 @@ MAX_PART_HEAD_BYTES = 16_384
 """The longest head of one part; a file's name is the longest thing in it."""
 MAX_PARTS = 1000
 """As many as Starlette and Django read of one form; no form that names a model has nearly as many."""
+MAX_PAIRS = 1000
+"""Pairs of an urlencoded form, as many as parts of a multipart form."""
+MAX_VALUE_CHARACTERS = 16 * LONGEST_MODEL_NAME
+"""More than the longest name of a model takes with percent signs."""
 MAX_PARAMETERS = 100
 """Parameters of one header. The library that reads them copies the rest of the header for each."""
 _DISPOSITION = b"content-disposition"
@@ -157,16 +161,26 @@ def field_of_form(boundary: bytes, body: bytes) -> ModelField:
 def model_of_pairs(pairs: str) -> str | None:
     """Return the model that a query or an urlencoded form names; None where it names none, or an empty one.
 
+    :param pairs: its bytes, as characters of Latin-1
     :raises InvalidRequest: it is no name of a model, or two pairs name two models
     """
     model = None
     for pair in pairs.split("&"):
         name, mark, value = pair.partition("=")
-        if mark and unquote_plus(name) == FIELD and value:
-            other = checked_model(unquote_plus(value))
+        if mark and value and _names_field(name):
+            other = checked_model(_decoded(value[:MAX_VALUE_CHARACTERS]))
             model = model or other
             _check_same(model, other)
     return model
+
+
+def check_pairs(pairs: str) -> None:
+    """Refuse an urlencoded form with more than ``MAX_PAIRS``. A query is short, as a head is.
+
+    :raises InvalidRequest: there are more
+    """
+    if pairs.count("&") >= MAX_PAIRS:
+        raise InvalidRequest(f"The form has more than {MAX_PAIRS} pairs.", code="invalid_form")
 
 
 def _check_same(model: str | None, other: str | None) -> None:
@@ -181,8 +195,17 @@ def pairs_with_model(pairs: str, model: str) -> str:
     new_pairs = []
     for pair in pairs.split("&"):
         name, mark, _ = pair.partition("=")
-        new_pairs.append(f"{name}={quote_plus(model, safe='/:')}" if mark and unquote_plus(name) == FIELD else pair)
+        new_pairs.append(f"{name}={quote_plus(model, safe='/:')}" if mark and _names_field(name) else pair)
     return "&".join(new_pairs)
+
+
+def _names_field(name: str) -> bool:
+    """Whether a pair's name is the field, with percent signs or without; a longer one cannot be."""
+    return len(name) <= 3 * len(FIELD) and unquote_plus(name) == FIELD
+
+
+def _decoded(value: str) -> str:
+    return unquote_to_bytes(value.replace("+", " ").encode("latin-1")).decode("utf-8", "replace")
 
 
 def _is_field(head: bytes) -> bool:

@@ -30,22 +30,32 @@ _decode = msgspec.json.Decoder().decode
 _MARK = re.compile(rb"[ \t\n\r]*([{}\[\]:,])[ \t\n\r]*")
 
 
-def read_members(body: bytes, *, bounded: bool = True, listed: str = "") -> dict[str, bytes]:
+def read_members(
+    body: bytes, *, bounded: bool = True, listed: str = "", most_members: int | None = None
+) -> dict[str, bytes]:
     """Return the top-level members. Where a name stands twice, the last one counts, as in every JSON parser.
 
     :param bounded: whether the number of values in the body has a bound
     :param listed: the member whose elements the caller decodes one by one
-    :raises InvalidRequest: the body is not a JSON object in UTF-8, or has too many values
+    :param most_members: the most members at the top; None for no bound of their own
+    :raises InvalidRequest: the body is not a JSON object in UTF-8, or has too many values or members
     """
     if bounded and len(body) > MAX_VALUES:
         check_values(body, MAX_VALUES, "The body")
     if not is_utf8(body):
         raise _not_utf8(body, listed)
-    if len(body) > VAST_BYTES:
+    # The decoder below makes all members at once, and keeps the interpreter meanwhile.
+    has_many = most_members is not None and body.count(b":") > MAX_MEMBER_VALUES
+    if has_many:
+        check_values(body, MAX_VALUES, "The body")
+    if has_many or len(body) > VAST_BYTES:
         with suppress(ValueError, RecursionError):  # the decoder below finds the same error and names it
-            return _checked(_pieces(body, b"{}"), listed)
+            return _checked(_counted(_pieces(body, b"{}"), most_members), listed)
     try:
-        return {name: bytes(raw) for name, raw in _members.decode(body).items()}
+        members = _members.decode(body)
+        if most_members is not None and len(members) > most_members:
+            raise _too_many_members(most_members)
+        return {name: bytes(raw) for name, raw in members.items()}
     except RecursionError as error:
         raise InvalidRequest("The body is nested too deeply.", code="invalid_json") from error
     except msgspec.ValidationError as error:
@@ -53,8 +63,23 @@ def read_members(body: bytes, *, bounded: bool = True, listed: str = "") -> dict
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         if SURROGATE.search(body):
             with suppress(ValueError, RecursionError):  # the standard library may refuse it, too
-                return _checked(_pieces(body, b"{}"), listed)
+                return _checked(_counted(_pieces(body, b"{}"), most_members), listed)
         raise InvalidRequest(f"The body is not valid JSON: {error}.", code="invalid_json") from error
+
+
+def _counted(pieces: Iterable[tuple[str, bytes]], most: int | None) -> Iterator[tuple[str, bytes]]:
+    """Yield members, up to a number of them.
+
+    :raises InvalidRequest: there are more
+    """
+    for number, piece in enumerate(pieces, 1):
+        if most is not None and number > most:
+            raise _too_many_members(most)
+        yield piece
+
+
+def _too_many_members(most: int) -> InvalidRequest:
+    return InvalidRequest(f"The body has more than {most:,} members. Send fewer.", code="too_many_values")
 
 
 def _checked(pieces: Iterable[tuple[str, bytes]], listed: str) -> dict[str, bytes]:

@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import TypeVar
 
 from proxy.core.bounded import BoundedCache
 from proxy.core.conversation.prefix import owner_of
@@ -36,6 +37,12 @@ from proxy.pipeline.values import BufferedReply, Controls, Exchange, Refused, Re
 
 MAX_UPSTREAMS = 1024
 """Addresses of which it is remembered whether they keep responses."""
+MAX_REFERENCES = 2_000
+"""Items that one request refers to, each of which the store is asked for. A long session of an agent has hundreds."""
+READS_AT_ONCE = 100
+"""Reads of the store that are begun together; the event loop runs between them."""
+Place = TypeVar("Place")
+Read = TypeVar("Read")
 
 _UNSUPPORTED = re.compile(
     rb"support|not permitted|not allowed|unexpected|unknown (?:param|field|arg)|unrecogni", re.IGNORECASE
@@ -275,7 +282,9 @@ class ContinuedRequests:
         Consecutive references are rewritten together, because a call goes out with the reasoning before it.
         """
         names = list(dict.fromkeys(reference.text for reference in references))
-        records = await asyncio.gather(*[self._find(name, asker) for name in names])
+        if len(names) > MAX_REFERENCES:
+            raise _too_many_references(len(names), request.dialect.messages_member)
+        records = await _read_each(names, lambda name: self._find(name, asker))
         stored = await self._stored_items(request.dialect, dict(zip(names, records, strict=True)), asker)
         groups: list[list[tuple[int, bytes]]] = []
         for reference in references:
@@ -303,7 +312,7 @@ class ContinuedRequests:
             for record in records.values()
             if record is not None and record.may_be_sent_for(asker.tenant)
         }
-        outputs = await asyncio.gather(*[self._earlier.output(record, dialect) for record in reachable.values()])
+        outputs = await _read_each(list(reachable.values()), lambda record: self._earlier.output(record, dialect))
         items: dict[str, bytes] = {}
         for record, output in zip(reachable.values(), outputs, strict=True):
             if output and dialect.responses is not None:
@@ -323,6 +332,23 @@ class _Earlier:
 def _items_by_id(record: ResponseRecord, responses: ResponseFormat, output: bytes) -> Mapping[str, bytes]:
     """Return the items of a response by the ids that its client knows."""
     return {item.id: raw for item, raw in responses.items_of(responses.output_of(output, record.items))}
+
+
+async def _read_each(places: Sequence[Place], read: Callable[[Place], Awaitable[Read]]) -> list[Read]:
+    """Return what ``read`` finds at each place, some of them at once."""
+    items: list[Read] = []
+    for start in range(0, len(places), READS_AT_ONCE):
+        items += await asyncio.gather(*[read(place) for place in places[start : start + READS_AT_ONCE]])
+    return items
+
+
+def _too_many_references(count: int, member: str) -> InvalidRequest:
+    return InvalidRequest(
+        f"'{member}' refers to {count:,} items, and {MAX_REFERENCES:,} are the most. Send the items themselves, or go "
+        "on from a response with 'previous_response_id'.",
+        param=member,
+        code="array_above_max_length",
+    )
 
 
 def _unknown_item(reference: InputReference, member: str) -> ItemNotFound:

@@ -9,7 +9,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from proxy.core.errors import InvalidRequest
-from proxy.dialects.forms import ModelField, boundary_of, field_of_form, model_of_pairs, pairs_with_model
+from proxy.dialects.forms import (
+    MAX_PAIRS,
+    ModelField,
+    boundary_of,
+    check_pairs,
+    field_of_form,
+    model_of_pairs,
+    pairs_with_model,
+)
 from tests.support.growth import MOST_GROWTH, growth_of
 
 BOUNDARY = b"edge"
@@ -116,6 +124,22 @@ def test_a_query_names_a_model_and_keeps_its_other_pairs() -> None:
     assert model_of_pairs(query) == "my/model"
     assert model_of_pairs("a=model&models=x&model=") is None
     assert pairs_with_model("a=%20+b&model=x&c", "org/m:1 2") == "a=%20+b&model=org/m:1+2&c"
+
+
+def test_a_form_of_pairs_is_read_and_written_in_its_bytes() -> None:
+    """A name may have percent signs; what is no UTF-8 stays as it is."""
+    pairs = b"a=\xff\xfe&%6Dodel=%c3%A9\xc3\xa9+b".decode("latin-1")
+    assert model_of_pairs(pairs) == "\u00e9\u00e9 b"
+    assert pairs_with_model(pairs, "new").encode("latin-1") == b"a=\xff\xfe&%6Dodel=new"
+    with pytest.raises(InvalidRequest, match="at most"):
+        model_of_pairs("model=" + "%61" * 100_000)
+
+
+def test_a_form_of_pairs_has_a_bound_as_parts_have() -> None:
+    """It is a compressed form's way to keep a worker busy."""
+    check_pairs("&".join(["a=b"] * MAX_PAIRS))
+    with pytest.raises(InvalidRequest, match="1000 pairs"):
+        check_pairs("&".join(["a=b"] * (MAX_PAIRS + 1)))
 
 
 def test_two_models_in_one_form_are_refused() -> None:

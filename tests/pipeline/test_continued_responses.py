@@ -12,6 +12,7 @@ import httpx
 import pytest
 
 from proxy.core.conversation.summary import OPENING
+from proxy.pipeline.continuing import MAX_REFERENCES
 from proxy.store.embedded.server import EmbeddedValkey
 from tests.pipeline.conftest import Bench, Client
 from tests.support.keeping import StatefulUpstream, StatelessUpstream, items, response
@@ -285,6 +286,18 @@ def test_an_unknown_reference_is_named(asking: Asking) -> None:
     problem = answer.json()["error"]
     assert (problem["code"], problem["param"]) == ("item_not_found", "input[1]")
     assert "msg_nobody" in problem["message"]
+
+
+@pytest.mark.usefixtures("stateless")
+def test_very_many_references_are_refused(asking: Asking) -> None:
+    """Each is read from the store. The same one again is not read again."""
+    many = [{"type": "item_reference", "id": f"msg_{number}"} for number in range(MAX_REFERENCES + 1)]
+    answer = asking.post(input=[*many, user("And?")])
+    problem = answer.json()["error"]
+    assert (answer.status_code, problem["code"]) == (400, "array_above_max_length")
+    assert "previous_response_id" in problem["message"]
+    for allowed in (many[1:], [many[0]] * len(many)):
+        assert asking.post(input=[*allowed, user("And?")]).json()["error"]["code"] == "item_not_found"
 
 
 @pytest.mark.usefixtures("stateful")

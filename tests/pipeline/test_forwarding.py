@@ -30,6 +30,7 @@ server: {{max_body_mb: 1, max_spool_mb: 3}}
 NONE = "model_list: []\n"
 BOUNDARY = "----tests"
 FORM = {"content-type": f"multipart/form-data; boundary={BOUNDARY}"}
+JSON = "application/json"
 MEGABYTE = 2**20
 
 
@@ -51,6 +52,12 @@ def client(bench: Bench, request: pytest.FixtureRequest) -> Client:
     """A client of a Tidemark with one upstream, over either HTTP client."""
     more = f"transport: {{{{upstream: {request.param}}}}}\n"
     return bench.client("one", config=ONE + more, own=True)
+
+
+@pytest.fixture(scope="module")
+def roomy(bench: Bench) -> Client:
+    """The same with larger bodies."""
+    return bench.client("roomy", config=LISTED.replace("max_body_mb: 1", "max_body_mb: 4"), own=True)
 
 
 @pytest.fixture(scope="module")
@@ -235,6 +242,31 @@ def test_the_model_of_json_pairs_or_query_decides(
     assert got["body"] == body
     assert got["query"] == query.replace("mine", "theirs")
     assert got["authorization"] == "Bearer configured"
+
+
+@pytest.mark.parametrize(
+    ("content", "kind", "code"),
+    [
+        (b"model=mine&" * 5_000, "application/x-www-form-urlencoded", "invalid_form"),
+        (b'{"model":"mine",' + b",".join(b'"a%d":1' % at for at in range(1_000)) + b"}", JSON, "too_many_values"),
+        (b'{"model":"mine",' + b",".join(b'"a%d":1' % at for at in range(60_000)) + b"}", JSON, "too_many_values"),
+        (b'{"model":"mine","input":[' + b"1," * 1_000_000 + b"1]}", JSON, "too_many_values"),
+    ],
+    ids=["pairs", "members", "very many members", "values"],
+)
+def test_a_body_of_very_many_members_is_refused(roomy: Client, content: bytes, kind: str, code: str) -> None:
+    """A few KB of gzip would keep a worker busy for seconds."""
+    headers = roomy.headers() | {"content-type": kind, "content-encoding": "gzip"}
+    got = roomy.http.post("/v1/embeddings", content=gzip.compress(content, 1), headers=headers)
+    assert (got.status_code, got.json()["error"]["code"]) == (400, code)
+
+
+def test_a_request_for_embeddings_may_have_very_many_tokens(roomy: Client) -> None:
+    """As many as OpenAI takes, and its model is renamed."""
+    sent = {"model": "mine", "input": [[7] * 3_000] * 100}
+    got = roomy.http.post("/v1/embeddings", json=sent, headers=roomy.headers()).json()
+    wanted = json.dumps({**sent, "model": "theirs"}, separators=(",", ":")).encode()
+    assert (got["length"], got["sha256"]) == (len(wanted), hashlib.sha256(wanted).hexdigest())
 
 
 def test_a_model_goes_to_its_own_upstream(listed: Client) -> None:

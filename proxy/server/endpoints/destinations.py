@@ -8,14 +8,18 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncGenerator, Mapping
+import re
+from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
+from typing import TypeVar
 
 from proxy.core.errors import InvalidRequest, ModelNotFound, NoUpstream
 from proxy.core.ports import Caller, Headers, Route, Upload, Upstream
 from proxy.dialects.bodies import body_of
-from proxy.dialects.forms import ModelField, boundary_of, field_of_form, model_of_pairs, pairs_with_model
+from proxy.dialects.forms import ModelField, boundary_of, check_pairs, field_of_form, model_of_pairs, pairs_with_model
+from proxy.dialects.json_bounds import LIGHT_BYTES, check_values
 from proxy.dialects.raw_json import decode_value, read_members
 from proxy.pipeline.prompt_check import PromptCheck
 from proxy.server.encodings import HEADER as ENCODING
@@ -28,6 +32,13 @@ LINES = (b"jsonl", b"ndjson", b"x-jsonlines")
 WITHOUT_MODEL = ("/files", "/uploads")
 """Paths whose forms name no model (OpenAI API reference, "Files" and "Uploads")."""
 COMPLETIONS = "/completions"
+MAX_MEMBERS = 1_000
+"""Members of a JSON body; no API has a tenth of them."""
+MAX_VALUES = 1_000_000
+"""Members and elements in a whole JSON body. A request for embeddings may have 300,000 tokens."""
+_OBJECT = re.compile(rb"\s*+\{")
+Content = TypeVar("Content", bytes, str)
+T = TypeVar("T")
 _NO_UPSTREAM = (
     "Tidemark does not serve {path} itself, and finds no one upstream to carry it to: the request names no model. Name "
     "a model of model_list in the query (?model=...), or set TIDEMARK_UPSTREAM (upstream: in tidemark.yaml) to the "
@@ -84,15 +95,9 @@ class Destinations:
         kind = media_type(request.headers)
         if kind == FORM:
             return await self._of_form(request, body)
-        if kind == PAIRS and not body.lstrip().startswith(b"{"):  # curl calls every body of -d a form
-            pairs = body.decode("utf-8", "replace")
-            model = model_of_pairs(pairs)
-            if model is None:
-                return await self._of_query(request, body)
-            route = await self.upstream.resolve(model)
-            renamed = body if route.upstream_model == model else pairs_with_model(pairs, route.upstream_model).encode()
-            return ForwardTarget(route, request.path + _mark(request.query), renamed, model)
-        fields = self._members(body)
+        if kind == PAIRS and not _OBJECT.match(body):  # curl calls every body of -d a form
+            return await self._of_pairs(request, body)
+        fields = await _in_thread_if_long(self._members, body)
         name = decode_value(fields["model"], "model") if "model" in fields else None
         if not isinstance(name, str) or not name:
             return await self._of_query(request, body)
@@ -143,14 +148,30 @@ class Destinations:
         if not self._is_read(request):
             return await self._of_query(request, body)
         boundary = boundary_of(_content_type(request.headers))
-        is_short = len(body) <= IN_MEMORY_BYTES
-        field = field_of_form(boundary, body) if is_short else await asyncio.to_thread(field_of_form, boundary, body)
+        field = await _in_thread_if_long(partial(field_of_form, boundary), body)
         if field.model is None:
             return await self._of_query(request, body)
         route = await self.upstream.resolve(field.model)
         if route.upstream_model != field.model:
             body = body[: field.start] + route.upstream_model.encode() + body[field.end :]
         return ForwardTarget(route, request.path + _mark(request.query), body, field.model)
+
+    async def _of_pairs(self, request: ForwardedRequest, body: bytes) -> ForwardTarget:
+        """Return the destination of an urlencoded form."""
+        pairs = body.decode("latin-1")
+        try:
+            check_pairs(pairs)
+            model = await _in_thread_if_long(model_of_pairs, pairs)
+        except InvalidRequest:
+            if self.reads_models:
+                raise
+            model = None  # every body goes to one upstream, which may refuse it itself
+        if model is None:
+            return await self._of_query(request, body)
+        route = await self.upstream.resolve(model)
+        if route.upstream_model != model:
+            body = pairs_with_model(pairs, route.upstream_model).encode("latin-1")
+        return ForwardTarget(route, request.path + _mark(request.query), body, model)
 
     async def _of_query(self, request: ForwardedRequest, body: bytes | Upload) -> ForwardTarget:
         """Return the destination by the model in the query, else the one upstream.
@@ -179,7 +200,8 @@ class Destinations:
         if not body.strip():
             return {}
         try:
-            return read_members(body, bounded=False)
+            check_values(body, MAX_VALUES, "The body")
+            return read_members(body, bounded=False, most_members=MAX_MEMBERS)
         except InvalidRequest:
             if self.reads_models:
                 raise
@@ -203,6 +225,11 @@ def is_read_whole(headers: Headers) -> bool:
     if kind == FORM:
         return is_encoded(headers) or (length is not None and length <= IN_MEMORY_BYTES)
     return not kind or kind == PAIRS or (b"json" in kind and not kind.endswith(LINES))
+
+
+async def _in_thread_if_long(read: Callable[[Content], T], body: Content) -> T:
+    """Return what ``read`` finds in a body. A thread reads a long one, as other requests must not wait."""
+    return read(body) if len(body) <= LIGHT_BYTES else await asyncio.to_thread(read, body)
 
 
 def _content_type(headers: Headers) -> bytes:
