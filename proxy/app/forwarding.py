@@ -7,12 +7,14 @@ from collections.abc import Mapping
 
 from proxy.app.parts import Parts
 from proxy.app.stored_parts import BYTES_A_MEGABYTE
+from proxy.config.sections import ServerSettings
 from proxy.core.conversation.request import ErrorFormat
 from proxy.core.events import Listener
 from proxy.core.ports import Authenticator
 from proxy.pipeline.prompt_check import PromptCheck
 from proxy.server.endpoints.destinations import Destinations
 from proxy.server.endpoints.forwarding import ForwardingEndpoint
+from proxy.server.spools import SpoolBounds, Spools
 
 
 def forwarding_endpoint(
@@ -28,7 +30,7 @@ def forwarding_endpoint(
         parts.upstream,
         PromptCheck(parts.catalog, parts.counter),
         reads_models=bool(settings.model_list) or not settings.upstream,
-        max_kept_bytes=settings.server.max_spool_mb * BYTES_A_MEGABYTE,
+        spools=Spools(_spool_bounds(settings.server)),
     )
     return ForwardingEndpoint(
         destinations,
@@ -38,4 +40,13 @@ def forwarding_endpoint(
         max_body_bytes=max_body_bytes,
         emit=emit,
         timer=time.perf_counter,
+    )
+
+
+def _spool_bounds(server: ServerSettings) -> SpoolBounds:
+    return SpoolBounds(
+        all_bytes=max(server.max_spools_mb, server.max_spool_mb) * BYTES_A_MEGABYTE,
+        form_bytes=server.max_spool_mb * BYTES_A_MEGABYTE,
+        file_first_bytes=server.max_file_first_mb * BYTES_A_MEGABYTE,
+        seconds=server.form_seconds,
     )

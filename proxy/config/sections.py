@@ -105,6 +105,12 @@ class ServerSettings:
     max_spool_mb: int = field(default=1024, metadata=takes(kinds.whole("megabytes", least=1)))
     """How much of a form each request may keep in a temporary file until the form names its model. 1024: twice the
     largest file that OpenAI takes. Beyond it the request is refused with 413."""
+    max_file_first_mb: int = field(default=64, metadata=takes(kinds.whole("megabytes", least=1)))
+    """The same until a form's first field that is no file. 64: more than the longest sound or picture that OpenAI takes
+    with a model."""
+    max_spools_mb: int = field(default=1024, metadata=takes(kinds.whole("megabytes", least=1)))
+    """The bound of all forms that a worker keeps so, never less than ``max_spool_mb``. Beyond it the credential that
+    keeps most loses its largest form with 503. 1024: forty sounds of 25 MB, on the disk of a small container."""
     max_connections: int | None = field(
         default=None, metadata=takes(kinds.or_word("auto", kinds.whole("connections", least=1)))
     )
@@ -114,6 +120,8 @@ class ServerSettings:
     """A request whose head is not complete after this time is refused with 408. Heads are one packet, so 10 is long."""
     body_seconds: float = field(default=60.0, metadata=takes(kinds.positive("seconds")))
     """A body that stops arriving for this long is refused with 408. 60: a mobile network's pause."""
+    form_seconds: float = field(default=600.0, metadata=takes(kinds.positive("seconds")))
+    """A form that has not named its model after this time is refused with 408. 600: 64 MB at a megabit a second."""
     keepalive_seconds: float = field(default=15.0, metadata=takes(kinds.positive("seconds")))
     """A stream that is silent for this long gets an SSE comment; common gateways cut at 30 s or more."""
     notice_seconds: float = field(default=2.0, metadata=takes(kinds.none_or_more("seconds")))

@@ -50,6 +50,8 @@ class ModelField:
         self.model: str | None = None
         self.start = self.end = 0
         """Where the field's value begins and ends, in bytes from the beginning of the form."""
+        self.has_field = False
+        """Whether a part came that is no file."""
         self.is_complete = False
         """Whether the field was found, or the form ended without one."""
         self._delimiter = b"\r\n--" + boundary
@@ -110,7 +112,9 @@ class ModelField:
         self._count += 1
         if self._count > MAX_PARTS:
             raise InvalidRequest(f"The form has more than {MAX_PARTS} parts.", code="invalid_form")
-        is_field = _is_field(bytes(self._unread[:at]))
+        head = bytes(self._unread[:at])
+        is_field = _is_field(head)
+        self.has_field = self.has_field or b"filename" not in head.lower()
         self._drop(at + 4)
         self._read = self._read_value if is_field else self._skip_part
         if is_field and self.model is not None:

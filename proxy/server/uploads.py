@@ -1,34 +1,24 @@
 """Reads request bodies while they are sent on, so that they are never in memory as a whole.
 
-``endpoints/forwarding.py`` uses it. A body whose model decides where it goes is kept in a temporary file until the
-model is known: clients may send a form's fields after its file.
+``endpoints/forwarding.py`` uses it. ``spools.py`` keeps the beginning of a body whose model decides where it goes.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncGenerator
-from tempfile import SpooledTemporaryFile
 from types import TracebackType
 from typing import Self
 
 from starlette.types import Message, Receive
 
-from proxy.core.errors import BodyTooLarge, ServerBusy
 from proxy.core.ports import Headers
 from proxy.server.asgi import wait_for_disconnect
 
 AHEAD_BYTES = 262_144
 """How much of a body is read before somebody takes it. Reading ahead shows a client's disconnection early."""
 IN_MEMORY_BYTES = 1_048_576
-"""A longer beginning of a body goes to a temporary file."""
-PIECE_BYTES = 65_536
-"""The size of the pieces in which a temporary file is read."""
-
-_NOT_KEPT = (
-    "The form cannot be kept until its model is known: its temporary file takes no more. Send the field 'model' before "
-    "the file, name it in the query (?model=...), or free space in TMPDIR."
-)
+"""A form of this length at most is read whole."""
 
 
 def declared_length(headers: Headers) -> int | None:
@@ -101,57 +91,3 @@ class ArrivingBody:
                 self._room.clear()
                 await self._room.wait()
         self._disconnection.set()
-
-
-class KeptBeginning:
-    """The beginning of a body whose destination is not known yet, in a temporary file where it is long.
-
-    :param max_bytes: the longest beginning
-    """
-
-    def __init__(self, max_bytes: int) -> None:
-        self._max_bytes = max_bytes
-        self._file = SpooledTemporaryFile(max_size=IN_MEMORY_BYTES)  # noqa: SIM115 - closed by close()
-        self.size = 0
-
-    async def add(self, piece: bytes) -> None:
-        """Keep one more piece.
-
-        :raises BodyTooLarge: the beginning is longer than the bound
-        :raises ServerBusy: the disk takes no more
-        """
-        self.size += len(piece)
-        if self.size > self._max_bytes:
-            raise BodyTooLarge(
-                f"The first {self._max_bytes} bytes of the form do not name its model. Send the field 'model' before "
-                "the file, name it in the query (?model=...), or raise server.max_spool_mb."
-            )
-        try:
-            if self.size > IN_MEMORY_BYTES:
-                await asyncio.to_thread(self._file.write, piece)
-            else:
-                self._file.write(piece)
-        except OSError as error:
-            raise ServerBusy(_NOT_KEPT, internal=repr(error)) from error
-
-    async def pieces(self, start: int, end: int, replacement: bytes) -> AsyncGenerator[bytes, None]:
-        """Yield what was kept, with other bytes in the place of those from ``start`` to ``end``."""
-        async for piece in self._stretch(0, start):
-            yield piece
-        if replacement:
-            yield replacement
-        async for piece in self._stretch(end, self.size):
-            yield piece
-
-    def close(self) -> None:
-        """Delete the file."""
-        self._file.close()
-
-    async def _stretch(self, start: int, end: int) -> AsyncGenerator[bytes, None]:
-        self._file.seek(start)
-        while start < end:
-            size = min(PIECE_BYTES, end - start)
-            is_on_disk = self.size > IN_MEMORY_BYTES
-            piece = await asyncio.to_thread(self._file.read, size) if is_on_disk else self._file.read(size)
-            start += len(piece)
-            yield piece

@@ -14,6 +14,7 @@ import yaml
 
 import proxy
 from proxy.config import load
+from proxy.config.sections import ServerSettings
 from tests.deploy.programs import TOOLS, find
 from tests.docs.pages import ROOT
 
@@ -141,6 +142,21 @@ def test_a_pod_has_no_privileges_and_a_read_only_file_system() -> None:
     user = re.search(r"^USER (\d+)$", (ROOT / "deploy/Dockerfile").read_text(encoding="utf-8"), re.MULTILINE)
     assert user is not None
     assert spec["securityContext"]["runAsUser"] == int(user[1])
+
+
+@pytest.mark.parametrize(
+    ("values", "size"),
+    [
+        (SECRET, f"{ServerSettings().max_spools_mb + 256}Mi"),
+        ({**SECRET, "workers": 3, "config": {"server": {"max_spools_mb": 2000}}}, "6256Mi"),
+        ({**SECRET, "config": {"server": {"max_spool_mb": 2000, "max_spools_mb": 10}}}, "2256Mi"),
+        ({**SECRET, "temporary": "9Gi"}, "9Gi"),
+    ],
+)
+def test_the_disk_takes_the_forms_of_all_workers(values: dict[str, Any], size: str) -> None:
+    """Kubernetes evicts a pod that takes more."""
+    (disk,) = [one for one in pod(values)["volumes"] if one["name"] == "temporary"]
+    assert disk["emptyDir"] == {"sizeLimit": size}
 
 
 def test_the_configuration_is_one_that_tidemark_loads(tmp_path: Path) -> None:

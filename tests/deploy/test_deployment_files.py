@@ -108,6 +108,12 @@ def test_the_image_runs_without_privileges_on_a_read_only_file_system() -> None:
     assert "\nUSER 10001\n" in text("Dockerfile")
 
 
+def test_the_composed_container_takes_the_forms_of_its_worker() -> None:
+    """And for some more, as the chart has."""
+    (mount,) = yaml.safe_load(text("compose.yaml"))["services"]["proxy"]["tmpfs"]
+    assert mount == f"/tmp:size={ServerSettings().max_spools_mb + 256}m"  # noqa: S108
+
+
 def test_every_image_has_a_version() -> None:
     """An image without one is another one tomorrow."""
     services = yaml.safe_load(text("compose.yaml"))["services"].values()

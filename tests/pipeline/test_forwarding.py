@@ -222,6 +222,32 @@ def test_a_form_that_names_its_model_too_late_is_refused(listed: Client) -> None
     assert "server.max_spool_mb" in got.json()["error"]["message"]
 
 
+def test_a_form_of_files_alone_has_a_smaller_bound(bench: Bench) -> None:
+    """A field of any name lifts it; a file of the name ``model`` is no field."""
+    config = LISTED.replace("max_spool_mb: 3", "max_spool_mb: 3, max_file_first_mb: 1")
+    http = bench.client("files first", config=config, own=True).http
+    files = part("file", b"x" * MEGABYTE, "a.mp3"), part("model", b"x" * MEGABYTE, "model")
+    got = http.post("/v1/audio/nobody", content=form(*files, part("model", b"mine")), headers=FORM)
+    assert (got.status_code, "server.max_file_first_mb" in got.json()["error"]["message"]) == (413, True)
+    sent = form(part("language", b"en"), *files, part("model", b"mine"))
+    assert http.post("/v1/audio/nobody", content=sent, headers=FORM).status_code == 200
+
+
+def test_a_form_that_does_not_name_its_model_in_time_is_refused(bench: Bench) -> None:
+    """Its client hears why, though it sends on; its file is deleted."""
+    config = LISTED.replace("max_spool_mb: 3", "max_spool_mb: 3, form_seconds: 0.3")
+    place = urlsplit(str(bench.client("slow", config=config, own=True).http.base_url))
+    with socket.create_connection((place.hostname, place.port), timeout=30) as client:
+        lines = ["POST /v1/audio/nobody HTTP/1.1", "Host: localhost", "Content-Length: 9999999"]
+        head = "\r\n".join([*lines, f"Content-Type: {FORM['content-type']}", "", ""])
+        client.sendall(head.encode() + part("file", b"x" * 200_000, "a.mp3"))
+        answer = b""
+        while b"form_seconds" not in answer and (piece := client.recv(65_536)):
+            answer += piece
+    assert answer.startswith(b"HTTP/1.1 408 ")
+    assert b"server.form_seconds" in answer
+
+
 @pytest.mark.parametrize(
     ("content", "kind", "query", "body"),
     [

@@ -11,6 +11,7 @@ from proxy.core.errors import ClientError
 from proxy.core.ports import Caller, Route, Upstream
 from proxy.pipeline.prompt_check import PromptCheck
 from proxy.server.endpoints.destinations import Destinations, ForwardedRequest
+from proxy.server.spools import Spools
 
 pytestmark = pytest.mark.anyio
 JSON = b"application/json"
@@ -38,7 +39,7 @@ class OneUpstream:
 def destinations() -> Destinations:
     """What finds the destination of a request whose model decides."""
     check = cast("PromptCheck", None)
-    return Destinations(cast("Upstream", OneUpstream()), check, reads_models=True, max_kept_bytes=1)
+    return Destinations(cast("Upstream", OneUpstream()), check, reads_models=True, spools=cast("Spools", None))
 
 
 def request(kind: bytes) -> ForwardedRequest:

@@ -24,7 +24,8 @@ from proxy.dialects.raw_json import decode_value, read_members
 from proxy.pipeline.prompt_check import PromptCheck
 from proxy.server.encodings import HEADER as ENCODING
 from proxy.server.encodings import is_encoded
-from proxy.server.uploads import IN_MEMORY_BYTES, KeptBeginning, declared_length
+from proxy.server.spools import KeptBeginning, Spools
+from proxy.server.uploads import IN_MEMORY_BYTES, declared_length
 
 FORM, PAIRS = b"multipart/form-data", b"application/x-www-form-urlencoded"
 LINES = (b"jsonl", b"ndjson", b"x-jsonlines")
@@ -83,8 +84,8 @@ class Destinations:
     check: PromptCheck
     reads_models: bool
     """Whether a model can change the route or be renamed; else all requests go to one upstream as they are."""
-    max_kept_bytes: int
-    """How much of a form is kept on disk until its model is known."""
+    spools: Spools
+    """Where forms are kept until their model is known."""
 
     async def of_body(self, request: ForwardedRequest, body: bytes) -> ForwardTarget:
         """Return the destination of a request whose body is there.
@@ -114,19 +115,21 @@ class Destinations:
         A form is read as far as its model; what was read of it is kept and sent first.
 
         :raises InvalidRequest, ModelNotFound, NoUpstream: there is none
-        :raises BodyTooLarge: the model does not come within ``max_kept_bytes``
+        :raises BodyTooLarge, RequestTimedOut, ServerBusy: the model does not come within the bounds of ``spools``
         """
         length, encoding = declared_length(request.headers), _encoding_of(request.headers)
         upload = Upload(pieces, length, encoding)
         if media_type(request.headers) != FORM or not self._is_read(request):
             return await self._of_query(request, upload)
-        field, beginning = ModelField(boundary_of(_content_type(request.headers))), KeptBeginning(self.max_kept_bytes)
+        field = ModelField(boundary_of(_content_type(request.headers)))
+        beginning = KeptBeginning(self.spools, request.caller.fingerprint)
         try:
-            async for piece in pieces:
-                await beginning.add(piece)
-                field.feed(piece)
-                if field.is_complete:
-                    break
+            async with beginning.collecting():
+                async for piece in pieces:
+                    await beginning.add(piece, has_field=field.has_field)
+                    field.feed(piece)
+                    if field.is_complete:
+                        break
             if field.model is None:
                 rest = Upload(_joined(beginning, ModelField(b""), b"", pieces), length, encoding)
                 destination = await self._of_query(request, rest)
@@ -250,5 +253,6 @@ async def _joined(
     """Yield a form with its model's name replaced: what was kept of it, then what still arrives."""
     async for piece in beginning.pieces(field.start, field.end, name):
         yield piece
+    beginning.close()
     async for piece in rest:
         yield piece
