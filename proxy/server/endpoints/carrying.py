@@ -37,7 +37,11 @@ async def carry(log: RequestLog, reply: UpstreamReply, *, is_head: bool) -> Outc
     if not is_head and is_short and reply.status not in WITHOUT_BODY:
         data = b"".join([piece async for piece in body])
         log.note_first_byte()
-        await response.send_whole(reply.status, lines, data)
+        if length is None:  # its end is in its framing, as the upstream's was
+            await response.start(reply.status, lines)
+            await response.end(data)
+        else:
+            await response.send_whole(reply.status, lines, data)
         return _outcome_of(reply.status)
     if length is not None and reply.status not in WITHOUT_BODY:
         lines.append((LENGTH, b"%d" % length))
