@@ -34,6 +34,7 @@ from proxy.config.effective import effective_settings
 from proxy.core.conversation.messages import JsonValue
 from proxy.core.conversation.request import Dialect, ErrorFormat
 from proxy.core.events import Listener
+from proxy.core.lessons import Lessons
 from proxy.core.ports import Authenticator
 from proxy.dialects.openai_errors import OPENAI_ERRORS
 from proxy.pipeline.command_text import mark_of
@@ -215,6 +216,7 @@ class Endpoints:
             parts.upstream,
             parts.counter,
             lambda route: route.base_url in COUNTING_BASES,
+            Lessons(time.monotonic),
             continued=self._continued,
         )
         routes: list[BaseRoute] = []

@@ -27,6 +27,7 @@ def continued_requests(stored: StoredParts, seal: SummarySeal) -> ContinuedReque
         heads=stored.request_heads,
         formats=parts.formats,
         seal=seal,
+        timer=time.monotonic,
     )
 
 
@@ -56,7 +57,7 @@ def stored_response_endpoints(
         counter=parts.counter,
         compactor=Compactor(writer=engine.writer, counter=parts.counter, emit=silent, clock=time.time),
         seal=seal,
-        compacts_itself=lambda route: bool(parts.upstream.keeps_responses(route)),
+        compacts_itself=lambda route, caller: bool(parts.upstream.keeps_responses(route, caller)),
     )
     earlier = EarlierMessages(store, store.responses, parts.formats)
     background = BackgroundResponses(

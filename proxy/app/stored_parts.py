@@ -148,7 +148,7 @@ class Engine:
         indexes = RecallIndexes(vectors=load_vectors(parts.settings.recall_methods))
         self.recaller = Recaller(parts.counter, indexes)
         search = OriginalsSearch(parts.counter, indexes)
-        self.searches = SearchOffers(RoundParts(parts.upstream, parts.counter, search, emit))
+        self.searches = SearchOffers(RoundParts(parts.upstream, parts.counter, search, emit), time.monotonic)
         self.fitter = BudgetFitter(
             counter=parts.counter,
             compactor=self.immediate,

@@ -81,7 +81,7 @@ class StoredResponses:
         """
         route = await self._route_of(record)
         in_background = record.background or record.head.get("background") == b"true"
-        if route is not None and (in_background or self.upstream.keeps_responses(route)):
+        if route is not None and (in_background or self.upstream.keeps_responses(route, caller)):
             await (await self.upstream.forward(route, "DELETE", path, b"", caller)).close()
         await self.responses.forget(owner_of(caller.fingerprint), record)
 
@@ -99,7 +99,7 @@ class StoredResponses:
             route = await self._route_of(record)
         else:
             route = await self.upstream.resolve(model) if model else self.upstream.sole_route()
-        keeps = None if route is None else self.upstream.keeps_responses(route)
+        keeps = None if route is None else self.upstream.keeps_responses(route, caller)
         if route is None or keeps is False:
             return None
         reply = await self.upstream.forward(route, method, path, b"", caller)

@@ -21,8 +21,17 @@ HOP_BY_HOP = frozenset(
     }
 )
 """RFC 9110, section 7.6.1, with those of RFC 2616, section 13.5.1, that are still in use."""
-NOT_SENT = HOP_BY_HOP | {b"host", b"content-length", b"accept-encoding", b"content-encoding", b"expect"}
-"""Headers that Tidemark does not forward with a request, because its HTTP client writes its own."""
+NOT_SENT = (
+    HOP_BY_HOP
+    | {b"host", b"content-length", b"accept-encoding", b"content-encoding", b"expect"}
+    | {
+        b"x-http-method",
+        b"x-http-method-override",
+        b"x-method-override",
+    }
+)
+"""Headers that Tidemark does not forward with a request: those that its HTTP client writes itself, and those that would
+make it another request than the one that was let through."""
 KEYS = frozenset({b"authorization", b"x-api-key", b"api-key", b"x-goog-api-key"})
 """Headers that carry a provider's key: OpenAI's, Anthropic's, Azure's and Google's own."""
 CONTROLS = bytes([*range(9), *range(10, 32), 127])

@@ -13,7 +13,6 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TypeVar
 
-from proxy.core.bounded import BoundedCache
 from proxy.core.conversation.prefix import owner_of
 from proxy.core.conversation.request import ContinuedRequest, Dialect, ModelRequest
 from proxy.core.conversation.responses import InputReference, ResponseFormat, ResponseRecord
@@ -27,7 +26,8 @@ from proxy.core.errors import (
     StoreError,
     UpstreamError,
 )
-from proxy.core.ports import Caller, ConversationStore, RequestHeads, ResponseStore, Route, SummarySeal, Upstream
+from proxy.core.lessons import Lessons
+from proxy.core.ports import Caller, Clock, ConversationStore, RequestHeads, ResponseStore, Route, SummarySeal, Upstream
 from proxy.pipeline.continued_tails import ContinuedTails
 from proxy.pipeline.earlier_messages import EarlierMessages
 from proxy.pipeline.identify import tenant_of
@@ -35,8 +35,6 @@ from proxy.pipeline.kept_responses import learning_of_upstream
 from proxy.pipeline.plain_replies import decode_whole
 from proxy.pipeline.values import BufferedReply, Controls, Exchange, Refused, Result, StoredPlace
 
-MAX_UPSTREAMS = 1024
-"""Addresses of which it is remembered whether they keep responses."""
 MAX_REFERENCES = 2_000
 """Items that one request refers to, each of which the store is asked for. A long session of an agent has hundreds."""
 READS_AT_ONCE = 100
@@ -47,7 +45,9 @@ Read = TypeVar("Read")
 _UNSUPPORTED = re.compile(
     rb"support|not permitted|not allowed|unexpected|unknown (?:param|field|arg)|unrecogni", re.IGNORECASE
 )
-"""Says that an upstream keeps no responses. What it says of one client's id must not be believed for all clients."""
+"""Says that an upstream keeps no responses, unless the words are those of the client's own id."""
+_PLAIN_ID = re.compile(rb"[\w-]*")
+"""An id as servers make them. Another one may say anything, and an error may quote it escaped."""
 
 NOT_STORED = "the earlier response is not stored here; the upstream was asked to go on from it"
 """The warning of a request whose earlier messages nobody here knows, and perhaps nobody at all."""
@@ -69,6 +69,7 @@ class ContinuedRequests:
     :param responses: what is stored of responses
     :param store: their conversations
     :param seal: opens summaries that ``POST /v1/responses/compact`` sealed
+    :param timer: seconds, of any origin
     """
 
     def __init__(
@@ -80,14 +81,15 @@ class ContinuedRequests:
         heads: RequestHeads,
         formats: StoredFormat,
         seal: SummarySeal,
+        timer: Clock,
     ) -> None:
         self._upstream = upstream
         self._responses = responses
         self._seal = seal
         self._earlier = EarlierMessages(store, responses, formats)
         self._tails = ContinuedTails(store, responses, heads, formats)
-        self._keeping: BoundedCache[str, bool] = BoundedCache(MAX_UPSTREAMS)
-        """By base URL."""
+        self._keeping: Lessons[str] = Lessons(timer)
+        """Which base URLs keep responses."""
 
     async def resolve(self, request: ModelRequest, caller: Caller) -> ModelRequest:
         """Return the request with all its messages, as a client that keeps them would send it.
@@ -144,7 +146,7 @@ class ContinuedRequests:
         except (StoreError, RecordUnreadable):
             return None
 
-    async def checked(self, request: ModelRequest, result: Result) -> Result | ModelRequest:
+    async def checked(self, request: ModelRequest, result: Result, caller: Caller) -> Result | ModelRequest:
         """Look at what the upstream answered to a request that goes on from an earlier response.
 
         :returns: the result; where the upstream has lost what it should have kept, the request to send in its place
@@ -154,27 +156,36 @@ class ContinuedRequests:
             return result
         route = await self._upstream.resolve(request.model)
         if result.reply.status < 400:
+            if continuation.received is not None:
+                self._keeping.note_taken(caller.fingerprint, route.base_url)
             if continuation.received is not None or not request.continues:
                 return result
-            return self._handed_on(request.continues, responses, route, result)
+            return self._handed_on(request.continues, responses, route, result, caller)
         if result.reply.status not in (400, 404):
             return result
-        return await self._refused(request, continuation, route.base_url, result)
+        return await self._refused(request, continuation, route.base_url, result, caller)
 
-    def _handed_on(self, earlier: str, responses: ResponseFormat, route: Route, result: Exchange) -> Exchange:
+    def _handed_on(
+        self, earlier: str, responses: ResponseFormat, route: Route, result: Exchange, caller: Caller
+    ) -> Exchange:
         """Return an exchange whose upstream was asked to go on from a response that Tidemark does not know."""
 
         def note(repeats: bool) -> None:  # noqa: FBT001 - the one thing that it notes
             if repeats:
-                self._keeping.put(route.base_url, value=True)
+                self._keeping.note_taken(caller.fingerprint, route.base_url)
 
         turn, report = learning_of_upstream(result.turn, responses, earlier, note), result.report
-        if not self._keeps(route) and report.warning is None:
+        if not self._keeps(route, caller) and report.warning is None:
             report = replace(report, warning=NOT_STORED)
         return replace(result, turn=turn, report=report)
 
     async def _refused(
-        self, request: ModelRequest, continuation: ContinuedRequest, base_url: str, result: Exchange
+        self,
+        request: ModelRequest,
+        continuation: ContinuedRequest,
+        base_url: str,
+        result: Exchange,
+        caller: Caller,
     ) -> Result | ModelRequest:
         """Return what to do where an upstream refuses a request, perhaps because of what it refers to."""
         reply, responses = result.reply, request.dialect.responses
@@ -188,8 +199,9 @@ class ContinuedRequests:
         body = decode_whole(reply.headers, body) or body
         if responses is None or not responses.refuses_continuation(body):
             return result
-        if _UNSUPPORTED.search(body.replace((request.continues or "").encode(), b"")):
-            self._keeping.put(base_url, value=False)
+        earlier = (request.continues or "").encode()
+        if _PLAIN_ID.fullmatch(earlier) and not _UNSUPPORTED.search(earlier) and _UNSUPPORTED.search(body):
+            self._keeping.note_refused(caller.fingerprint, base_url)
         if continuation.received is not None:
             return replace(request, continuation=replace(continuation, received=None))
         if not request.continues or b"previous_response_not_found" in body:
@@ -198,12 +210,12 @@ class ContinuedRequests:
 
     async def _asker(self, request: ModelRequest, caller: Caller) -> _Asker:
         route = await self._upstream.resolve(request.model)
-        return _Asker(owner_of(caller.fingerprint), tenant_of(caller, route), self._keeps(route))
+        return _Asker(owner_of(caller.fingerprint), tenant_of(caller, route), self._keeps(route, caller))
 
-    def _keeps(self, route: Route) -> bool | None:
-        """Return whether a route's upstream keeps responses, as far as known."""
-        keeps = self._upstream.keeps_responses(route)
-        return self._keeping.get(route.base_url) if keeps is None else keeps
+    def _keeps(self, route: Route, caller: Caller) -> bool | None:
+        """Return whether a route's upstream keeps a caller's responses, as far as known."""
+        keeps = self._upstream.keeps_responses(route, caller)
+        return self._keeping.of(caller.fingerprint, route.base_url) if keeps is None else keeps
 
     async def _opened(
         self, request: ModelRequest, responses: ResponseFormat, sealed: Sequence[InputReference], asker: _Asker

@@ -76,7 +76,7 @@ class Pipeline:
         self._identifier = identifier
         self._fitter = fitter
         self._upstream = upstream
-        self._sender = RequestSender(upstream)
+        self._sender = RequestSender(upstream, timer)
         self._searches = searches
         self._calibrations = calibrations
         self._emit = emit
@@ -110,7 +110,7 @@ class Pipeline:
         result = await self._run_from_history(whole, caller, controls, progress)
         if whole.continuation is None:
             return result
-        checked = await self._continued.checked(whole, result)
+        checked = await self._continued.checked(whole, result, caller)
         if isinstance(checked, ModelRequest):
             return await self._run_from_history(checked, caller, controls, progress)
         return checked

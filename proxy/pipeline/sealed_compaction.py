@@ -47,7 +47,7 @@ class SealedCompaction:
     compactor: Compactor
     """Stores nothing."""
     seal: SummarySeal
-    compacts_itself: Callable[[Route], bool]
+    compacts_itself: Callable[[Route, Caller], bool]
     """Returns whether a route leads to a provider that has this endpoint."""
 
     async def compact(self, body: bytes, caller: Caller, path: str) -> SealedWindow | UpstreamReply:
@@ -60,7 +60,7 @@ class SealedCompaction:
         """
         request = await self.continued.resolve(await self.dialect.parse(body), caller)
         route = await self.upstream.resolve(request.model)
-        if self.compacts_itself(route):
+        if self.compacts_itself(route, caller):
             return await self._forwarded(request, route, caller, path)
         if request.continuation is not None and request.continuation.upstream_has:
             raise InvalidRequest(

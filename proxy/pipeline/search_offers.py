@@ -8,34 +8,35 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from proxy.core.bounded import BoundedCache
-from proxy.core.ports import UpstreamReply
+from proxy.core.lessons import Lessons
+from proxy.core.ports import Clock, UpstreamReply
 from proxy.pipeline.message_search import LEAST_TOKENS
 from proxy.pipeline.plain_replies import decode_whole, is_event_stream
 from proxy.pipeline.search_rounds import RoundParts, SearchOffer, SearchRounds
 from proxy.pipeline.searched_replies import REFUSED, SearchedStreamReply, read_reply, whole_reply
 from proxy.pipeline.values import BufferedReply, FittedRequest, RequestContext
 
-MAX_REFUSING = 1024
-"""Upstreams that are remembered because they take no functions; a configuration names few."""
 _ABOUT_THE_BODY = (400, 404, 405, 415, 422, 500, 501)
 """Statuses with which servers refuse functions: llama.cpp without templates answers 500, OpenRouter 404."""
 
 
 class SearchOffers:
-    """Offers the function, and sends the requests that do. Its state is which upstreams refuse it."""
+    """Offers the function, and sends the requests that do. Its state is which upstreams take it.
 
-    def __init__(self, parts: RoundParts) -> None:
+    :param timer: seconds, of any origin
+    """
+
+    def __init__(self, parts: RoundParts, timer: Clock) -> None:
         self._parts = parts
-        self._refusing: BoundedCache[tuple[str, str], None] = BoundedCache(MAX_REFUSING)
-        """Address and model of each."""
+        self._lessons: Lessons[tuple[str, str]] = Lessons(timer)
+        """By address and model."""
 
     def offer(self, context: RequestContext, fitted: FittedRequest) -> SearchOffer | None:
         """Return the request with the function; None where it goes out without."""
         summary, function = fitted.summary, context.request.dialect.search_function
         if summary is None or function is None or not context.profile.policy.recall_tool:
             return None
-        if _place(context) in self._refusing:
+        if self._lessons.refuses(context.caller.fingerprint, _place(context)):
             return None
         offering = function.offering(context.request)
         if offering is None:
@@ -57,6 +58,8 @@ class SearchOffers:
         """
         rounds = SearchRounds(self._parts, offer)
         reply = await rounds.send(offer.request)
+        if reply.status < REFUSED:
+            self._lessons.note_taken(offer.context.caller.fingerprint, _place(offer.context))
         if reply.status in _ABOUT_THE_BODY:
             return await self._without_function(rounds, reply)
         if reply.status < REFUSED and is_event_stream(reply.headers, is_requested=offer.request.stream):
@@ -70,7 +73,7 @@ class SearchOffers:
             return BufferedReply(reply.status, reply.headers, data)
         own = await rounds.send(context.request)
         if own.status < REFUSED:
-            self._refusing.put(_place(context), None)
+            self._lessons.note_refused(context.caller.fingerprint, _place(context))
         return own
 
 

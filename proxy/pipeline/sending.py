@@ -8,23 +8,23 @@ from __future__ import annotations
 
 from collections.abc import Awaitable
 
-from proxy.core.bounded import BoundedCache
 from proxy.core.conversation.request import ModelRequest
-from proxy.core.ports import Upstream, UpstreamReply
+from proxy.core.lessons import Lessons
+from proxy.core.ports import Clock, Upstream, UpstreamReply
 from proxy.pipeline.plain_replies import decode_whole
 from proxy.pipeline.values import BufferedReply, FittedRequest, LeaveOut, RequestContext
 
-MAX_REFUSING = 1024
-"""Upstreams that are remembered because they refuse the question; a configuration names few."""
-
 
 class RequestSender:
-    """Sends fitted requests. Its state is which upstreams refuse to be asked for counts."""
+    """Sends fitted requests. Its state is which upstreams take the question for counts.
 
-    def __init__(self, upstream: Upstream) -> None:
+    :param timer: seconds, of any origin
+    """
+
+    def __init__(self, upstream: Upstream, timer: Clock) -> None:
         self._upstream = upstream
-        self._refusing: BoundedCache[tuple[str, str, str], None] = BoundedCache(MAX_REFUSING)
-        """Address, model and dialect of each."""
+        self._lessons: Lessons[tuple[str, str, str]] = Lessons(timer)
+        """By address, model and dialect."""
 
     async def send(
         self, context: RequestContext, fitted: FittedRequest, *, with_counts: bool
@@ -36,21 +36,28 @@ class RequestSender:
         """
         request = context.request
         counts = request.dialect.stream_counts if with_counts and request.stream else None
+        if counts is None:
+            return await self._send(context, request, fitted), None
+        credential = context.caller.fingerprint
         key = (context.route.base_url, context.route.upstream_model, request.dialect.name)
-        asking = counts.asking(request) if counts is not None and key not in self._refusing else None
-        if counts is None or asking is None:
+        asking = None if self._lessons.refuses(credential, key) else counts.asking(request)
+        if asking is None:
             return await self._send(context, request, fitted), None
         reply = await self._send(context, asking, fitted)
+        if reply.status < 400:
+            self._lessons.note_taken(credential, key)
         if not 400 <= reply.status < 500:
             return reply, counts.leave_out
         try:
             body = b"".join([chunk async for chunk in reply.body()])
         finally:
             await reply.close()
-        if not counts.is_refused(decode_whole(reply.headers, body) or body):
+        if not counts.is_refused(decode_whole(reply.headers, body) or body) or self._lessons.of(credential, key):
             return BufferedReply(reply.status, reply.headers, body), None
-        self._refusing.put(key, None)
-        return await self._send(context, request, fitted), None
+        own = await self._send(context, request, fitted)
+        if own.status < 400:  # else the words of the refusal may be the client's
+            self._lessons.note_refused(credential, key)
+        return own, None
 
     def _send(self, context: RequestContext, request: ModelRequest, fitted: FittedRequest) -> Awaitable[UpstreamReply]:
         return self._upstream.send(

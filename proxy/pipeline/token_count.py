@@ -7,19 +7,17 @@ request: the counter that plans compactions counts for them.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from http import HTTPStatus
 
-from proxy.core.bounded import BoundedCache
 from proxy.core.conversation.request import Dialect, ModelRequest
 from proxy.core.errors import DialectNotServed
+from proxy.core.lessons import Lessons
 from proxy.core.ports import Caller, Route, TokenCounter, Upstream, UpstreamReply
 from proxy.pipeline.continuing import ContinuedRequests
 from proxy.pipeline.plain_replies import read_whole
 from proxy.pipeline.values import BufferedReply
 
-MAX_ADDRESSES = 1024
-"""Addresses that are known not to count; the configuration has few."""
 UNSERVED = frozenset({HTTPStatus.NOT_FOUND, HTTPStatus.METHOD_NOT_ALLOWED, HTTPStatus.NOT_IMPLEMENTED})
 """Statuses of an upstream that does not have the endpoint. One that names the model is about the model."""
 
@@ -32,8 +30,8 @@ class InputTokenCounting:
     counter: TokenCounter
     counts_itself: Callable[[Route], bool]
     """Returns whether a route leads to a provider's own address, where requests are counted."""
-    refusing: BoundedCache[tuple[str, str], bool] = field(default_factory=lambda: BoundedCache(MAX_ADDRESSES))
-    """Base URLs and paths that were asked and do not count."""
+    lessons: Lessons[tuple[str, str, str]]
+    """Which base URLs count, by model and path."""
     continued: ContinuedRequests | None = None
     """Resolves earlier responses and items, which count; None where nothing is stored of them."""
 
@@ -51,13 +49,15 @@ class InputTokenCounting:
         if not request.model:
             return (await self.counter.count(request, "")).total
         route = await self.upstream.resolve(request.model)
-        address = (route.base_url, path.partition("?")[0])
+        asked = (route.base_url, route.upstream_model, path.partition("?")[0])
         speaks = not route.dialects or dialect.name in route.dialects  # what is configured is not asked
-        if speaks and (self.counts_itself(route) or (asks_any and address not in self.refusing)):
+        if speaks and (self.counts_itself(route) or (asks_any and not self.lessons.refuses(caller.fingerprint, asked))):
             reply = await self._ask(request, route, caller, path)
             if reply is not None:
+                if reply.status < HTTPStatus.BAD_REQUEST:
+                    self.lessons.note_taken(caller.fingerprint, asked)
                 return reply
-            self.refusing.put(address, True)  # noqa: FBT003 - only the key counts
+            self.lessons.note_refused(caller.fingerprint, asked)
         if self.continued is not None:
             request = await self.continued.resolve(request, caller)
         return (await self.counter.count(request, route.upstream_model)).total

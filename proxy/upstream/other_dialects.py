@@ -13,7 +13,7 @@ from proxy.upstream.bridges.asking import ChatGoal, WriteMessage
 from proxy.upstream.bridges.bridge import BRIDGED, ChatBridge, ReadReply
 from proxy.upstream.spoken import SpokenDialects
 from proxy.upstream.translate import TranslateLane
-from proxy.upstream.wire import CHAT_PATH, WireLane, is_openai
+from proxy.upstream.wire import CHAT_PATH, FIRST_ERROR, WireLane, is_openai
 
 
 class OtherDialects:
@@ -37,13 +37,15 @@ class OtherDialects:
         :raises InvalidRequest: chat completions cannot say what the request asks for
         :raises DialectNotServed: there is no bridge from this dialect
         """
-        native = self._spoken.native_route(route, dialect.name)
+        native = self._spoken.native_route(route, dialect.name, caller)
         if native is not None:
             reply = await self._wire.send(native, body, caller, path=dialect.path + caller.query)
+            if reply.status < FIRST_ERROR:
+                self._spoken.note_taken(native, dialect.name, caller)
             if not self._spoken.may_learn(native, reply.status):
                 return reply
             content = b"".join([piece async for piece in reply.body()])
-            if not self._spoken.learn(native, dialect.name, reply.status, content):
+            if not self._spoken.learn(native, dialect.name, caller, reply.status, content):
                 return ReadReply(reply.status, reply.headers, content)
         if self._bridge is None or dialect.name not in BRIDGED:
             raise not_served(route, f"{dialect.path} (the format {dialect.name!r})")

@@ -7,38 +7,32 @@ no I/O. What an upstream speaks is configured, known of its provider, or learned
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
 from dataclasses import replace
 from http import HTTPStatus
 
-from proxy.core.bounded import BoundedCache
-from proxy.core.ports import Route
+from proxy.core.lessons import Lessons
+from proxy.core.ports import Caller, Clock, Route
 from proxy.upstream.bases import endpoint
 from proxy.upstream.providers import ANTHROPIC_BASE, OPENAI_BASE
 
 ANTHROPIC = "anthropic"
 OPENAI_DIALECTS = frozenset({"chat", "responses"})
-REMEMBERED = 256
-"""Pairs of an address and a dialect that are remembered."""
-ASKED_AGAIN_SECONDS = 600.0
-"""After so long an upstream is asked once more: a server may have been updated."""
 NO_ENDPOINT = frozenset({HTTPStatus.NOT_FOUND, HTTPStatus.METHOD_NOT_ALLOWED, HTTPStatus.NOT_IMPLEMENTED})
 _OBJECT = re.compile(rb'model|resp_|msg_|previous_response|(?:item|conversation) with|"param": ?"', re.IGNORECASE)
 """What a 404 names that is about something in the request, and not about the endpoint."""
 
 
 class SpokenDialects:
-    """Knows which dialects upstreams speak. Its state is what they refused.
+    """Knows which dialects upstreams speak. Its state is which they took and refused.
 
     :param clock: seconds, of any origin
     """
 
-    def __init__(self, clock: Callable[[], float]) -> None:
-        self._clock = clock
-        self._refused: BoundedCache[tuple[str, str], float] = BoundedCache(REMEMBERED)
-        """When an address refused a dialect."""
+    def __init__(self, clock: Clock) -> None:
+        self._lessons: Lessons[tuple[str, str, str]] = Lessons(clock)
+        """By address, model and dialect: an address may be that of several servers."""
 
-    def native_route(self, route: Route, dialect: str) -> Route | None:
+    def native_route(self, route: Route, dialect: str, caller: Caller) -> Route | None:
         """Return the route on which a request goes out in its own dialect; None where it needs a bridge."""
         if route.dialects and dialect not in route.dialects:
             return None
@@ -48,25 +42,32 @@ class SpokenDialects:
             return None
         if not route.dialects and route.base_url == OPENAI_BASE and dialect not in OPENAI_DIALECTS:
             return None
-        refused_at = self._refused.get((route.base_url, dialect))
-        if refused_at is None or route.dialects:
+        if route.dialects or not self._lessons.refuses(caller.fingerprint, _asked(route, dialect)):
             return route
-        return route if self._clock() - refused_at > ASKED_AGAIN_SECONDS else None
+        return None
 
     def may_learn(self, route: Route, status: int) -> bool:
         """Return whether an answer may say that the upstream has no such endpoint, so that its body must be read."""
         return status in NO_ENDPOINT and not route.dialects and route.provider != ANTHROPIC
 
-    def learn(self, route: Route, dialect: str, status: int, body: bytes) -> bool:
+    def note_taken(self, route: Route, dialect: str, caller: Caller) -> None:
+        """Remember that an upstream speaks a dialect."""
+        self._lessons.note_taken(caller.fingerprint, _asked(route, dialect))
+
+    def learn(self, route: Route, dialect: str, caller: Caller, status: int, body: bytes) -> bool:
         """Remember that an upstream does not speak a dialect, and return whether the answer says so.
 
-        A model or a response that does not exist is a 404, too; such an answer is the client's.
+        A model or a response that does not exist is a 404, too; such an answer is the client's. So is every answer of
+        an upstream that spoke the dialect before: a firewall refuses texts with 405.
         """
         is_page = body.lstrip().startswith(b"<")  # a web server's page, whose words mean nothing
         if status == HTTPStatus.NOT_FOUND and not is_page and _OBJECT.search(body):
             return False
-        self._refused.put((route.base_url, dialect), self._clock())
-        return True
+        return self._lessons.note_refused(caller.fingerprint, _asked(route, dialect))
+
+
+def _asked(route: Route, dialect: str) -> tuple[str, str, str]:
+    return route.base_url, route.upstream_model, dialect
 
 
 def _anthropic_route(route: Route) -> Route:

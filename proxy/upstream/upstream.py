@@ -155,7 +155,9 @@ class LiteLLMUpstream:
         :raises DialectNotServed: litellm carries no unknown request
         """
         if route.lane != "wire":
-            native = self._spoken.native_route(route, MESSAGES)  # Anthropic has more endpoints than that of messages
+            native = self._spoken.native_route(
+                route, MESSAGES, caller
+            )  # Anthropic has more endpoints than that of messages
             if native is None:
                 if isinstance(body, bytes) and is_served(method, path):
                     return await self._others.send(route, path, body, caller)
@@ -169,9 +171,9 @@ class LiteLLMUpstream:
             return isinstance(credential_for(route, NO_CREDENTIAL), Refusal)
         return route.api_key is None and not any(name in KEYS for name, _ in route.headers)
 
-    def keeps_responses(self, route: Route) -> bool | None:
+    def keeps_responses(self, route: Route, caller: Caller) -> bool | None:
         """Return whether a route's upstream keeps responses: OpenAI does, and litellm's bridges do not."""
-        if self._spoken.native_route(route, RESPONSES) is None:
+        if self._spoken.native_route(route, RESPONSES, caller) is None:
             return False
         return True if is_openai(route.base_url) else None
 

@@ -443,6 +443,31 @@ def test_a_clients_malformed_id_says_nothing_of_the_upstream(bench: Bench, askin
     assert asking.post(input="Hello?", previous_response_id="resp_before").status_code == 200
 
 
+@pytest.mark.parametrize("name", ['x" is not supported', "é not supported", "unsupported"])
+@pytest.mark.parametrize("key", ["the same", "another"])
+def test_an_error_that_quotes_a_clients_id_says_nothing_of_the_upstream(
+    bench: Bench, asking: Asking, name: str, key: str
+) -> None:
+    """An upstream that writes JSON quotes it escaped, so the words may look like its own."""
+    bench.upstream.script = lambda request: error(
+        400, f"Invalid 'previous_response_id': {json.dumps(request.json['previous_response_id'])}"
+    )
+    asker = asking if key == "the same" else Asking(Client(asking.client.http, "another key"))
+    assert asker.post(input="Hello?", previous_response_id=name).status_code == 400
+    bench.upstream.script = StatefulUpstream()
+    assert asking.post(input="Hello?", previous_response_id="resp_before").status_code == 200
+
+
+def test_an_upstream_that_refuses_one_credential_is_asked_for_another(bench: Bench, asking: Asking) -> None:
+    """What is learned of an upstream is learned for who asked."""
+    bench.upstream.script = lambda _: error(400, "previous_response_id is not supported.")
+    other = Asking(Client(asking.client.http, "another key"))
+    assert other.post(input="Hello?", previous_response_id="resp_before").status_code == 400
+    bench.upstream.script = StatefulUpstream()
+    assert other.post(input="Hello?", previous_response_id="resp_before").status_code == 400
+    assert asking.post(input="Hello?", previous_response_id="resp_before").status_code == 200
+
+
 @pytest.mark.usefixtures("stateless")
 def test_a_model_of_another_upstream_does_not_get_the_earlier_messages(bench: Bench) -> None:
     """What was sent to one address is never sent to another one (promise 8)."""

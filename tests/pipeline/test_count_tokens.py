@@ -63,6 +63,23 @@ def test_an_upstream_that_does_not_count_is_asked_once(
     assert counts[0] == counts[1] > 10
 
 
+@pytest.mark.parametrize("known", [False, True])
+def test_a_refusal_of_one_clients_text_is_not_believed_for_all(
+    bench: Bench, request: pytest.FixtureRequest, *, known: bool
+) -> None:
+    """A firewall answers some texts with 405; another client's request is asked about as before."""
+    bench.upstream.others.counts = lambda received: (
+        Answer([b"no"], 405) if b"UNION" in received.body else Answer([b'{"input_tokens": 4711}'])
+    )
+    http = bench.client(request.node.nodeid).http
+    if known:
+        ask(http)
+    attack = {**BODY, "messages": [user("UNION SELECT 1")]}
+    headers = {"x-api-key": "k" if known else "mallory", "anthropic-version": "2023-06-01"}
+    assert http.post(COUNT, json=attack, headers=headers).json()["input_tokens"] < 4711
+    assert ask(http).json() == {"input_tokens": 4711}
+
+
 def test_an_error_about_the_model_is_the_upstreams(bench: Bench, request: pytest.FixtureRequest) -> None:
     """It says nothing about the endpoint, which is asked again."""
     body = b'{"type":"error","error":{"type":"not_found_error","message":"model: claude-x"}}'

@@ -92,7 +92,7 @@ def _exchanged(controls: Controls) -> tuple[Exchange, Any]:
         continued=ports,
         commands=commands,
         upstream=ports,
-        searches=SearchOffers(ports),
+        searches=SearchOffers(ports, ports.timer),
         catalog=ports,
         calibrations=ports,
         identifier=identity,

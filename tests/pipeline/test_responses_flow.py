@@ -11,6 +11,7 @@ import httpx
 import pytest
 
 from proxy.core.conversation.summary import OPENING
+from proxy.core.lessons import Lessons
 from proxy.core.ports import Caller
 from proxy.dialects.responses.dialect import ResponsesDialect
 from proxy.pipeline import stream_openings
@@ -283,7 +284,7 @@ def test_a_provider_that_counts_itself_is_asked(bench: Bench) -> None:
                 }
             ]
         )
-        counting = InputTokenCounting(upstream, LocalTokenCounter(), lambda _: True)
+        counting = InputTokenCounting(upstream, LocalTokenCounter(), lambda _: True, Lessons(lambda: 0.0))
         try:
             reply = await counting.count(
                 ResponsesDialect(), b'{"model": "small", "input": "Hi."}', Caller(b"", ()), "/responses/input_tokens"

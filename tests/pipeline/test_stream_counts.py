@@ -136,6 +136,43 @@ def test_an_upstream_that_refuses_the_question_is_not_asked_again(own: Bench, ca
     assert own.upstream.last.json == {**ASK, "model": "scripted"}
 
 
+QUOTED = {**ASK, "messages": [user("What is stream_options?")]}
+
+
+def quoting(request: Received) -> Answer:
+    """An upstream that quotes what it refuses."""
+    if "What is stream_options?" in str(request.json["messages"]):
+        return error(400, "refused: What is stream_options?")
+    return as_openai(request)
+
+
+@pytest.mark.parametrize("known", [False, True])
+def test_a_refusal_that_quotes_the_clients_own_words_teaches_nothing(
+    own: Bench, calibrated: Client, *, known: bool
+) -> None:
+    """Whether the upstream has answered before or not."""
+    own.upstream.script = quoting
+    if known:
+        calibrated.post(ASK)
+    before = len(own.upstream.received)
+    assert calibrated.post(QUOTED).status_code == 400
+    assert len(own.upstream.received) == before + (1 if known else 2)
+    calibrated.post(ASK)
+    assert "stream_options" in own.upstream.last.json
+
+
+def test_an_upstream_that_refuses_the_question_of_one_credential_is_asked_for_another(
+    own: Bench, calibrated: Client
+) -> None:
+    """Keys of one address may lead to different servers."""
+    own.upstream.script = lambda request: (
+        error(400, "stream_options?") if "stream_options" in request.json else as_openai(request)
+    )
+    calibrated.post(ASK)
+    Client(calibrated.http, "another").post(ASK)
+    assert [("stream_options" in request.json) for request in own.upstream.received] == [True, False, True, False]
+
+
 def test_a_refusal_for_another_reason_is_the_clients(own: Bench, calibrated: Client) -> None:
     """It is not sent again, and the upstream is asked the next time."""
     own.upstream.script = lambda _: error(429, "slow down")

@@ -13,11 +13,11 @@ import respx
 
 from proxy.core.conversation.request import Dialect
 from proxy.core.errors import ConfigError
+from proxy.core.lessons import LESSON_SECONDS
 from proxy.core.ports import UpstreamReply
 from proxy.dialects.chat.dialect import ChatDialect
 from proxy.dialects.messages.dialect import MessagesDialect
 from proxy.dialects.responses.dialect import ResponsesDialect
-from proxy.upstream.spoken import ASKED_AGAIN_SECONDS
 from proxy.upstream.upstream import LiteLLMUpstream
 from proxy.upstream.wire import WireLane
 from tests.support.scripted import Exchange, ScriptedServer, serving
@@ -81,11 +81,17 @@ def upstream_at(server: ScriptedServer, wire: WireLane, clock: Clock | None = No
 
 
 async def ask(
-    upstream: LiteLLMUpstream, dialect: Dialect, model: str = "m", *headers: tuple[str, str]
+    upstream: LiteLLMUpstream,
+    dialect: Dialect,
+    model: str = "m",
+    *headers: tuple[str, str],
+    by: bytes = b"alice",
+    body: bytes = b"",
 ) -> UpstreamReply:
     """Send a small request."""
     route = await upstream.resolve(model)
-    return await upstream.send(route, body_of(dialect), calling(*(headers or (BEARER,))), dialect=dialect, stream=False)
+    caller = calling(*(headers or (BEARER,)), fingerprint=by)
+    return await upstream.send(route, body or body_of(dialect), caller, dialect=dialect, stream=False)
 
 
 def paths(server: ScriptedServer) -> list[str]:
@@ -109,7 +115,7 @@ async def test_a_server_without_the_endpoint_is_asked_once_and_then_over_the_bri
             assert read.message is not None
             assert read.message.text == "Hello."
         assert paths(server) == [dialect.path, *["/chat/completions"] * 3]
-        clock.now = ASKED_AGAIN_SECONDS + 1
+        clock.now = LESSON_SECONDS + 1
         await everything(await ask(upstream, dialect))
         assert paths(server)[4:] == [dialect.path, "/chat/completions"]
 
@@ -119,6 +125,48 @@ async def test_a_method_that_is_not_allowed_says_the_same(wire: WireLane, status
     """Whatever the body says."""
     async with chat_only(status, b"no model here") as server:
         assert (await ask(upstream_at(server, wire), MESSAGES)).status == 200
+
+
+@asynccontextmanager
+async def behind_a_firewall() -> AsyncIterator[ScriptedServer]:
+    """Run a server with every endpoint, behind a firewall that answers some texts with 405."""
+
+    async def script(exchange: Exchange) -> None:
+        if b"UNION SELECT" in exchange.body:
+            await exchange.answer(b"<html>405</html>", "405 Method Not Allowed")
+        else:
+            await exchange.answer(b'{"native": true}', headers=b"content-type: application/json\r\n")
+
+    async with serving(script) as server:
+        yield server
+
+
+def attack_in(dialect: Dialect) -> bytes:
+    """Return a small request whose text the firewall refuses."""
+    return body_of(dialect).replace(b"Hi.", b"' UNION SELECT 1")
+
+
+@pytest.mark.parametrize("dialect", OTHERS, ids=lambda dialect: dialect.name)
+async def test_what_a_firewall_says_of_one_clients_text_changes_nothing_for_others(
+    wire: WireLane, dialect: Dialect
+) -> None:
+    """Not even before anybody was answered; a lesson is that of its credential."""
+    async with behind_a_firewall() as server:
+        upstream = upstream_at(server, wire)
+        await everything(await ask(upstream, dialect, by=b"mallory", body=attack_in(dialect)))
+        await everything(await ask(upstream, dialect, by=b"victim"))
+        assert paths(server)[-1] == dialect.path
+
+
+async def test_a_refusal_of_a_dialect_that_was_answered_before_is_the_clients(wire: WireLane) -> None:
+    """It is carried as it came, sent once, and the next request of the same credential goes out natively."""
+    async with behind_a_firewall() as server:
+        upstream = upstream_at(server, wire)
+        await everything(await ask(upstream, RESPONSES))
+        refused = await ask(upstream, RESPONSES, body=attack_in(RESPONSES))
+        assert (refused.status, await everything(refused)) == (405, b"<html>405</html>")
+        await everything(await ask(upstream, RESPONSES))
+        assert paths(server) == ["/responses"] * 3
 
 
 @pytest.mark.parametrize("name", OBJECTS)

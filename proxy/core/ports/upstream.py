@@ -169,8 +169,8 @@ class Upstream(Protocol):
         """
         ...
 
-    def keeps_responses(self, route: Route) -> bool | None:
-        """Return whether a route's upstream keeps responses, so that requests can go on from their ids.
+    def keeps_responses(self, route: Route, caller: Caller) -> bool | None:
+        """Return whether a route's upstream keeps a caller's responses, so that requests can go on from their ids.
 
         None where nobody knows beforehand.
         """
