@@ -10,7 +10,7 @@ import os
 import sys
 from collections.abc import Awaitable, Callable
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Literal, NoReturn, get_args
+from typing import IO, TYPE_CHECKING, Literal, NoReturn, cast, get_args
 
 import click
 
@@ -34,6 +34,7 @@ from proxy.core.conversation.summary import Strategy
 from proxy.core.errors import ConfigError, TidemarkError
 
 if TYPE_CHECKING:
+    from proxy.core.conversation.messages import JsonValue
     from proxy.pipeline.offline import OfflineService
 
 EXIT_USAGE = 2
@@ -71,19 +72,41 @@ def demo(stay: bool, turns: int, dialect: Literal["chat", "responses", "messages
 
 @cli.command(epilog=example("tidemark check --config tidemark.yaml"))
 @config_option
+@click.option("--offline", is_flag=True, help="Do not ask whether the configured addresses can be reached.")
 @json_option
-def check(config: Path | None, as_json: bool) -> None:
-    """Validate a configuration, and show its effect on each model."""
+def check(config: Path | None, offline: bool, as_json: bool) -> None:
+    """Validate a configuration, and show its effect on each model.
+
+    Each configured address is asked once, without a key, whether it can be reached.
+    """
     from proxy.config import check_json, check_report
 
     if as_json:
         report = check_json(config, os.environ)
+        if report["ok"] and not offline:
+            report["warnings"] = [*cast("list[JsonValue]", report["warnings"]), *_reach_warnings(config)]
         print_json(report)
         sys.exit(0 if report["ok"] else 1)
     lines, usable = check_report(config, os.environ)
     for line in lines:
         click.echo(line, err=not usable)
+    for warning in _reach_warnings(config) if usable and not offline else ():
+        click.echo(f"warning: {warning}")
     sys.exit(0 if usable else 1)
+
+
+def _reach_warnings(config: Path | None) -> list[str]:
+    """Return what ``tidemark check`` says of addresses that cannot be reached; nothing where none is configured."""
+    from proxy.config import load
+
+    settings = load(config, os.environ)
+    if not settings.upstream and not any(
+        {"api_base", "base_url"} & entry.litellm_params.keys() for entry in settings.model_list
+    ):
+        return []
+    from proxy.doctor.reach import reach_warnings
+
+    return asyncio.run(reach_warnings(settings))
 
 
 @cli.command(epilog=example("tidemark count chat.json"))

@@ -18,6 +18,7 @@ from proxy.config.reading import MISSING, REFERENCE, Reader
 from proxy.config.sections import StatedKeys
 from proxy.config.tree import Items, Node, Scalar, Table
 from proxy.core.conversation.messages import JsonValue
+from proxy.core.http_headers import CONTROLS
 from proxy.core.planning.budget import DEFAULT_WINDOW_TOKENS, ModelWindow, WindowSource
 
 T = TypeVar("T")
@@ -50,6 +51,8 @@ WITHOUT_EFFECT = frozenset(
     }
 )
 """Keys of ``litellm_params`` for LiteLLM's router and proxy, which Tidemark does not use; clients decide on retries."""
+HEADER_KEYS = ("api_key", "organization", "extra_headers", "headers")
+"""The keys of ``litellm_params`` whose values become header lines."""
 TOKENS = kinds.or_word("null", kinds.whole("tokens", least=1))
 WINDOW = kinds.whole("tokens", least=1)
 _KNOWN_BEGINNINGS = (
@@ -200,6 +203,7 @@ def _read_entry(reader: Reader, node: Node, number: int) -> ModelEntry | None:
     plain_params, plain_info = (
         {name: reader.plain(value) for name, value in table.nodes.items()} for table in (params, info)
     )
+    _refuse_controls(reader, params, f"{label}.litellm_params", plain_params)
     if model_name is None or not has_model or lane is MISSING:
         return None
     return ModelEntry(
@@ -234,6 +238,24 @@ def _warn_without_provider(reader: Reader, params: Table, label: str) -> None:
             f'{label}.model "{model}" names no provider, so requests for it will fail; write openai/{model} for a '
             f"server that speaks OpenAI's format, else PROVIDER/{model}",
         )
+
+
+def _refuse_controls(reader: Reader, table: Table, label: str, values: Mapping[str, JsonValue]) -> None:
+    """Note the values that go into header lines and cannot stand there."""
+    for name in HEADER_KEYS:
+        value = values.get(name)
+        lines = value.items() if isinstance(value, Mapping) else [("", value)]
+        for header, text in lines:
+            if not isinstance(text, str) or not any(ord(character) in CONTROLS for character in text):
+                continue
+            node = table.nodes[name]
+            source = node.nodes[header] if isinstance(node, Table) else node
+            stated = str(source.value) if isinstance(source, Scalar) else ""
+            is_variable = stated.startswith(REFERENCE)
+            whose = f" (the environment variable {stated.removeprefix(REFERENCE)})" if is_variable else ""
+            where = f"{label}.{name}" + (f".{header}" if header else "")
+            message = f"{where}{whose} has a line break or another control character, which no header may have"
+            reader.problem(source.line, f"{message}; remove it, as `printf %s KEY` writes no line break")
 
 
 def _read_window(reader: Reader, table: Table, label: str) -> WindowNote:

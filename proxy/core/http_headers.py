@@ -30,7 +30,7 @@ NOT_SENT = (
         b"x-method-override",
     }
 )
-"""Headers that Tidemark does not forward with a request: those that its HTTP client writes itself, and those that would
+"""Headers that Tidemark does not forward with a request. Its HTTP client writes most of them itself. The others would
 make it another request than the one that was let through."""
 KEYS = frozenset({b"authorization", b"x-api-key", b"api-key", b"x-goog-api-key"})
 """Headers that carry a provider's key: OpenAI's, Anthropic's, Azure's and Google's own."""

@@ -31,28 +31,28 @@ class Lessons(Generic[K]):
         self._noted: BoundedCache[tuple[bytes, K], tuple[bool, float]] = BoundedCache(REMEMBERED)
         """Whether it was taken, and when that ends to be known."""
 
-    def of(self, credential: bytes, asked: K) -> bool | None:
+    def of(self, credential: bytes, subject: K) -> bool | None:
         """Return whether an upstream takes something; None where nobody knows.
 
         :param credential: the caller's fingerprint
         """
-        taken, until = self._noted.get((credential, asked), (None, 0.0))
-        return taken if taken is not None and self._clock() < until else None
+        is_taken, until = self._noted.get((credential, subject), (None, 0.0))
+        return is_taken if is_taken is not None and self._clock() < until else None
 
-    def refuses(self, credential: bytes, asked: K) -> bool:
+    def refuses(self, credential: bytes, subject: K) -> bool:
         """Return whether an upstream is known to refuse something."""
-        return self.of(credential, asked) is False
+        return self.of(credential, subject) is False
 
-    def note_taken(self, credential: bytes, asked: K) -> None:
+    def note_taken(self, credential: bytes, subject: K) -> None:
         """Note that an upstream has answered with success."""
-        self._noted.put((credential, asked), (True, self._clock() + LESSON_SECONDS))
+        self._noted.put((credential, subject), (True, self._clock() + LESSON_SECONDS))
 
-    def note_refused(self, credential: bytes, asked: K) -> bool:
+    def note_refused(self, credential: bytes, subject: K) -> bool:
         """Note that an upstream has refused, and return whether that is to be believed.
 
         It is not where the upstream took the same before: then the refusal is about this one request.
         """
-        if self.of(credential, asked):
+        if self.of(credential, subject):
             return False
-        self._noted.put((credential, asked), (False, self._clock() + LESSON_SECONDS))
+        self._noted.put((credential, subject), (False, self._clock() + LESSON_SECONDS))
         return True

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from http import HTTPStatus
 
 from proxy.app import Parts
-from proxy.core.errors import TidemarkError
+from proxy.core.errors import TidemarkError, UpstreamUnreachable
 from proxy.core.ports import Caller, Headers, Route, UpstreamReply
 from proxy.doctor.findings import Finding, Progress, Status
 from proxy.doctor.guard import Guard
@@ -95,6 +95,8 @@ async def _first_offered(parts: Parts, route: Route, caller: Caller) -> str | Fi
         if answer.status == HTTPStatus.OK:
             models = json.loads(answer.body)["data"]
             return str(models[0]["id"])
+    except UpstreamUnreachable as error:
+        return _unreached(check, error)
     except (TimeoutError, TidemarkError) as error:
         return Finding(check, "error", _reason(error), "Start it, or correct TIDEMARK_UPSTREAM.")
     except (ValueError, KeyError, IndexError, TypeError):
@@ -108,6 +110,8 @@ async def _check(parts: Parts, route: Route, caller: Caller) -> list[Finding]:
         async with asyncio.timeout(UPSTREAM_SECONDS):
             answer = await _ask(parts, route, caller)
             window = (await parts.catalog.profile(route, caller)).window
+    except UpstreamUnreachable as error:
+        return [_unreached(check, error)]
     except (TimeoutError, TidemarkError) as error:
         mend = "Look whether it runs, and at api_base; a firewall or a proxy may stand between."
         return [Finding(check, "error", _reason(error), mend)]
@@ -209,6 +213,10 @@ def _json(text: bytes) -> object:
         return json.loads(text)
     except ValueError:
         return None
+
+
+def _unreached(check: str, error: UpstreamUnreachable) -> Finding:
+    return Finding(check, "error", error.fault, f"{error.mend[0].upper()}{error.mend[1:]}.")
 
 
 def _reason(error: Exception) -> str:

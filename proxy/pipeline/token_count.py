@@ -49,15 +49,17 @@ class InputTokenCounting:
         if not request.model:
             return (await self.counter.count(request, "")).total
         route = await self.upstream.resolve(request.model)
-        asked = (route.base_url, route.upstream_model, path.partition("?")[0])
+        question = (route.base_url, route.upstream_model, path.partition("?")[0])
         speaks = not route.dialects or dialect.name in route.dialects  # what is configured is not asked
-        if speaks and (self.counts_itself(route) or (asks_any and not self.lessons.refuses(caller.fingerprint, asked))):
+        if speaks and (
+            self.counts_itself(route) or (asks_any and not self.lessons.refuses(caller.fingerprint, question))
+        ):
             reply = await self._ask(request, route, caller, path)
             if reply is not None:
                 if reply.status < HTTPStatus.BAD_REQUEST:
-                    self.lessons.note_taken(caller.fingerprint, asked)
+                    self.lessons.note_taken(caller.fingerprint, question)
                 return reply
-            self.lessons.note_refused(caller.fingerprint, asked)
+            self.lessons.note_refused(caller.fingerprint, question)
         if self.continued is not None:
             request = await self.continued.resolve(request, caller)
         return (await self.counter.count(request, route.upstream_model)).total

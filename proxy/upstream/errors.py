@@ -5,12 +5,47 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from proxy.core.errors import UpstreamBroken, UpstreamError, UpstreamStalled, UpstreamTimedOut, UpstreamUnreachable
-from proxy.core.ports import Route
+from proxy.core.ports import Route, shown_url
 from proxy.upstream.answers import MAX_MESSAGE_CHARACTERS, error_fields
+from proxy.upstream.reaching import Cause, ReachFailure
 
 TIMEOUT_REMEDY = "raise litellm_params.timeout of the model"
 """How to give an upstream more time to begin its answer."""
+ANY_MODEL = "*"
+"""The model's name in the route of requests that name none."""
+_BASE = "api_base of the model or TIDEMARK_UPSTREAM"
+_WORDS: Mapping[Cause, tuple[str, str]] = {
+    "refused": ("nothing listens at {url}", f"start the server there, or correct {_BASE}"),
+    "unknown_host": ("{url}: no address is known of the host {host!r}", f"correct the name in {_BASE}, or look at DNS"),
+    "no_tls": ("the server at {url} does not speak TLS", f"write http:// in {_BASE}"),
+    "tls_only": ("the server at {url} speaks TLS only", f"write https:// in {_BASE}"),
+    "untrusted": (
+        "the certificate of {url} is not trusted ({detail})",
+        "name the file of its authority by SSL_CERT_FILE, or give the server a certificate for this name and day",
+    ),
+    "tls_failed": ("the TLS handshake with {url} failed ({detail})", f"look at the server's TLS, or correct {_BASE}"),
+    "control_character": (
+        "the request to {url} cannot be written: its key or another header has a line break or control character",
+        "remove it from api_key or extra_headers of the model",
+    ),
+    "no_url": (
+        "{url} is no address that can be asked, or has a password although the request has a key",
+        f"correct {_BASE}",
+    ),
+    "silent": ("{url} gave no connection in time", f"look whether a firewall stands between, and at {_BASE}"),
+    "closed": ("{url} closed the connection before it answered", "look at the server's log"),
+    "other": ("{url} gave no connection ({detail})", f"look whether the server runs, and at {_BASE}"),
+}
+"""For each cause what is wrong, and what to do about it."""
+_OF_PROXIES: Mapping[Cause, str] = {
+    "refused": "refuses connections",
+    "unknown_host": "is unknown by name",
+    "silent": "does not answer",
+}
+"""What a proxy does that fails."""
 
 
 def refused(route: Route, status: int, body: bytes) -> UpstreamError:
@@ -36,13 +71,26 @@ def timed_out(route: Route, seconds: float, remedy: str = "") -> UpstreamTimedOu
     )
 
 
-def unreachable(route: Route, error: BaseException) -> UpstreamUnreachable:
+def unreachable(route: Route, error: BaseException, failure: ReachFailure) -> UpstreamUnreachable:
     """Return the error for an upstream that no connection can be made to."""
+    fault, mend = words_of(failure)
+    whose = "The upstream" if route.name == ANY_MODEL else f"The upstream of {route.name!r}"
     return UpstreamUnreachable(
-        f"The upstream of {route.name!r} cannot be reached; check that it runs, and api_base of the model "
-        "or TIDEMARK_UPSTREAM.",
-        internal=f"{route!r}: {error!r}",
+        f"{whose} cannot be reached: {fault}; {mend}.",
+        internal=f"{route!r}: {failure.cause}: {error!r}",
+        mend=mend,
     )
+
+
+def words_of(failure: ReachFailure) -> tuple[str, str]:
+    """Return what is wrong where an upstream cannot be reached, and what to do about it."""
+    url = failure.url or "an empty URL"
+    if failure.fails_at_proxy and failure.proxy is not None:
+        way = f"{url} is asked through the proxy {shown_url(failure.proxy.url)}"
+        fault = f"{way}, which {_OF_PROXIES.get(failure.cause, 'gave no connection')}"
+        return fault, f"correct {failure.proxy.variable} of the environment, or name {failure.host} in NO_PROXY"
+    fault, mend = _WORDS[failure.cause]
+    return fault.format(url=url, host=failure.host, detail=failure.detail.rstrip(".")), mend
 
 
 def broken(route: Route, error: BaseException | None, detail: str = "") -> UpstreamBroken:

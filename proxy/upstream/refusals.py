@@ -8,14 +8,16 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
-from proxy.core.errors import UpstreamError, UpstreamTimedOut, UpstreamUnreachable
+from proxy.core.errors import UpstreamError, UpstreamTimedOut
 from proxy.core.ports import Headers, Route
 from proxy.upstream.answers import MAX_MESSAGE_CHARACTERS, error_envelope, error_fields
+from proxy.upstream.errors import unreachable
 from proxy.upstream.headers import returned_headers
 from proxy.upstream.overflow import parse_overflow
+from proxy.upstream.reaching import failure_of
 
 CONTEXT_ERROR = "ContextWindowExceededError"
 """litellm's class, by name, because this file does not import litellm."""
@@ -55,9 +57,8 @@ def refusal_of(error: Exception, route: Route) -> Refusal:
                 f"The upstream of {route.name!r} did not answer in time.", internal=repr(error)
             ) from error
         if names & {"TransportError", "ClientConnectorError"}:
-            raise UpstreamUnreachable(
-                f"The upstream of {route.name!r} ({route.provider}) cannot be reached.", internal=repr(error)
-            ) from error
+            failure = failure_of(error, route.base_url)
+            raise unreachable(route, error, replace(failure, url=failure.url or route.provider)) from error
         if status is None or type(error).__name__ == "APIConnectionError":  # litellm's class for its own failures
             raise UpstreamError(
                 f"litellm could not send the request for {route.name!r}: {provider_message(error)}",

@@ -42,7 +42,7 @@ class SpokenDialects:
             return None
         if not route.dialects and route.base_url == OPENAI_BASE and dialect not in OPENAI_DIALECTS:
             return None
-        if route.dialects or not self._lessons.refuses(caller.fingerprint, _asked(route, dialect)):
+        if route.dialects or not self._lessons.refuses(caller.fingerprint, _subject(route, dialect)):
             return route
         return None
 
@@ -52,7 +52,7 @@ class SpokenDialects:
 
     def note_taken(self, route: Route, dialect: str, caller: Caller) -> None:
         """Remember that an upstream speaks a dialect."""
-        self._lessons.note_taken(caller.fingerprint, _asked(route, dialect))
+        self._lessons.note_taken(caller.fingerprint, _subject(route, dialect))
 
     def learn(self, route: Route, dialect: str, caller: Caller, status: int, body: bytes) -> bool:
         """Remember that an upstream does not speak a dialect, and return whether the answer says so.
@@ -63,10 +63,10 @@ class SpokenDialects:
         is_page = body.lstrip().startswith(b"<")  # a web server's page, whose words mean nothing
         if status == HTTPStatus.NOT_FOUND and not is_page and _OBJECT.search(body):
             return False
-        return self._lessons.note_refused(caller.fingerprint, _asked(route, dialect))
+        return self._lessons.note_refused(caller.fingerprint, _subject(route, dialect))
 
 
-def _asked(route: Route, dialect: str) -> tuple[str, str, str]:
+def _subject(route: Route, dialect: str) -> tuple[str, str, str]:
     return route.base_url, route.upstream_model, dialect
 
 

@@ -20,6 +20,7 @@ from proxy.upstream import litellm, providers
 from proxy.upstream.answers import text_of
 from proxy.upstream.bases import trimmed
 from proxy.upstream.bridges.asking import WriteMessage
+from proxy.upstream.errors import ANY_MODEL
 from proxy.upstream.fields import CONFIGURED_FOR_LITELLM
 from proxy.upstream.headers import caller_key
 from proxy.upstream.naming import why_closed
@@ -34,8 +35,6 @@ from proxy.upstream.wire import WireLane, is_openai
 CHAT, RESPONSES, MESSAGES = DIALECTS
 MAX_CACHED_ROUTES = 1024
 """Resolved names that are cached; clients choose names, so there must be a bound."""
-ANY_MODEL = "*"
-"""The model's name in the route of requests that name none."""
 MAX_NAMES_IN_ERRORS = 20
 """Configured models that an error's message lists."""
 

@@ -14,7 +14,6 @@ from functools import lru_cache
 from math import inf
 from typing import TYPE_CHECKING, Protocol
 from urllib.parse import urlsplit
-from urllib.request import getproxies, proxy_bypass
 
 import msgspec
 
@@ -28,6 +27,7 @@ from proxy.upstream.errors import TIMEOUT_REMEDY, broken, refused, stalled, time
 from proxy.upstream.headers import carried, outgoing
 from proxy.upstream.http1.failures import ConnectionGone, ConnectTimedOut
 from proxy.upstream.http1.pool import Pool
+from proxy.upstream.reaching import asked_failure_of, proxy_of
 
 if TYPE_CHECKING:
     from proxy.upstream.aiohttp_client import AiohttpClient
@@ -38,7 +38,7 @@ KEEPALIVE_SECONDS = 4.0
 """How long an idle connection is kept. uvicorn (vLLM, LiteLLM) and llama.cpp close theirs after 5 s; an earlier end
 here keeps requests off connections that are just being closed."""
 MAX_CACHED_URLS = 256
-"""URLs that are cached with their proxy, because reading the environment takes 70 us."""
+"""URLs that are cached."""
 MAX_ATTEMPTS = 2
 """Times that one request is sent: over a kept connection that turns out dead, then over a new one."""
 DEAD_SECONDS = 0.05
@@ -270,15 +270,15 @@ class WireLane:
                     if not dead or attempt == MAX_ATTEMPTS:
                         raise
         except ConnectTimedOut as error:
-            raise unreachable(route, error) from error
+            raise unreachable(route, error, await asked_failure_of(error, route.base_url, headers)) from error
         except TimeoutError as error:
             raise timed_out(route, route.timeout_seconds, TIMEOUT_REMEDY) from error
         except (OSError, ValueError) as error:
-            raise unreachable(route, error) from error
+            raise unreachable(route, error, await asked_failure_of(error, route.base_url, headers)) from error
         raise AssertionError  # the loop returns or raises
 
     def _client_for(self, url: str) -> WireClient:
-        if self._library or proxy_for(url) is not None:
+        if self._library or proxy_of(url) is not None:
             return self._aiohttp or self._open_aiohttp()
         if self._pool is None:
             self._pool = Pool(keepalive_seconds=KEEPALIVE_SECONDS, connect_seconds=CONNECT_SECONDS)
@@ -288,7 +288,7 @@ class WireLane:
         from proxy.upstream.aiohttp_client import AiohttpClient
 
         self._aiohttp = AiohttpClient(
-            keepalive_seconds=KEEPALIVE_SECONDS, connect_seconds=CONNECT_SECONDS, proxy_for=proxy_for
+            keepalive_seconds=KEEPALIVE_SECONDS, connect_seconds=CONNECT_SECONDS, proxy_for=_proxy_url
         )
         return self._aiohttp
 
@@ -304,14 +304,6 @@ def is_openai(base_url: str) -> bool:
     return urlsplit(base_url).hostname == "api.openai.com"
 
 
-@lru_cache(maxsize=MAX_CACHED_URLS)
-def proxy_for(url: str) -> str | None:
-    """Return the HTTP proxy that the environment names for a URL (``HTTPS_PROXY``, ``NO_PROXY``, ...).
-
-    aiohttp's ``trust_env`` is not used: it also reads ``~/.netrc``, and callers without a credential would get those.
-    """
-    parts = urlsplit(url)
-    proxies = getproxies()
-    if not proxies or not parts.hostname or proxy_bypass(parts.hostname):
-        return None
-    return proxies.get(parts.scheme) or proxies.get("all")
+def _proxy_url(url: str) -> str | None:
+    proxy = proxy_of(url)
+    return None if proxy is None else proxy.url

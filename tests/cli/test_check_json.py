@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import socket
 from pathlib import Path
 
 import pytest
@@ -48,6 +49,24 @@ def test_every_model_has_its_marks_in_tokens(file: Path) -> None:
         assert f"{name.replace('_', ' ')} {small[name]:,}" in lines
     assert all(warning in lines for warning in checked["warnings"])
     assert checked["warnings"]
+
+
+def test_an_address_that_cannot_be_reached_is_a_warning(file: Path) -> None:
+    """With its URL, the cause and the mend, and without its password; the configuration can be used all the same."""
+    with socket.socket() as closed:
+        closed.bind(("127.0.0.1", 0))
+        base = f"127.0.0.1:{closed.getsockname()[1]}/v1"
+        file.write_text(f"upstream: http://user:hush@{base}\n")
+        words = ["check", "--config", str(file)]
+        done = CliRunner().invoke(cli, words)
+        report = json.loads(CliRunner().invoke(cli, [*words, "--json"]).stdout)
+        quiet = CliRunner().invoke(cli, [*words, "--offline"])
+    told = f"nothing listens at http://{base}; start the server there"
+    assert done.exit_code == 0
+    assert f"warning: The upstream of 'any model' cannot be reached: {told}" in done.stdout
+    assert "hush" not in done.stdout
+    assert any(told in warning for warning in report["warnings"])
+    assert "nothing listens" not in quiet.stdout
 
 
 def test_problems_are_listed_and_the_code_is_1(file: Path) -> None:

@@ -43,6 +43,24 @@ class TestEnvironment:
             for line, name in ((3, "NO_KEY"), (5, "NO_STORE"))
         ]
 
+    def test_a_key_with_a_line_break_is_told_without_its_value(self, write: Write) -> None:
+        """A secret in a file often ends with one, and no header may have it."""
+        path = write("""\
+            model_list:
+              - model_name: a
+                litellm_params: {model: openai/a, api_key: os.environ/MYKEY}
+              - model_name: b
+                litellm_params:
+                  model: openai/b
+                  extra_headers: {x-team: "hush\\n"}
+            """)
+        with pytest.raises(ConfigError) as caught:
+            load(path, HOME | {"MYKEY": "sk-hush\n"})
+        first, second = str(caught.value).splitlines()
+        assert ":3: model_list[1].litellm_params.api_key (the environment variable MYKEY) has a line break" in first
+        assert ":7: model_list[2].litellm_params.extra_headers.x-team has a line break" in second
+        assert "hush" not in str(caught.value)
+
     def test_a_wrong_variable_is_told_without_its_value(self) -> None:
         """It may hold a password."""
         with pytest.raises(ConfigError) as caught:

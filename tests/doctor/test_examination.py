@@ -101,7 +101,9 @@ def test_an_upstream_that_is_away_is_an_error(examined: Examine) -> None:
     with socket.socket() as closed:
         closed.bind(("127.0.0.1", 0))
         findings = examined(base=f"http://127.0.0.1:{closed.getsockname()[1]}/v1")
-    assert statuses(findings, "upstream small") == {"error"}
+    (finding,) = findings["upstream small"]
+    assert (finding.status, "nothing listens at http://127.0.0.1" in finding.detail) == ("error", True)
+    assert finding.mend.startswith("Start the server there")
     assert statuses(findings, "store") == {"ok"}
     assert statuses(findings, "summarizer hybrid") == {"warning"}  # compactions fall back to extractive
 

@@ -12,9 +12,21 @@ class UpstreamError(TidemarkError):
 
 
 class UpstreamUnreachable(UpstreamError):
-    """No connection to the upstream could be made."""
+    """No connection to the upstream could be made.
+
+    :param mend: the part of the message that says what to do about it, without a full stop
+    """
 
     code = "upstream_unreachable"
+
+    def __init__(self, message: str, *, internal: str = "", mend: str = "") -> None:
+        super().__init__(message, internal=internal)
+        self.mend = mend
+
+    @property
+    def fault(self) -> str:
+        """Return the message without the mend."""
+        return self.message.removesuffix(f"; {self.mend}.")
 
 
 class UpstreamTimedOut(UpstreamError):

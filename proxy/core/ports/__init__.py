@@ -35,6 +35,7 @@ from proxy.core.ports.upstream import (
     Upload,
     Upstream,
     UpstreamReply,
+    shown_url,
 )
 
 __all__ = [
@@ -79,4 +80,5 @@ __all__ = [
     "Upload",
     "Upstream",
     "UpstreamReply",
+    "shown_url",
 ]

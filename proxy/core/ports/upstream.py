@@ -67,12 +67,12 @@ class Route:
     """The longest time between two pieces of a reply; comments of a stream are pieces, too."""
 
     def __repr__(self) -> str:
-        place = _shown(self.base_url) or "litellm"
+        place = shown_url(self.base_url) or "litellm"
         return f"Route({self.lane} {self.name} -> {self.provider}/{self.upstream_model} at {place})"
 
 
-def _shown(base_url: str) -> str:
-    """Return a base URL for the log: without a user, a password or the values of its query."""
+def shown_url(base_url: str) -> str:
+    """Return a base URL as others may see it: without a user, a password or the values of its query."""
     place, query, _ = base_url.partition("?")
     scheme, mark, rest = place.partition("://")
     authority, slash, path = rest.partition("/")
