@@ -134,7 +134,6 @@ def create_app(
 
     @asynccontextmanager
     async def lifespan(_: Starlette) -> AsyncIterator[None]:
-        stored.parts.upstream.warm()
         await schema.start()
         watch.start()
         await stored.live.start()
@@ -142,6 +141,7 @@ def create_app(
             flushing.start(work=settings.memory_flush.worker)
         delivery.start()
         metrics.state.start()
+        stored.parts.upstream.warm()  # last, because the import takes seconds of CPU
         yield
         await endpoints.live_events.aclose()
         metrics.hand_over()

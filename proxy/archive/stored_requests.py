@@ -63,4 +63,4 @@ class StoredRequests:
                 route = await self._upstream.resolve(summarizer_model, by_operator=True)
             except ModelNotFound:
                 return False
-        return not self._upstream.needs_callers_key(route)
+        return not await self._upstream.needs_callers_key(route)

@@ -76,6 +76,9 @@ class LiteLLMModelData:
     def __init__(self, path: Path | None = None) -> None:
         self._path = path
         self._entries: Mapping[str, _Entry] | None = None
+        """The entries for conversations."""
+        self._names: frozenset[str] = frozenset()
+        """The names of all entries, without what a provider puts before them."""
         self._reading = asyncio.Lock()
 
     async def lookup(self, names: Iterable[str]) -> WindowData | None:
@@ -97,6 +100,14 @@ class LiteLLMModelData:
         provider = entry.litellm_provider if entry is not None else None
         return provider if isinstance(provider, str) else None
 
+    async def names(self, model: str) -> bool:
+        """Return whether the file lists a model of any kind by this name, or by a provider's name before it.
+
+        It is true where the file cannot be read, because then nobody knows.
+        """
+        await self._read()
+        return model in self._names or not self._names
+
     async def prices(self) -> Mapping[str, tuple[float, float]]:
         """Return the USD for each token of input and of output, by the model's name; only models with both."""
         entries = (await self._read()).items()
@@ -116,7 +127,9 @@ class LiteLLMModelData:
         if self._entries is None:
             async with self._reading:
                 if self._entries is None:
-                    self._entries = await asyncio.to_thread(_read_file, self._path or data_path())
+                    entries = await asyncio.to_thread(_read_file, self._path or data_path())
+                    self._names = frozenset(name.rpartition("/")[2] for name in entries)
+                    self._entries = {name: entry for name, entry in entries.items() if entry.mode in MODES}
         return self._entries
 
 
@@ -127,12 +140,12 @@ def data_path() -> Path | None:
 
 
 def _read_file(path: Path | None) -> Mapping[str, _Entry]:
-    """Return the file's entries for conversations; none where it cannot be read, because windows have defaults."""
+    """Return the file's entries; none where it cannot be read, because windows have defaults."""
     try:
         entries = msgspec.json.decode(path.read_bytes() if path else b"{}", type=dict[str, _Entry])
     except (OSError, msgspec.MsgspecError):
         return {}
-    return {name: entry for name, entry in entries.items() if entry.mode in MODES}
+    return entries
 
 
 def _tokens(value: object) -> int | None:

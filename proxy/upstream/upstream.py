@@ -13,17 +13,17 @@ from typing import Protocol, assert_never
 from proxy.core.bounded import BoundedCache
 from proxy.core.conversation.messages import LONGEST_MODEL_NAME, JsonValue
 from proxy.core.conversation.request import Dialect
-from proxy.core.errors import ModelNotFound
+from proxy.core.errors import ModelNotFound, UpstreamError
 from proxy.core.http_headers import KEYS
 from proxy.core.ports import NO_CREDENTIAL, Caller, Lane, Route, TextRequest, Upload, UpstreamReply
 from proxy.upstream import litellm, providers
 from proxy.upstream.answers import text_of
-from proxy.upstream.bases import trimmed
+from proxy.upstream.bases import endpoint, trimmed
 from proxy.upstream.bridges.asking import WriteMessage
 from proxy.upstream.errors import ANY_MODEL
 from proxy.upstream.fields import CONFIGURED_FOR_LITELLM
 from proxy.upstream.headers import caller_key
-from proxy.upstream.naming import why_closed
+from proxy.upstream.naming import is_local, why_closed
 from proxy.upstream.other_calls import OtherCalls, is_served
 from proxy.upstream.other_dialects import OtherDialects, not_served, not_spoken
 from proxy.upstream.refusals import Refusal
@@ -35,6 +35,10 @@ from proxy.upstream.wire import WireLane, is_openai
 CHAT, RESPONSES, MESSAGES = DIALECTS
 MAX_CACHED_ROUTES = 1024
 """Resolved names that are cached; clients choose names, so there must be a bound."""
+_UNLISTED_PREFIX = "amazon_nova"
+"""Begins names that litellm knows without its data file."""
+KEYLESS_SECONDS = 2.0
+"""How long a server may take to show that it wants no key."""
 MAX_NAMES_IN_ERRORS = 20
 """Configured models that an error's message lists."""
 
@@ -44,6 +48,10 @@ class ProviderData(Protocol):
 
     async def provider(self, model: str) -> str | None:
         """Return the provider of a model that the file lists."""
+        ...
+
+    async def names(self, model: str) -> bool:
+        """Return whether the file lists a model of any kind by this name, or by a provider's name before it."""
         ...
 
 
@@ -164,11 +172,24 @@ class LiteLLMUpstream:
             route = native
         return await self.wire.forward(route, method, path, body, caller)
 
-    def needs_callers_key(self, route: Route) -> bool:
-        """Return whether a call without a caller's key would have no credential, as far as the configuration says."""
+    async def needs_callers_key(self, route: Route) -> bool:
+        """Return whether a call without a caller's key would have no credential that the upstream wants.
+
+        The configuration says so. ``TIDEMARK_UPSTREAM`` has no place for that, so a server of this machine or
+        network is asked for its models without a key.
+        """
         if route.lane == "translate":
             return isinstance(credential_for(route, NO_CREDENTIAL), Refusal)
-        return route.api_key is None and not any(name in KEYS for name, _ in route.headers)
+        if route.api_key is not None or any(name in KEYS for name, _ in route.headers):
+            return False
+        if route.base_url != self.upstream_base_url or not is_local(route.base_url):
+            return True
+        try:
+            url = endpoint(route.base_url, "/models")
+            await self.wire.get_json(route, url, NO_CREDENTIAL, timeout_seconds=KEYLESS_SECONDS)
+        except UpstreamError:
+            return True
+        return False
 
     def keeps_responses(self, route: Route, caller: Caller) -> bool | None:
         """Return whether a route's upstream keeps responses: OpenAI does, and litellm's bridges do not."""
@@ -220,11 +241,13 @@ class LiteLLMUpstream:
 
     async def _by_name(self, name: str, *, by_operator: bool) -> Route:
         """Return the route of a name that nothing is configured for; the caller's own credential is used."""
-        prefix, _, rest = name.partition("/")
+        prefix, separator, rest = name.partition("/")
         if prefix == "openai" and rest:
             return Route("wire", name, rest, "openai", providers.OPENAI_BASE)
         if self._data is not None and await self._data.provider(name) == "openai":
             return Route("wire", name, name, "openai", providers.OPENAI_BASE)
+        if not separator and ":" not in name and await self._is_unlisted(name):
+            raise self._not_found(name)
         if prefix in providers.LOGINS:
             raise self._not_found(name, why_closed(name, prefix, "translate", None))
         family = providers.family_of(name)
@@ -242,6 +265,12 @@ class LiteLLMUpstream:
         if lane == "translate" and provider not in providers.OPEN_TO_ANY_NAME | providers.KEYLESS:
             raise self._not_found(name, f"{provider} needs an entry in model_list with its address or credentials")
         return Route(lane, name, model, provider, trimmed(base or ""))
+
+    async def _is_unlisted(self, name: str) -> bool:
+        """Return whether a bare name is nobody's, so that nobody waits for litellm's import to learn the same."""
+        if self._data is None or name == ANY_MODEL or providers.family_of(name) is not None:
+            return False
+        return not name.startswith(_UNLISTED_PREFIX) and not await self._data.names(name)
 
     def _not_found(self, name: str, reason: str | None = None) -> ModelNotFound:
         """Return the error in OpenAI's words, with what is configured and how to add the model."""

@@ -291,6 +291,23 @@ def test_the_operator_uses_the_configured_key(bench: Bench, operated: Callable[.
     assert TOKEN not in str(bench.upstream.last.headers)
 
 
+KEYLESS = """
+upstream: {base}
+compaction: {{defaults: {{strategy: {strategy}, retention_tokens: 100, min_tokens: 100}}}}
+"""
+
+
+def test_the_operator_asks_a_local_upstream_that_wants_no_key(bench: Bench, operated: Callable[..., Client]) -> None:
+    """``TIDEMARK_UPSTREAM`` has no place for a key. A server of this machine shows by its models that it wants none."""
+    bench.upstream.script = writes("A summary that tells of points and of what was said about them.")
+    client = operated("operated without any key", config=KEYLESS)
+    conversation = stored(client, [*history(4), user("What now?")])
+    got = summarize(client, conversation, {"retention_tokens": 0}, key=TOKEN)
+    assert got.status_code == 200, got.text
+    assert got.json()["strategy"] == "llm"
+    assert TOKEN not in str(bench.upstream.last.headers)
+
+
 def test_with_a_token_tenants_still_reach_their_own(operated: Callable[..., Client]) -> None:
     """And nobody else's."""
     client = operated("operated tenant", strategy="extractive")

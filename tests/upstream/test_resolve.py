@@ -13,6 +13,7 @@ from proxy.core.errors import ConfigError, ModelNotFound
 from proxy.core.ports import Route
 from proxy.upstream.naming import is_local
 from proxy.upstream.upstream import LiteLLMUpstream
+from tests.support.scripted import Exchange, serving
 
 
 def entry(name: str, model: str, **params: JsonValue) -> dict[str, JsonValue]:
@@ -324,6 +325,27 @@ async def test_data_file_spares_the_import() -> None:
     )
 
 
+@pytest.mark.parametrize("name", ["no-such-model", "gpt4o-minni", "house/no-such-model"])
+async def test_a_bare_name_that_nobody_lists_waits_for_no_import(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    """The import takes seconds, and litellm would know no more. A name with a provider needs litellm's own list."""
+    monkeypatch.setattr("proxy.upstream.litellm.load", _never)
+    upstream = LiteLLMUpstream(data=LiteLLMModelData())
+    with pytest.raises(ModelNotFound if "/" not in name else AssertionError):
+        await upstream.resolve(name)
+
+
+@pytest.mark.parametrize("name", ["embed-english-v3.0", "amazon_nova-x", "ft:gpt-4o:mine::1"])
+async def test_what_is_listed_for_anything_is_looked_up_in_litellm(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    """Models of embeddings, too, and names that litellm knows by their form."""
+    monkeypatch.setattr("proxy.upstream.litellm.load", _never)
+    with pytest.raises(AssertionError):
+        await LiteLLMUpstream(data=LiteLLMModelData()).resolve(name)
+
+
+def _never() -> None:
+    raise AssertionError("litellm is imported")
+
+
 @pytest.mark.parametrize(
     ("entries", "base", "imported"),
     [
@@ -369,4 +391,26 @@ async def test_a_callers_key_is_needed_where_the_configuration_has_no_credential
 ) -> None:
     """An Ollama takes none, and Bedrock the server's own; a server of OpenAI's format is taken to want one."""
     upstream = LiteLLMUpstream([{"model_name": "mine", "litellm_params": params}])
-    assert upstream.needs_callers_key(await upstream.resolve("mine")) is needed
+    assert await upstream.needs_callers_key(await upstream.resolve("mine")) is needed
+
+
+@pytest.mark.parametrize("status", ["200 OK", "401 Unauthorized"])
+async def test_an_upstream_of_this_network_shows_whether_it_wants_a_key(status: str) -> None:
+    """``TIDEMARK_UPSTREAM`` has no place to say so; the server is asked for its models, without any key."""
+
+    async def script(exchange: Exchange) -> None:
+        await exchange.answer(b'{"data": []}', status)
+
+    async with serving(script) as server:
+        upstream = LiteLLMUpstream(upstream_base_url=server.base_url)
+        needed = await upstream.needs_callers_key(await upstream.resolve("any"))
+        await upstream.aclose()
+        assert server.last.line.startswith("GET /v1/models ")
+        assert not server.last.header("authorization")
+    assert needed is (status != "200 OK")
+
+
+async def test_an_upstream_elsewhere_is_taken_to_want_a_key() -> None:
+    """Some providers list their models to everybody; it is not asked."""
+    upstream = LiteLLMUpstream(upstream_base_url="https://api.example.com/v1")
+    assert await upstream.needs_callers_key(await upstream.resolve("any"))

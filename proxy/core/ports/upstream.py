@@ -162,10 +162,10 @@ class Upstream(Protocol):
         """
         ...
 
-    def needs_callers_key(self, route: Route) -> bool:
-        """Return whether a call without a caller's key would have no credential, as far as the configuration says.
+    async def needs_callers_key(self, route: Route) -> bool:
+        """Return whether a call without a caller's key would have no credential that the upstream wants.
 
-        A server that wants no key is not known as one: the configuration gives it any key.
+        An entry's server that wants no key is not known as one: the configuration gives it any key.
         """
         ...
 
