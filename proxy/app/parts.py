@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, assert_never
 
 from proxy.app.dialects import CHAT, build_dialects
@@ -55,7 +55,9 @@ class Parts:
         self.chat = self.dialects[CHAT]
         """Also the format of requests that are counted offline, and of what the archive shows."""
         self.formats = StoredMessageReader(self.dialects.values())
-        self.counter = LocalTokenCounter(on_failure=settings.tokenizer.on_failure, on_warning=warn)
+        self.counter = LocalTokenCounter(
+            on_failure=settings.tokenizer.on_failure, on_warning=warn, counted_as=_counted_as(settings.model_list)
+        )
         self.data = data = LiteLLMModelData()
         entries = [_entry(entry) for entry in settings.model_list]
         wire = WireLane(library=settings.transport.upstream == "library", bounds=_answer_bounds(settings))
@@ -171,6 +173,16 @@ def _entry(entry: ModelEntry) -> Mapping[str, Any]:
         "model_info": dict(entry.model_info),
         "lane": entry.lane,
     }
+
+
+def _counted_as(entries: Iterable[ModelEntry]) -> Mapping[str, str]:
+    """Return what counts the tokens of models, by the upstream's names; the first entry of a name decides."""
+    stated: dict[str, str] = {}
+    for entry in entries:
+        if entry.counted_as:
+            for name in (entry.upstream_model, entry.upstream_model.partition("/")[2]):
+                stated.setdefault(name, entry.counted_as)
+    return stated
 
 
 def _window(note: WindowNote) -> Mapping[str, Any]:

@@ -21,7 +21,7 @@ from proxy.catalog.windows import ModelInfo, Windows
 from proxy.core.bounded import BoundedCache
 from proxy.core.conversation.messages import JsonValue
 from proxy.core.errors import UpstreamError
-from proxy.core.events import Listener
+from proxy.core.events import Listener, WindowAssumed
 from proxy.core.models import NOTHING_SET, ModelObservation, ModelOverrides
 from proxy.core.planning.budget import CompactionPolicy, ModelProfile, ModelWindow
 from proxy.core.ports import Caller, Lane, LearnedWindowStore, Route
@@ -87,6 +87,9 @@ class Catalog:
         self._profiles: BoundedCache[str, _CachedProfile] = BoundedCache(REMEMBERED)
         """By the client's name."""
         self.learned_windows = LearnedWindows(learned_window_store, emit)
+        self._emit = emit
+        self._assumed: BoundedCache[str, int] = BoundedCache(REMEMBERED)
+        """The windows that were told to be assumed, by the client's name."""
 
     async def profile(self, route: Route, caller: Caller) -> ModelProfile:
         """Return the window and policy of a model. It never fails, because the last source is a default."""
@@ -102,6 +105,8 @@ class Catalog:
             profile = ModelProfile(route.name, overrides.over_window(window), overrides.over_policy(policy))
             cached = _CachedProfile(inputs, profile, _observation(route, window, policy))
             self._profiles.put(route.name, cached)
+            if cached.profile.window.source == "default":
+                self._tell_assumed(route.name, cached.profile.window.window)
         if self._live is not None and route.provider and not overrides.states_window:
             self._live.note(cached.observation)
         profile, learning_route = cached.profile, route
@@ -230,6 +235,12 @@ class Catalog:
             **entry,
             **{name: tokens for name, tokens in figures.items() if tokens is not None and name not in entry},
         }
+
+    def _tell_assumed(self, model: str, window: int) -> None:
+        """Tell once that a model's window is assumed."""
+        if self._assumed.get(model) != window:
+            self._assumed.put(model, window)
+            self._emit(WindowAssumed(model, window, f"tidemark models set {model} max_input_tokens=TOKENS"))
 
     def _overrides_of(self, route: Route) -> ModelOverrides:
         return NOTHING_SET if self._live is None else self._live.of(route)

@@ -78,8 +78,12 @@ class Windows:
     async def _asked_window(self, route: Route, manual: WindowData, caller: Caller) -> ModelWindow:
         """Return the window that the server reports, else that of the data, else the default."""
         window_data = await self._ask(route, caller)
-        if window_data is None and _may_be_an_alias(route):
-            window_data = await self._lookup(route)
+        if _may_be_an_alias(route):
+            model_data = await self._lookup(route) or NO_WINDOW_DATA
+            if model_data.beta_windows and not manual.beta_windows and _is_served_as(window_data, model_data):
+                self._betas.put(route.name, model_data.beta_windows)
+            if window_data is None and model_data.has_window:
+                window_data = model_data
         if window_data is None:
             return ModelWindow(max_output_tokens=manual.max_output_tokens)
         return _of_both(window_data, manual)
@@ -168,6 +172,14 @@ def _model_window(window_data: WindowData, *, manual: bool = False) -> ModelWind
 def _of_both(window_data: WindowData, manual: WindowData) -> ModelWindow:
     """Return a window from data, with the configured longest reply where there is one."""
     return _model_window(window_data.with_max_output(manual.max_output_tokens or window_data.max_output_tokens))
+
+
+def _is_served_as(window_data: WindowData | None, model_data: WindowData) -> bool:
+    """Return whether a server may be the model that our data describe: it reports no smaller window than theirs."""
+    if window_data is None:
+        return True
+    served, own = window_data.context_window or 0, model_data.max_input_tokens or model_data.context_window or 0
+    return served >= own
 
 
 def _may_be_an_alias(route: Route) -> bool:

@@ -156,7 +156,13 @@ def _print(answer: Mapping[str, Any], rows: Sequence[Mapping[str, Any]], *, as_j
     if as_json:
         print_json(answer)
         return
-    print_table(list(COLUMNS.values()), [[_cell(row[name]) for name in COLUMNS] for row in rows])
+    assumed = [row for row in rows if row["source"] == "default"]
+    shown = [{**row, "source": "assumed"} if row in assumed else row for row in rows]
+    print_table(list(COLUMNS.values()), [[_cell(row[name]) for name in COLUMNS] for row in shown])
+    if assumed:
+        first = assumed[0]["id"]
+        click.echo(f"No source knows the window of {first}{', and of others' * bool(assumed[1:])}, so it is assumed.")
+        click.echo(f"State it: tidemark models set {first} max_input_tokens=TOKENS")
 
 
 def _cell(value: object) -> str:

@@ -53,8 +53,11 @@ WITHOUT_EFFECT = frozenset(
 """Keys of ``litellm_params`` for LiteLLM's router and proxy, which Tidemark does not use; clients decide on retries."""
 HEADER_KEYS = ("api_key", "organization", "extra_headers", "headers")
 """The keys of ``litellm_params`` whose values become header lines."""
+TOKENIZER_KEY = "tokenizer"
+"""An encoding, or the name of a model that is counted alike."""
 TOKENS = kinds.or_word("null", kinds.whole("tokens", least=1))
 WINDOW = kinds.whole("tokens", least=1)
+TOKENIZER = kinds.text()
 _KNOWN_BEGINNINGS = (
     *("gpt-", "chat", "codex-", "o1", "o3", "o4", "ft:", "text-", "whisper-", "tts-", "dall-e", "omni-moderation"),
     *("claude", "gemini-", "command", "embed-", "rerank-", "c4ai-", "jamba-", "j2-", "deep-research-", "computer-use-"),
@@ -119,6 +122,12 @@ class ModelEntry:
     def upstream_model(self) -> str:
         """``litellm_params.model``."""
         return str(self.litellm_params["model"])
+
+    @property
+    def counted_as(self) -> str | None:
+        """What counts its tokens, where ``tokenizer`` or ``base_model`` of ``model_info`` states it."""
+        stated = self.model_info.get(TOKENIZER_KEY) or self.model_info.get("base_model")
+        return str(stated) if stated else None
 
     @property
     def lookup_name(self) -> str:
@@ -196,6 +205,8 @@ def _read_entry(reader: Reader, node: Node, number: int) -> ModelEntry | None:
         _warn_without_provider(reader, params, f"{label}.litellm_params")
     info = reader.free_table(nodes.get("model_info"), f"{label}.model_info")
     lane: Any = reader.value(nodes["lane"], f"{label}.lane", LANES) if "lane" in nodes else "auto"
+    if TOKENIZER_KEY in info.nodes:
+        reader.value(info.nodes[TOKENIZER_KEY], f"{label}.model_info.{TOKENIZER_KEY}", TOKENIZER)
     if "dialects" in info.nodes:
         reader.value(info.nodes["dialects"], f"{label}.model_info.dialects", DIALECTS)
     compaction = reader.section(CompactionSettings(), nodes.get("compaction"), f"{label}.compaction", "compaction")

@@ -13,7 +13,18 @@ from typing import Any
 from proxy.config.descriptions import class_description, field_descriptions
 from proxy.config.kinds import Kind, Schema, text, with_reference
 from proxy.config.loading import LITELLM_SECTIONS, PLAIN_SECTIONS, TENANT
-from proxy.config.models import BETA_KEY, DIALECTS, ENTRY_KEYS, LANES, TOKENS, WINDOW, WINDOW_KEYS, ModelEntry
+from proxy.config.models import (
+    BETA_KEY,
+    DIALECTS,
+    ENTRY_KEYS,
+    LANES,
+    TOKENIZER,
+    TOKENIZER_KEY,
+    TOKENS,
+    WINDOW,
+    WINDOW_KEYS,
+    ModelEntry,
+)
 from proxy.config.policies import CompactionSettings
 from proxy.config.reading import LATER, REFERENCE
 from proxy.config.sections import ROOT_KINDS, SECTIONS, TenantSettings
@@ -142,6 +153,9 @@ def _model_list() -> JsonValue:
         "type": ["object", "null"],
         "additionalProperties": with_reference(WINDOW.schema),
     }
+    windows[TOKENIZER_KEY] = _value(
+        TOKENIZER, "What counts its tokens: an encoding (`o200k_base`), or the name of a model that is counted alike."
+    )
     windows["dialects"] = _value(DIALECTS, "The client formats that the upstream speaks itself.")
     entry: dict[str, JsonValue] = {
         "model_name": _value(text(), described["name"]),

@@ -92,6 +92,16 @@ class WindowLearned:
 
 
 @dataclass(frozen=True, slots=True)
+class WindowAssumed:
+    """No source knows the window of a model, so a default is assumed until the operator states one (FR-3.2.3)."""
+
+    model: str
+    window: int
+    mend: str
+    """How to state it."""
+
+
+@dataclass(frozen=True, slots=True)
 class ConversationCompacted:
     """A summary was made and stored."""
 
@@ -252,6 +262,7 @@ Event = (
     | CompactionStarted
     | CompactionGivenUp
     | WindowLearned
+    | WindowAssumed
     | ConversationCompacted
     | ManualCompactionEnded
     | SummaryReplaced

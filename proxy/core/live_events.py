@@ -12,7 +12,12 @@ from dataclasses import dataclass
 from typing import Literal
 
 LiveEventKind = Literal[
-    "compaction.started", "compaction.finished", "compaction.failed", "window.learned", "conversation.updated"
+    "compaction.started",
+    "compaction.finished",
+    "compaction.failed",
+    "window.learned",
+    "window.assumed",
+    "conversation.updated",
 ]
 _POSITION = re.compile(r"(\d{1,20}-\d{1,20})-(\d{1,6})", re.ASCII)
 

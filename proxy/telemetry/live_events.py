@@ -19,9 +19,10 @@ from proxy.core.events import (
     Event,
     SummaryPrepared,
     SummaryReplaced,
+    WindowAssumed,
     WindowLearned,
 )
-from proxy.core.live_events import LiveEvent
+from proxy.core.live_events import LiveEvent, LiveEventKind
 
 BATCH_SECONDS = 0.2
 UNHEARD_SECONDS = 2.0
@@ -102,8 +103,11 @@ class LiveEventPublisher:
 def _live_event(event: Event) -> LiveEvent | None:
     """Return the live event of an event; None for others, and for a compaction without a conversation."""
     match event:
-        case WindowLearned():
-            return LiveEvent("window.learned", event.owner, {"model": event.model, "window": event.window})
+        case WindowLearned() | WindowAssumed():
+            # What is assumed concerns nobody's conversation: the operator alone hears of it.
+            kind: LiveEventKind = "window.learned" if isinstance(event, WindowLearned) else "window.assumed"
+            owner = event.owner if isinstance(event, WindowLearned) else ""
+            return LiveEvent(kind, owner, {"model": event.model, "window": event.window})
         case CompactionStarted() if event.conversation:
             return LiveEvent("compaction.started", event.owner, _scope(event))
         case CompactionGivenUp() if event.conversation:

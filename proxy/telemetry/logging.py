@@ -34,6 +34,7 @@ from proxy.core.events import (
     SummaryPrepared,
     SummaryReplaced,
     TurnStored,
+    WindowAssumed,
     WindowLearned,
 )
 from proxy.core.flush_events import (
@@ -76,6 +77,7 @@ _NAMES: Mapping[type[Event], tuple[str, int]] = {
     ConversationCompacted: ("conversation.compacted", logging.INFO),
     CompactionGivenUp: ("compaction.failed", logging.INFO),
     WindowLearned: ("window.learned", logging.INFO),
+    WindowAssumed: ("window.assumed", logging.WARNING),
     ManualCompactionEnded: ("compaction.manual", logging.INFO),
     SummaryReplaced: ("summary.replaced", logging.INFO),
     SummaryPrepared: ("summary.prepared", logging.INFO),

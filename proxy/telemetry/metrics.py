@@ -31,6 +31,7 @@ from proxy.core.events import (
     SummaryPrepared,
     SummaryReplaced,
     TurnStored,
+    WindowAssumed,
     WindowLearned,
 )
 from proxy.core.flush_events import (
@@ -163,7 +164,14 @@ class Metrics:
                 self._count_flush(event)
             case ManualCompactionEnded():
                 self._count_by_hand(event)
-            case CompactionStarted() | CompactionGivenUp() | WindowLearned() | SummaryReplaced() | TurnStored():
+            case (
+                CompactionStarted()
+                | CompactionGivenUp()
+                | WindowLearned()
+                | WindowAssumed()
+                | SummaryReplaced()
+                | TurnStored()
+            ):
                 pass  # the log reports these, and the live events most of them
             case FlushDelayed() | FlushLost() | StoreReplaced():
                 pass  # the log alone reports these

@@ -7,7 +7,7 @@ encodes texts, caches counts, uses threads for long texts and handles failures. 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Literal, cast
@@ -50,16 +50,19 @@ class LocalTokenCounter:
         on_failure: OnFailure = "error",
         on_warning: Callable[[str], None] = lambda _: None,
         folder: Path | None = None,
+        counted_as: Mapping[str, str] | None = None,
     ) -> None:
         """Create a counter that loads nothing yet.
 
         :param on_failure: ``error`` raises (FR-5.2.1); ``estimate`` counts a token for four characters
         :param on_warning: called once, at the first estimate
         :param folder: the folder of the vocabularies; None for those in litellm's wheel
+        :param counted_as: by the upstream's name of a model: the encoding, or the name of a model that is counted alike
         """
         self._on_failure = on_failure
         self._on_warning = on_warning
         self._folder = folder
+        self._counted_as = dict(counted_as or {})
         self._warned = False
         self._owner_works = False
         self._loaded: dict[str, Vocabulary] = {}
@@ -76,7 +79,7 @@ class LocalTokenCounter:
         :param stored: loads those counts; called where many of them are not cached here
         :raises TokenizerFailed: counting failed, and ``on_failure`` is ``error``
         """
-        scheme = scheme_for(model)
+        scheme = self._scheme_of(model)
         hints = request.hints
         # The counts of the leading messages that an earlier request had too, unless any was an estimate.
         reused_counts: tuple[int, ...] = (
@@ -116,6 +119,9 @@ class LocalTokenCounter:
             change = 0
         return RequestCount(all_counts, cost, scheme.family.encoding, exact, mark, change)
 
+    def _scheme_of(self, model: str) -> Scheme:
+        return scheme_for(self._counted_as.get(model, model))
+
     def _fixed(self, key: Key) -> tuple[int, int] | None:
         """Return the cached result of ``fixed_tokens`` for the same members, if there is one."""
         cost, change = self._texts.get(key), self._texts.get(_change_key(key))
@@ -134,17 +140,17 @@ class LocalTokenCounter:
 
     def count_message(self, message: Message, model: str) -> int:
         """Return the tokens of one message with its overhead."""
-        scheme = scheme_for(model)
+        scheme = self._scheme_of(model)
         cached = self._messages.get(_key(message, scheme))
         return self._message(message, scheme) if cached is None else cached
 
     def count_text(self, text: str, model: str) -> int:
         """Return the tokens of a bare text."""
-        return self._text(scheme_for(model), text)
+        return self._text(self._scheme_of(model), text)
 
     def cut_text(self, text: str, model: str, max_tokens: int) -> str:
         """Return the longest beginning of at most ``max_tokens`` tokens, in whole characters."""
-        family = scheme_for(model).family
+        family = self._scheme_of(model).family
         try:
             return self._vocabulary(family.encoding).cut(text, max_tokens * 100 // family.percent)
         except TokenizerFailed as error:
@@ -154,7 +160,7 @@ class LocalTokenCounter:
     def remember(self, message: Message, model: str, tokens: int) -> None:
         """Cache a count that another worker made by the same rules, unless it is impossibly small."""
         if tokens > PER_MESSAGE:
-            self._messages.put(_key(message, scheme_for(model)), tokens)
+            self._messages.put(_key(message, self._scheme_of(model)), tokens)
 
     async def _elsewhere(self, fill: Callable[[], _Filled], *, loaded: bool) -> _Filled:
         """Count in the quickest thread, or in any other one while that one is busy.

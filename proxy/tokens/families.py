@@ -43,12 +43,16 @@ FAMILIES = (
     Family("Mistral", r"mistral|mixtral|codestral|ministral|pixtral|magistral|devstral", "cl100k_base", 125),
     Family("DeepSeek", r"deepseek", "cl100k_base", 110),
 )
+ENCODINGS = {name: Family(f"counted by {name}", r"", name) for name in ("o200k_base", "o200k_harmony", "cl100k_base")}
+"""Encodings that an operator may state for a model. The name of a model that is counted alike says the same."""
 OTHERS = Family("all others", r"", DEFAULT_ENCODING)
 
 
 def family_for(model: str) -> Family:
     """Return the family of a model, behind any prefix (``azure/``, ``ft:``, ``us.anthropic.``)."""
     name = model.lower().rpartition("/")[2].removeprefix("ft:")
+    if (stated := ENCODINGS.get(name)) is not None:
+        return stated
     return next((family for family in FAMILIES if re.search(family.names, name)), OTHERS)
 
 

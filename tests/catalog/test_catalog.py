@@ -18,6 +18,7 @@ from proxy.catalog.litellm_data import LiteLLMModelData
 from proxy.catalog.probe import FAILED_SECONDS, FRESH_SECONDS, Probe
 from proxy.core.conversation.messages import JsonValue
 from proxy.core.errors import UpstreamError, UpstreamUnreachable
+from proxy.core.events import Event, WindowAssumed
 from proxy.core.planning.budget import CompactionPolicy, ModelWindow, budget_for
 from proxy.core.ports import Caller, Route
 from proxy.upstream.upstream import LiteLLMUpstream
@@ -456,6 +457,35 @@ async def test_what_a_person_wrote_of_beta_windows_holds(data: LiteLLMModelData)
     catalog = catalog_with(data, shipped={"claude-*": SONNET})
     headed = replace(own, headers=((b"anthropic-beta", BETA.encode()),))
     assert (await catalog.profile(headed, calling())).window.max_input_tokens == 1_000_000, "configured for all"
+
+
+@pytest.mark.parametrize(("served", "window"), [(None, 1_000_000), (200_000, 1_000_000), (8_192, 8_192)])
+async def test_a_beta_header_holds_for_entries_with_an_address_too(
+    data: LiteLLMModelData, served: int | None, window: int
+) -> None:
+    """S3-B4: behind a gateway. A server that reports less than the model has is another model of that name."""
+    base = "https://gateway.example/v1"
+    model: dict[str, JsonValue] = {"id": "claude-sonnet-4-5", **({"context_length": served} if served else {})}
+    servers = Servers({f"{base}/models": {"data": [model, {"id": "another"}]}})
+    catalog = catalog_with(data, servers, shipped={"claude-*": SONNET})
+    route = Route("wire", "sonnet", "claude-sonnet-4-5", "openai", base, params={"api_base": base})
+    sent = calling(("anthropic-beta", BETA))
+    for _ in range(2):
+        assert (await catalog.profile(route, sent)).window.window == window
+        assert (await catalog.profile(route, calling())).window.window == (served or 200_000)
+
+
+async def test_an_assumed_window_is_told_once(data: LiteLLMModelData) -> None:
+    """FR-3.2.3: by an event, with what the operator can do; a window that some source knows is not."""
+    told: list[Event] = []
+    catalog = catalog_with(data, shipped={"claude-*": SONNET}, emit=told.append)
+    unknown = Route("translate", "house-model", "house-model", "mistral", "")
+    for route in (unknown, replace(unknown, name="claude-x", upstream_model="claude-x"), unknown):
+        await catalog.profile(route, calling())
+    (event,) = told
+    assert isinstance(event, WindowAssumed)
+    assert (event.model, event.window) == ("house-model", 128_000)
+    assert event.mend == "tidemark models set house-model max_input_tokens=TOKENS"
 
 
 async def test_what_overflows_teach_of_one_window_says_nothing_of_the_other(data: LiteLLMModelData) -> None:

@@ -177,7 +177,7 @@ const listen = () => {
   let isInterrupted = false;
   const open = () => {
     const source = new EventSource("/console/events");
-    for (const kind of [...Object.keys(NOTICES), "conversation.updated", "window.learned"]) source.addEventListener(kind, receive);
+    for (const kind of [...Object.keys(NOTICES), "conversation.updated", "window.learned", "window.assumed"]) source.addEventListener(kind, receive);
     source.addEventListener("open", () => { if (isInterrupted) changed(); isInterrupted = false; });
     source.addEventListener("error", () => {
       isInterrupted = true;

@@ -1,0 +1,50 @@
+"""An assumed window is told to the operator, by the log and the live events (FR-3.2.3)."""
+
+from __future__ import annotations
+
+import io
+import json
+import logging
+from collections.abc import Iterator, Sequence
+
+import pytest
+
+from proxy.core.events import WindowAssumed
+from proxy.core.live_events import LiveEvent
+from proxy.telemetry.live_events import LiveEventPublisher
+from proxy.telemetry.logging import FactLog, configure
+
+ASSUMED = WindowAssumed("house", 128_000, "tidemark models set house max_input_tokens=TOKENS")
+
+
+@pytest.fixture
+def stream() -> Iterator[io.StringIO]:
+    """The log, which ends with the test."""
+    made = io.StringIO()
+    handlers = logging.getLogger().handlers[:]
+    configure("info", json=True, stream=made)
+    yield made
+    logging.getLogger().handlers[:] = handlers
+
+
+def test_the_log_warns_with_the_command_that_states_it(stream: io.StringIO) -> None:
+    """One line, with the model and the window."""
+    FactLog()(ASSUMED)
+    (line,) = [json.loads(line) for line in stream.getvalue().splitlines()]
+    assert (line["event"], line["level"]) == ("window.assumed", "warning")
+    assert (line["model"], line["window"], line["mend"]) == (ASSUMED.model, ASSUMED.window, ASSUMED.mend)
+
+
+async def test_a_live_event_tells_the_operator() -> None:
+    """It has no owner, so no tenant hears of it."""
+    published: list[LiveEvent] = []
+
+    async def publish(events: Sequence[LiveEvent]) -> bool:
+        published.extend(events)
+        return True
+
+    publisher = LiveEventPublisher()
+    publisher.publishers.append(publish)
+    publisher(ASSUMED)
+    await publisher.aclose()
+    assert published == [LiveEvent("window.assumed", "", {"model": "house", "window": 128_000})]
