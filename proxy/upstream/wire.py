@@ -27,7 +27,7 @@ from proxy.upstream.errors import TIMEOUT_REMEDY, broken, refused, stalled, time
 from proxy.upstream.headers import carried, outgoing
 from proxy.upstream.http1.failures import ConnectionGone, ConnectTimedOut
 from proxy.upstream.http1.pool import Pool
-from proxy.upstream.reaching import asked_failure_of, proxy_of
+from proxy.upstream.reaching import asked_failure_of, failure_of, proxy_of
 
 if TYPE_CHECKING:
     from proxy.upstream.aiohttp_client import AiohttpClient
@@ -274,6 +274,8 @@ class WireLane:
         except TimeoutError as error:
             raise timed_out(route, route.timeout_seconds, TIMEOUT_REMEDY) from error
         except (OSError, ValueError) as error:
+            if isinstance(body, Upload):  # the server had begun to read, so how it speaks is no question
+                raise unreachable(route, error, failure_of(error, route.base_url, headers)) from error
             raise unreachable(route, error, await asked_failure_of(error, route.base_url, headers)) from error
         raise AssertionError  # the loop returns or raises
 
