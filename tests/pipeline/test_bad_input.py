@@ -112,13 +112,13 @@ def test_a_tool_message_without_its_call_is_forwarded_as_it_came(bench: Bench, c
 
 
 def test_an_upstream_that_is_not_there_is_a_502(bench: Bench, request: pytest.FixtureRequest) -> None:
-    """The message names the model and the mend, never a host."""
+    """The message names the model, the URL and the mend."""
     config = 'model_list:\n  - model_name: small\n    litellm_params: {{model: openai/s, api_base: "http://127.0.0.1:9/v1"}}\n'
     got = bench.client(request.node.nodeid, config=config).chat(HELLO)
     assert got.status_code == 502
     told = got.json()["error"]
     assert told["code"] == "upstream_unreachable"
-    assert "127.0.0.1" not in told["message"]
+    assert "nothing listens at http://127.0.0.1:9/v1; start the server there" in told["message"]
 
 
 def test_the_other_method_is_a_405(client: Client) -> None:
