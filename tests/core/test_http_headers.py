@@ -11,6 +11,12 @@ NAMES = st.sampled_from([b"X-A", b"x-b", b"Connection", b"TE", b"Host", b"Keep-A
 VALUES = st.sampled_from([b"", b"close", b"X-A", b"x-b , TE,,connection", b"authorization,x-a", b"Host"])
 
 
+def test_a_header_that_names_another_method_is_not_sent() -> None:
+    """The request that goes out is the one that was let through."""
+    names = ("X-HTTP-Method-Override", "X-HTTP-Method", "X-Method-Override")
+    assert end_to_end([(name.encode(), b"DELETE") for name in names], NOT_SENT) == []
+
+
 def test_what_is_for_one_hop_is_left_out_and_the_rest_keeps_its_order() -> None:
     """RFC 9110, section 7.6.1: the listed names and those that ``Connection`` names, whatever their case."""
     lines = [

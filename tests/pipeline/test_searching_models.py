@@ -304,6 +304,19 @@ def test_a_refused_function_is_not_offered_again(bench: Bench, searching: Client
         assert len(bench.upstream.received) == sent
 
 
+def test_a_function_that_was_refused_for_one_credential_is_offered_to_another(bench: Bench, searching: Client) -> None:
+    """What is refused may be the text of one client, or what its key may do."""
+
+    def script(request: Received) -> Answer:
+        return error(400, "this model does not support tools") if request.json.get("tools") else says("Fine.")(request)
+
+    bench.upstream.script = script
+    assert searching.chat(TALK).status_code == 200
+    bench.upstream.received.clear()
+    assert Client(searching.http, "another key").chat(TALK).status_code == 200
+    assert [bool(request.json.get("tools")) for request in bench.upstream.received] == [True, False]
+
+
 def test_an_error_of_the_first_round_is_the_upstreams(bench: Bench, searching: Client) -> None:
     """It has nothing to do with the function."""
     bench.upstream.script = refuses(429, "slow down")
