@@ -89,11 +89,7 @@ class TurnWriter:
             if beside is None or not self._responses.note_slots(error):
                 raise
             return await self.record(turn)  # nothing was written
-        conversation = turn.chain.family + own[:OWN_CHARACTERS].decode()
-        seconds, is_new = self._lifetimes.of(turn.tenant).idle, b"+" in own[OWN_CHARACTERS:]
-        if b"~" in own[OWN_CHARACTERS:]:
-            self._emit(RecordBroken(conversation, "conversation", MENDED))
-        self._listing.note(Used(owner, conversation, turn.name, created, seconds, is_new))
+        conversation = self._note(turn, owner, own, created)
         for system in parts.systems:
             self._stored_systems.put((conversation, system.digest), value=True)
         size = parts.size
@@ -101,6 +97,18 @@ class TurnWriter:
             size += await self._keep_response(owner, turn, conversation, own, beside)
         finally:
             self._usage.note(owner, size, accepted=not turn.imported)
+        return conversation
+
+    def _note(self, turn: TurnRecord, owner: str, own: bytes, created: str) -> str:
+        """Note what the script did; return the id of the conversation.
+
+        :param own: what the script returned; a ``+`` stands for a new conversation, a ``~`` for a mended record
+        """
+        conversation = turn.chain.family + own[:OWN_CHARACTERS].decode()
+        seconds, is_new = self._lifetimes.of(turn.tenant).idle, b"+" in own[OWN_CHARACTERS:]
+        if b"~" in own[OWN_CHARACTERS:]:
+            self._emit(RecordBroken(conversation, "conversation", MENDED))
+        self._listing.note(Used(owner, conversation, turn.name, created, seconds, is_new))
         return conversation
 
     async def _keep_response(
