@@ -75,7 +75,9 @@ class StoredResponseEndpoints:
         caller, record = await self._stored_for(request)
         if record is None:
             return await self._upstreams(request, caller, None)
-        await self.stored.forget(record, caller, _path(request))
+        refusal = await self.stored.forget(record, caller, _path(request))
+        if refusal is not None:
+            return _carried(refusal)
         return to_json({"id": record.id, "object": "response", "deleted": True})
 
     async def _cancel(self, request: Request) -> Response:
