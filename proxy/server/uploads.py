@@ -7,7 +7,8 @@ model is known: clients may send a form's fields after its file.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Callable
+from io import BytesIO
 from tempfile import SpooledTemporaryFile
 from types import TracebackType
 from typing import Self
@@ -16,7 +17,7 @@ from starlette.types import Message, Receive
 
 from proxy.core.errors import BodyTooLarge, ServerBusy
 from proxy.core.ports import Headers
-from proxy.server.asgi import wait_for_disconnect
+from proxy.server.asgi import too_large, wait_for_disconnect
 
 AHEAD_BYTES = 262_144
 """How much of a body is read before somebody takes it. Reading ahead shows a client's disconnection early."""
@@ -29,6 +30,39 @@ _NOT_KEPT = (
     "The form cannot be kept until its model is known: its temporary file takes no more. Send the field 'model' before "
     "the file, name it in the query (?model=...), or free space in TMPDIR."
 )
+
+
+async def untyped_body(
+    pieces: AsyncGenerator[bytes, None], max_bytes: int, note_kept: Callable[[], object]
+) -> bytes | AsyncGenerator[bytes, None]:
+    """Look at a body whose sender states no type: ``requests`` and ``fetch`` state none for bytes.
+
+    :param max_bytes: of an object
+    :param note_kept: called before more of the body is kept
+    :returns: a JSON object as a whole, else the body in pieces
+    :raises BodyTooLarge: the object is larger than ``max_bytes``
+    """
+    beginning = b""
+    async for piece in pieces:
+        beginning += piece
+        if beginning.strip() or len(beginning) >= AHEAD_BYTES:
+            break
+    if not beginning.lstrip().startswith(b"{"):
+        return _continued(beginning, pieces)
+    note_kept()
+    kept = BytesIO()
+    async for piece in _continued(beginning, pieces):
+        kept.write(piece)
+        if kept.tell() > max_bytes:
+            raise too_large(max_bytes)
+    return kept.getvalue()
+
+
+async def _continued(beginning: bytes, pieces: AsyncGenerator[bytes, None]) -> AsyncGenerator[bytes, None]:
+    if beginning:
+        yield beginning
+    async for piece in pieces:
+        yield piece
 
 
 def declared_length(headers: Headers) -> int | None:

@@ -171,6 +171,34 @@ def test_a_large_upload_needs_no_memory_bound(client: Client) -> None:
     assert (stated["length"], stated["sha256"]) == (size, whole)
 
 
+@pytest.fixture(scope="module")
+def shared(bench: Bench) -> Client:
+    """A client of a Tidemark whose model_list has one upstream, and another name for its model."""
+    config = 'model_list: [{{model_name: mine, litellm_params: {{model: openai/theirs, api_base: "{base}"}}}}]\n'
+    return bench.client("shared", config=config + "server: {{max_body_mb: 1}}\n", own=True)
+
+
+@pytest.mark.parametrize("is_chunked", [False, True])
+def test_a_body_without_a_type_that_is_no_object_is_carried(shared: Client, *, is_chunked: bool) -> None:
+    """HTTP clients state none for bytes. It may be larger than ``server.max_body_mb``, and is not read as JSON."""
+    for whole in (b"\x00sound", b"[1]", b"", b" ", b"plain words", b"".join(upload(2 * MEGABYTE))):
+        sent: Any = iter([whole]) if is_chunked else whole
+        got = shared.http.post("/v1/nobody/uploads", content=sent)
+        assert got.status_code == 200, got.text
+        assert (got.json()["length"], got.json()["sha256"]) == (len(whole), hashlib.sha256(whole).hexdigest())
+
+
+@pytest.mark.parametrize("is_chunked", [False, True])
+def test_an_object_without_a_type_is_read_for_its_model(shared: Client, *, is_chunked: bool) -> None:
+    """It keeps the bound of JSON; one that cannot be read is the upstream's to refuse."""
+    for content, body in ((b' {"model": "mine"}', '{"model":"theirs"}'), (b'{"model": ', '{"model": ')):
+        got = shared.http.post("/v1/nobody/knows", content=iter([content]) if is_chunked else content)
+        assert (got.status_code, got.json()["body"]) == (200, body)
+    large = b'{"model": "mine", "a": "' + b"a" * MEGABYTE + b'"}'
+    got = shared.http.post("/v1/nobody/knows", content=iter([large]) if is_chunked else large)
+    assert (got.status_code, got.json()["error"]["code"]) == (413, "request_too_large")
+
+
 def test_json_keeps_the_bound_of_bodies(client: Client) -> None:
     """413, in the envelope."""
     got = client.http.post("/v1/embeddings", content=b" " * (MEGABYTE + 1), headers=client.headers())

@@ -21,9 +21,9 @@ from proxy.server.asgi import ARRIVES_IN_PIECES, CancelOnDisconnect, ClientGone,
 from proxy.server.capabilities import errors_of
 from proxy.server.encodings import decoded_body, is_encoded
 from proxy.server.endpoints.carrying import carry
-from proxy.server.endpoints.destinations import Destinations, ForwardedRequest, ForwardTarget, is_read_whole
+from proxy.server.endpoints.destinations import Destinations, ForwardedRequest, ForwardTarget, is_read_whole, media_type
 from proxy.server.request_log import RequestLog
-from proxy.server.uploads import ArrivingBody
+from proxy.server.uploads import ArrivingBody, untyped_body
 
 PREFIX = "/v1"
 ACCEPT_ENCODING = b"accept-encoding"
@@ -141,7 +141,14 @@ class ForwardingEndpoint:
         if isinstance(body, bytes):
             destination = await self.destinations.of_body(request, body)
             return await self._send(log, scope, destination, caller, None)
-        destination = await self.destinations.of_upload(request, body.pieces())
+        pieces = body.pieces()
+        if not media_type(headers):
+            found = await untyped_body(pieces, self.max_body_bytes, lambda: scope.pop(ARRIVES_IN_PIECES, None))
+            if isinstance(found, bytes):
+                destination = await self.destinations.of_body(request, found)
+                return await self._send(log, scope, destination, caller, None)
+            pieces = found
+        destination = await self.destinations.of_upload(request, pieces)
         try:
             return await self._send(log, scope, destination, caller, body)
         finally:
