@@ -112,6 +112,8 @@ def digest(pieces: Iterator[bytes]) -> str:
         ("POST", "/v1/batches"),
         ("POST", "/v1/rerank"),
         ("POST", "/v1/nobody/knows"),
+        ("POST", "/v1/models/gemini-pro:generateContent"),
+        ("POST", "/v1/models/gemini-pro:streamGenerateContent?alt=sse"),
     ],
 )
 def test_any_method_and_path_goes_to_the_one_upstream(bench: Bench, client: Client, method: str, path: str) -> None:
@@ -125,6 +127,14 @@ def test_any_method_and_path_goes_to_the_one_upstream(bench: Bench, client: Clie
     if method != "GET":
         last = bench.upstream.last
         assert (last.method, last.body, last.headers["authorization"]) == (method, body, "Bearer one")
+
+
+def test_the_list_of_stored_completions_is_the_upstreams(bench: Bench, client: Client) -> None:
+    """``client.chat.completions.list()``; the same path takes the requests of the pipeline with ``POST``."""
+    bench.upstream.models = {"object": "list", "data": [{"id": "chatcmpl-1"}], "has_more": False}
+    got = client.http.get("/v1/chat/completions?limit=1", headers=client.headers())
+    assert (got.status_code, got.json()) == (404, bench.upstream.models), "as the scripted upstream answers this path"
+    assert client.http.put("/v1/chat/completions").status_code == 405
 
 
 def test_a_status_and_its_headers_are_the_upstreams(bench: Bench, client: Client) -> None:

@@ -74,10 +74,13 @@ class ForwardingEndpoint:
     def routes(self) -> list[BaseRoute]:
         """Return the routes, which come after those of all other endpoints.
 
-        A path of Tidemark's own is served with its own methods only, but for the deletion of a provider's model.
+        A path of Tidemark's own is served with its own methods only, but for what providers have on the same paths: the
+        deletion of a model, Google's calls of one (``models/x:generateContent``), and OpenAI's list of completions.
         """
         return [
             Route(f"{PREFIX}/models/{{model:path}}", self, methods=["DELETE"]),
+            Route(f"{PREFIX}/models/{{model:path}}:{{call}}", self, methods=["POST"]),
+            Route(f"{PREFIX}/chat/completions", self, methods=["GET"]),
             _LastRoute(PREFIX + "/{path:path}", self),
         ]
 
@@ -143,11 +146,11 @@ class ForwardingEndpoint:
             return await self._send(log, scope, destination, caller, None)
         pieces = body.pieces()
         if not media_type(headers):
-            found = await untyped_body(pieces, self.max_body_bytes, lambda: scope.pop(ARRIVES_IN_PIECES, None))
-            if isinstance(found, bytes):
-                destination = await self.destinations.of_body(request, found)
+            untyped = await untyped_body(pieces, self.max_body_bytes, lambda: scope.pop(ARRIVES_IN_PIECES, None))
+            if isinstance(untyped, bytes):
+                destination = await self.destinations.of_body(request, untyped)
                 return await self._send(log, scope, destination, caller, None)
-            pieces = found
+            pieces = untyped
         destination = await self.destinations.of_upload(request, pieces)
         try:
             return await self._send(log, scope, destination, caller, body)
