@@ -24,7 +24,7 @@ from proxy.pipeline.continuing import ContinuedRequests
 from proxy.pipeline.fit import BudgetFitter
 from proxy.pipeline.identify import Identifier
 from proxy.pipeline.kept_responses import response_keeping
-from proxy.pipeline.notices import replay_warning
+from proxy.pipeline.notices import replay_warning, with_left_out_warning
 from proxy.pipeline.plain_replies import decode_whole
 from proxy.pipeline.search_offers import SearchOffers
 from proxy.pipeline.sending import RequestSender
@@ -206,6 +206,7 @@ class Pipeline:
                 reply, leave_out = await self._sender.send(context, fitted, with_counts=learn is not None)
         except UpstreamError as error:
             return Refused(error, report)
+        report = with_left_out_warning(report, reply)
         turn = self._turn(context, report, learn, leave_out)
         return Exchange(reply, turn, report, None if report.degraded else fitted.summary)
 

@@ -50,12 +50,12 @@ async def untyped_body(
     if not beginning.lstrip().startswith(b"{"):
         return _continued(beginning, pieces)
     note_kept()
-    kept = BytesIO()
+    whole = BytesIO()
     async for piece in _continued(beginning, pieces):
-        kept.write(piece)
-        if kept.tell() > max_bytes:
+        whole.write(piece)
+        if whole.tell() > max_bytes:
             raise too_large(max_bytes)
-    return kept.getvalue()
+    return whole.getvalue()
 
 
 async def _continued(beginning: bytes, pieces: AsyncGenerator[bytes, None]) -> AsyncGenerator[bytes, None]:

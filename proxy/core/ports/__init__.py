@@ -34,6 +34,7 @@ from proxy.core.ports.upstream import (
     Upload,
     Upstream,
     UpstreamReply,
+    members_left_out,
 )
 
 __all__ = [
@@ -77,4 +78,5 @@ __all__ = [
     "Upload",
     "Upstream",
     "UpstreamReply",
+    "members_left_out",
 ]

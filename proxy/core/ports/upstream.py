@@ -122,6 +122,12 @@ class UpstreamReply(Protocol):
         ...
 
 
+def members_left_out(reply: UpstreamReply) -> Sequence[str]:
+    """Return the members of a request that its bridge to another dialect left out; only bridged replies have any."""
+    names: Sequence[str] = getattr(reply, "left_out", ())
+    return names
+
+
 class Upstream(Protocol):
     """Sends requests to providers; litellm decides which address and format each needs."""
 

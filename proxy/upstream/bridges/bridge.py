@@ -89,17 +89,24 @@ class ChatBridge:
             asking, writer = ResponsesRequestBridge(), ResponsesReplyWriter(request, int(time.time()))
         else:
             asking, writer = MessagesRequestBridge(), MessagesReplyWriter(request)
+        left_out = asking.left_out(request)
         reply = await send(chat_body(request, asking, self._write, goal))
         is_stream = any(name == b"content-type" and b"event-stream" in value for name, value in reply.headers)
         if request.stream and reply.status < 400:
-            return BridgedStream(reply, writer, is_stream=is_stream)
-        return await _whole(reply, writer, is_stream=is_stream)
+            return BridgedStream(reply, writer, is_stream=is_stream, left_out=left_out)
+        return await _whole(reply, writer, is_stream=is_stream, left_out=left_out)
 
 
 class BridgedStream:
-    """``UpstreamReply`` that writes each event as soon as the upstream's own piece is there."""
+    """``UpstreamReply`` that writes each event as soon as the upstream's own piece is there.
 
-    def __init__(self, reply: UpstreamReply, writer: ReplyWriter, *, is_stream: bool) -> None:
+    :param left_out: members of the request that could not be said
+    """
+
+    def __init__(
+        self, reply: UpstreamReply, writer: ReplyWriter, *, is_stream: bool, left_out: Sequence[str] = ()
+    ) -> None:
+        self.left_out = left_out
         self.status = reply.status
         self.headers: Headers = [EVENT_STREAM, *_carried(reply.headers)]
         self._reply = reply
@@ -143,9 +150,13 @@ class BridgedStream:
 
 
 class ReadReply:
-    """``UpstreamReply`` whose body is there."""
+    """``UpstreamReply`` whose body is there.
 
-    def __init__(self, status: int, headers: Headers, data: bytes) -> None:
+    :param left_out: members of the request that could not be said
+    """
+
+    def __init__(self, status: int, headers: Headers, data: bytes, left_out: Sequence[str] = ()) -> None:
+        self.left_out = left_out
         self.status = status
         self.headers = headers
         self._data = data
@@ -158,7 +169,9 @@ class ReadReply:
         """Do nothing: no connection is open."""
 
 
-async def _whole(reply: UpstreamReply, writer: ReplyWriter, *, is_stream: bool) -> UpstreamReply:
+async def _whole(
+    reply: UpstreamReply, writer: ReplyWriter, *, is_stream: bool, left_out: Sequence[str]
+) -> UpstreamReply:
     """Read a reply to its end, and write it as one body."""
     try:
         data = b"".join([piece async for piece in reply.body()])
@@ -175,7 +188,7 @@ async def _whole(reply: UpstreamReply, writer: ReplyWriter, *, is_stream: bool) 
             pass
     if is_stream and not writer.finished:
         raise UpstreamBroken("The upstream's answer broke off before its end.")
-    return ReadReply(reply.status, headers, writer.whole())
+    return ReadReply(reply.status, headers, writer.whole(), left_out)
 
 
 async def _with_last_line(body: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
