@@ -205,6 +205,7 @@ class ContinuedRequests:
             received=request if asker.keeps else None,
             earlier_count=earlier.others if earlier else 0,
             earlier_systems=len(earlier.raws) - earlier.others if earlier else 0,
+            resolved=request.continues or "" if earlier else "",
             upstream_has=upstream_has,
         )
         return replace(whole, continuation=continuation)

@@ -14,6 +14,7 @@ from proxy.core.conversation.prefix import owner_of
 from proxy.core.conversation.records import TurnRecord
 from proxy.core.conversation.reply import Reply
 from proxy.core.conversation.request import ModelRequest
+from proxy.core.conversation.responses import EARLIER_RESPONSE
 from proxy.core.errors import UpstreamError
 from proxy.core.events import ContextFull, Listener
 from proxy.core.planning.budget import ModelProfile, budget_for
@@ -98,6 +99,8 @@ class Pipeline:
     ) -> Result:
         """Run a request that may go on from an earlier response."""
         whole = await self._continued.resolve(request, caller)
+        if whole.continuation is not None and whole.continuation.resolved:
+            caller = replace(caller, answered_with=((EARLIER_RESPONSE, whole.continuation.resolved),))
         result = await self._run_from_history(whole, caller, controls, progress)
         if whole.continuation is None:
             return result

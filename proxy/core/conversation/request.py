@@ -93,6 +93,8 @@ class ContinuedRequest:
     """How many of the request's non-system messages Tidemark has put before the client's own."""
     earlier_systems: int = 0
     """How many of its system messages."""
+    resolved: str = ""
+    """The id of the earlier response whose messages Tidemark has put in, so that the upstream does not see it."""
     upstream_has: str = ""
     """The earlier response, or the conversation, that only the upstream has; empty where nothing is missing here."""
 

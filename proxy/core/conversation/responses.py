@@ -14,6 +14,8 @@ from proxy.core.values import value
 
 OUTPUT = "output"
 """The member of a response that is not stored with it: the conversation has it as the assistant's message."""
+EARLIER_RESPONSE = "previous_response_id"
+"""The member of a request and of its response that names the response that both go on from."""
 
 
 @value

@@ -13,7 +13,7 @@ from typing import Any
 import msgspec
 
 from proxy.core.conversation.messages import JsonValue
-from proxy.core.conversation.responses import OUTPUT, InputReference, OutputItem
+from proxy.core.conversation.responses import EARLIER_RESPONSE, OUTPUT, InputReference, OutputItem
 from proxy.core.errors import InvalidRequest
 from proxy.dialects.bodies import array_of, body_of, encode_json
 from proxy.dialects.raw_json import decode_value, read_elements, read_members
@@ -21,7 +21,6 @@ from proxy.dialects.responses.openings import opening_error
 from proxy.dialects.responses.request import InputItems
 from proxy.dialects.responses.writing import system_item
 
-_EARLIER = "previous_response_id"
 _SEALED = ("compaction", "compaction_summary")
 _INPUT = InputItems()
 
@@ -83,7 +82,7 @@ class StoredResponseFormat:
         items = list(earlier or ())
         for place, raw in enumerate(raws):
             items += replaced.get(place, (raw,))
-        members = {name: raw for name, raw in fields.items() if name != _EARLIER or earlier is None}
+        members = {name: raw for name, raw in fields.items() if name != EARLIER_RESPONSE or earlier is None}
         return body_of(members, {"input": array_of(items)})
 
     def response_of(self, original: bytes) -> tuple[str, Mapping[str, bytes]] | None:
@@ -127,7 +126,7 @@ class StoredResponseFormat:
 
     def repeats_continuation(self, head: Mapping[str, bytes], earlier: str) -> bool:
         """Return whether a response repeats the id that it goes on from."""
-        return _value(head.get(_EARLIER, b"null")) == earlier
+        return _value(head.get(EARLIER_RESPONSE, b"null")) == earlier
 
 
 def _name_of(item: bytes) -> _ItemName:

@@ -7,10 +7,11 @@ speak chat completions only, and through litellm to all other providers.
 from __future__ import annotations
 
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
 from itertools import takewhile
 from typing import Protocol
 
+from proxy.core.conversation.messages import JsonValue
 from proxy.core.conversation.request import ModelRequest
 from proxy.core.errors import UpstreamBroken
 from proxy.core.ports import Headers, UpstreamReply
@@ -75,18 +76,25 @@ class ChatBridge:
     def __init__(self, write: WriteMessage) -> None:
         self._write = write
 
-    async def send(self, request: ModelRequest, send: SendChat, goal: ChatGoal = "server") -> UpstreamReply:
+    async def send(
+        self,
+        request: ModelRequest,
+        send: SendChat,
+        goal: ChatGoal = "server",
+        answered_with: Mapping[str, JsonValue] | None = None,
+    ) -> UpstreamReply:
         """Send a request, and wait for status and headers of its reply.
 
         :param request: in one of the dialects ``BRIDGED``; its model is already the upstream's
         :param goal: who answers
+        :param answered_with: members of a response that the request does not have any more
         :raises InvalidRequest: chat completions cannot say what it asks for
         :raises UpstreamError: there was no answer, or none in chat completions
         """
         writer: ReplyWriter
         asking: RequestBridge
         if request.dialect.name == "responses":
-            asking, writer = ResponsesRequestBridge(), ResponsesReplyWriter(request, int(time.time()))
+            asking, writer = ResponsesRequestBridge(), ResponsesReplyWriter(request, int(time.time()), answered_with)
         else:
             asking, writer = MessagesRequestBridge(), MessagesReplyWriter(request)
         left_out = asking.left_out(request)
