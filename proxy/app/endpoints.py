@@ -13,7 +13,7 @@ from starlette.routing import BaseRoute, Route
 from starlette.types import ASGIApp
 
 from proxy.app.console import console_routes
-from proxy.app.dialects import MESSAGES, OTHER_PATHS, RESPONSES
+from proxy.app.dialects import MESSAGES, RESPONSES
 from proxy.app.forwarding import forwarding_endpoint
 from proxy.app.responses import continued_requests, stored_response_endpoints
 from proxy.app.stored_parts import Engine, StoredParts
@@ -133,9 +133,6 @@ class Endpoints:
             path: self._dialect_endpoint(dialect, relay, emit) for path, dialect in stored.parts.dialects.items()
         }
         """The endpoint of each dialect, by its path."""
-        for path, target in OTHER_PATHS.items():
-            if target in self.dialects:
-                self.dialects[path], self.formats[path] = self.dialects[target], self.formats[target]
         self._forwarding = forwarding_endpoint(stored.parts, self._auth, self.formats, self._max_body_bytes, emit)
         self.direct: dict[str, ASGIApp] = {**dict.fromkeys(FREQUENT, self._forwarding), **self.dialects}
         """The endpoints of POST requests that are found by their path alone, without a look at the routes."""
@@ -225,8 +222,6 @@ class Endpoints:
                 asks_any=served == MESSAGES,
             )
             routes.append(endpoint.route())
-            if served in OTHER_PATHS.values():
-                routes.append(endpoint.route("/v1/v1"))
         return routes
 
     def _conversations(self) -> ConversationEndpoints:

@@ -14,7 +14,7 @@ import httpx
 import pytest
 
 from tests.pipeline.conftest import Bench, Client, benched
-from tests.support.scripted import Answer, Received, error, streamed
+from tests.support.scripted import Answer, Received, error, says, streamed
 
 ONE = 'upstream: "{base}"\nserver: {{max_body_mb: 1}}\n'
 LISTED = """
@@ -375,6 +375,32 @@ def test_a_dialects_path_with_more_slashes_does_not_pass_the_pipeline_by(
     assert got.status_code == 404
     assert "single slashes" in got.json()["error"]["message"]
     assert len(bench.upstream.received) == asked
+
+
+def test_a_doubled_v1_is_carried_once(client: Client) -> None:
+    """Of paths that are only carried, too."""
+    assert client.http.get("/v1/v1/files?limit=1").json()["path"] == "/v1/files"
+
+
+BASE_ALONE = 'upstream: "{base}"\n'
+
+
+@pytest.mark.parametrize(
+    ("path", "body"),
+    [
+        ("/v1/v1/chat/completions", {"messages": [{"role": "user", "content": "Hi."}]}),
+        ("/v1/v1/responses", {"input": "Hi."}),
+        ("/v1/v1/messages", {"max_tokens": 9, "messages": [{"role": "user", "content": "Hi."}]}),
+    ],
+)
+def test_a_doubled_v1_does_not_pass_the_pipeline_by(bench: Bench, path: str, body: dict[str, Any]) -> None:
+    """Not even where the upstream's base URL has none, so that what is doubled for Tidemark would be right for it."""
+    bench.upstream.script = says("Hello there.")
+    config = BASE_ALONE.replace("{base}", bench.upstream_url)
+    doubled = bench.client("doubled", config=config, own=True)
+    got = doubled.http.post(path, json={"model": "m", **body}, headers=doubled.headers())
+    assert "x-tidemark-conversation" in got.headers, got.text
+    assert bench.upstream.last.path == path.removeprefix("/v1/v1")
 
 
 def test_a_query_keeps_its_percent_escapes(bench: Bench, client: Client) -> None:
