@@ -25,7 +25,7 @@ from proxy.pipeline.continuing import ContinuedRequests
 from proxy.pipeline.fit import BudgetFitter
 from proxy.pipeline.identify import Identifier
 from proxy.pipeline.kept_responses import response_keeping
-from proxy.pipeline.notices import replay_warning, with_left_out_warning
+from proxy.pipeline.notices import replay_warning, with_base_warning, with_left_out_warning
 from proxy.pipeline.plain_replies import decode_whole
 from proxy.pipeline.search_offers import SearchOffers
 from proxy.pipeline.sending import RequestSender
@@ -210,6 +210,8 @@ class Pipeline:
         except UpstreamError as error:
             return Refused(error, report)
         report = with_left_out_warning(report, reply)
+        if reply.status >= 400:
+            report = with_base_warning(report, reply, context.route)
         turn = self._turn(context, report, learn, leave_out)
         return Exchange(reply, turn, report, None if report.degraded else fitted.summary)
 

@@ -377,6 +377,17 @@ def test_a_dialects_path_with_more_slashes_does_not_pass_the_pipeline_by(
     assert len(bench.upstream.received) == asked
 
 
+def test_a_404_of_an_upstream_whose_base_has_no_version_names_the_mend(bench: Bench) -> None:
+    """The upstream's answer stays as it is; one with a version has no such warning."""
+    bench.upstream.script = lambda _: Answer([b"404: Not Found"], 404)
+    talk = {"model": "m", "messages": [{"role": "user", "content": "Hi."}]}
+    for base, warned in ((bench.upstream_url, True), ("{base}", False)):
+        asking = bench.client("astray", config=BASE_ALONE.replace("{base}", base), own=True)
+        got = asking.post(talk)
+        assert (got.status_code, got.text) == (404, "404: Not Found")
+        assert ("does not end in /v1" in got.headers.get("x-tidemark-warning", "")) is warned
+
+
 def test_a_doubled_v1_is_carried_once(client: Client) -> None:
     """Of paths that are only carried, too."""
     assert client.http.get("/v1/v1/files?limit=1").json()["path"] == "/v1/files"
