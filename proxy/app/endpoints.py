@@ -15,7 +15,7 @@ from starlette.types import ASGIApp
 from proxy.app.console import console_routes
 from proxy.app.dialects import MESSAGES, RESPONSES
 from proxy.app.forwarding import forwarding_endpoint
-from proxy.app.responses import continued_requests, stored_response_endpoints
+from proxy.app.responses import continued_requests, kept_conversation_endpoints, stored_response_endpoints
 from proxy.app.stored_parts import Engine, StoredParts
 from proxy.app.summaries import SummariesByHand
 from proxy.archive import (
@@ -166,6 +166,7 @@ class Endpoints:
             *ModelEndpoints(parts.catalog, self._auth, parts.dialects.get(MESSAGES, OPENAI_ERRORS)).routes(),
             *self._token_counts(),
             *self._stored_responses(),
+            *self._kept_conversations(),
             *OfflineEndpoints(parts.offline_service(), self._auth, self._max_body_bytes).routes(),
             *RegistryEndpoints(self._stored.registry, self._auth, self._operator).routes(),
             *SettingsEndpoints(self._stored.operator_settings, self._operator).routes(),
@@ -196,6 +197,13 @@ class Endpoints:
             seal=self._seal,
             auth=self._auth,
             max_body_bytes=self._max_body_bytes,
+        )
+        return [] if endpoints is None else endpoints.routes()
+
+    def _kept_conversations(self) -> list[BaseRoute]:
+        """Return the routes of the Conversations API, where a dialect has stored responses."""
+        endpoints = kept_conversation_endpoints(
+            self._stored, self._forwarding, auth=self._auth, max_body_bytes=self._max_body_bytes
         )
         return [] if endpoints is None else endpoints.routes()
 

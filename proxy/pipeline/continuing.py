@@ -13,8 +13,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from proxy.core.bounded import BoundedCache
+from proxy.core.conversation.kept import KeptConversation, is_kept_here
 from proxy.core.conversation.prefix import owner_of
-from proxy.core.conversation.request import ContinuedRequest, Dialect, ModelRequest
+from proxy.core.conversation.request import ContinuedRequest, Dialect, KeptTurn, ModelRequest
 from proxy.core.conversation.responses import InputReference, ResponseFormat, ResponseRecord
 from proxy.core.conversation.stored_format import StoredFormat
 from proxy.core.errors import (
@@ -28,6 +29,7 @@ from proxy.core.errors import (
 from proxy.core.ports import Caller, ConversationStore, ResponseStore, Route, SummarySeal, Upstream
 from proxy.pipeline.earlier_messages import EarlierMessages
 from proxy.pipeline.identify import tenant_of
+from proxy.pipeline.kept_conversations import KeptConversations
 from proxy.pipeline.kept_responses import learning_of_upstream
 from proxy.pipeline.plain_replies import decode_whole
 from proxy.pipeline.values import BufferedReply, Exchange, Refused, Result
@@ -59,6 +61,7 @@ class ContinuedRequests:
 
     :param responses: what is stored of responses
     :param store: their conversations
+    :param conversations: those of the Conversations API that Tidemark keeps
     :param seal: opens summaries that ``POST /v1/responses/compact`` sealed
     """
 
@@ -70,10 +73,12 @@ class ContinuedRequests:
         store: ConversationStore,
         formats: StoredFormat,
         seal: SummarySeal,
+        conversations: KeptConversations,
     ) -> None:
         self._upstream = upstream
         self._responses = responses
         self._seal = seal
+        self._conversations = conversations
         self._earlier = EarlierMessages(store, responses, formats)
         self._keeping: BoundedCache[str, bool] = BoundedCache(MAX_UPSTREAMS)
         """By base URL."""
@@ -89,10 +94,10 @@ class ContinuedRequests:
         if responses is None:
             return request
         sealed, references = responses.sealed_summaries(request.fields), responses.references(request.fields)
-        at_upstream = responses.conversation_at_upstream(request.fields)
-        if not (request.continues or sealed or references or at_upstream):
+        conversation = responses.conversation_at_upstream(request.fields)
+        if not (request.continues or sealed or references or conversation):
             return request
-        if request.continues and at_upstream:
+        if request.continues and conversation:
             raise InvalidRequest(
                 "'previous_response_id' and 'conversation' are mutually exclusive: both say what came before. Send one "
                 "of them.",
@@ -101,13 +106,15 @@ class ContinuedRequests:
             )
         asker = await self._asker(request, caller)
         request = await self._opened(request, responses, sealed, asker)
-        if at_upstream:
-            request = replace(request, continuation=ContinuedRequest(upstream_has=at_upstream))
+        if is_kept_here(conversation):
+            return await self._resolved(request, responses, references, asker, conversation)
+        if conversation:
+            request = replace(request, continuation=ContinuedRequest(upstream_has=conversation))
         if not (request.continues or references):
             return request
         return await self._resolved(request, responses, references, asker)
 
-    async def checked(self, request: ModelRequest, result: Result) -> Result | ModelRequest:
+    async def checked(self, request: ModelRequest, result: Result, caller: Caller) -> Result | ModelRequest:
         """Look at what the upstream answered to a request that goes on from an earlier response.
 
         :returns: the result; where the upstream has lost what it should have kept, the request to send in its place
@@ -116,6 +123,11 @@ class ContinuedRequests:
         if continuation is None or responses is None or not isinstance(result, Exchange):
             return result
         route = await self._upstream.resolve(request.model)
+        if continuation.kept_turn is not None and result.reply.status < 400:
+            turn = self._conversations.adding(
+                result.turn, continuation.kept_turn, owner_of(caller.fingerprint), responses
+            )
+            return replace(result, turn=turn)
         if result.reply.status < 400:
             if continuation.received is not None or not request.continues:
                 return result
@@ -186,11 +198,19 @@ class ContinuedRequests:
         return await request.dialect.parse(responses.rewritten(request.fields, opened, None))
 
     async def _resolved(
-        self, request: ModelRequest, responses: ResponseFormat, references: Sequence[InputReference], asker: _Asker
+        self,
+        request: ModelRequest,
+        responses: ResponseFormat,
+        references: Sequence[InputReference],
+        asker: _Asker,
+        conversation: str = "",
     ) -> ModelRequest:
         """Put the earlier messages before the request's own, and stored items in place of references."""
         items, earlier = await asyncio.gather(
-            self._items(request, responses, references, asker), self._earlier_of(request, asker)
+            self._items(request, responses, references, asker),
+            self._kept_of(request, responses, asker, conversation)
+            if conversation
+            else self._earlier_of(request, asker),
         )
         upstream_has = request.continuation.upstream_has if request.continuation else ""
         if request.continues and earlier is None:
@@ -201,6 +221,10 @@ class ContinuedRequests:
             return replace(request, continuation=ContinuedRequest(upstream_has=upstream_has))
         raws = None if earlier is None else earlier.raws
         whole = await request.dialect.parse(responses.rewritten(request.fields, items, raws), bounded=False)
+        if earlier is not None and earlier.conversation is not None:
+            return replace(
+                whole, continuation=_kept_turn(request, whole, earlier.raws, earlier.conversation, responses)
+            )
         continuation = ContinuedRequest(
             received=request if asker.keeps else None,
             earlier_count=earlier.others if earlier else 0,
@@ -228,6 +252,14 @@ class ContinuedRequests:
                 return None
             raise
         return None if places is None else _Earlier(*places)
+
+    async def _kept_of(
+        self, request: ModelRequest, responses: ResponseFormat, asker: _Asker, identifier: str
+    ) -> _Earlier:
+        """Return the items of the conversation that a request names."""
+        history = await self._conversations.history_for(asker.owner, asker.tenant, identifier, request)
+        raws = responses.sendable_items([item.raw for item in history.items])
+        return _Earlier(raws, 0, history.conversation)
 
     async def _find(self, identifier: str, asker: _Asker) -> ResponseRecord | None:
         """Return a stored response; where the upstream has it too, the store may be away."""
@@ -289,6 +321,32 @@ class _Earlier:
     raws: Sequence[bytes]
     others: int
     """How many of them are no system messages."""
+    conversation: KeptConversation | None = None
+    """The conversation whose items they are; ``others`` is not known then."""
+
+
+def _kept_turn(
+    request: ModelRequest,
+    whole: ModelRequest,
+    earlier: Sequence[bytes],
+    conversation: KeptConversation,
+    responses: ResponseFormat,
+) -> ContinuedRequest:
+    """Return how a request goes on in a conversation that Tidemark keeps.
+
+    :param request: with its own items only
+    :param whole: with all of them
+    """
+    systems = _count_systems(whole) - _count_systems(request)
+    return ContinuedRequest(
+        earlier_count=len(whole.messages) - len(request.messages) - systems,
+        earlier_systems=systems,
+        kept_turn=KeptTurn(conversation, responses.input_items(whole.fields)[len(earlier) :]),
+    )
+
+
+def _count_systems(request: ModelRequest) -> int:
+    return sum(message.is_system for message in request.messages)
 
 
 def _items_by_id(record: ResponseRecord, responses: ResponseFormat, output: bytes) -> Mapping[str, bytes]:

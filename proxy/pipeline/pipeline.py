@@ -10,11 +10,12 @@ from collections.abc import Coroutine
 from dataclasses import replace
 from typing import Any
 
+from proxy.core.conversation.messages import JsonValue
 from proxy.core.conversation.prefix import owner_of
 from proxy.core.conversation.records import TurnRecord
 from proxy.core.conversation.reply import Reply
 from proxy.core.conversation.request import ModelRequest
-from proxy.core.conversation.responses import EARLIER_RESPONSE
+from proxy.core.conversation.responses import CONVERSATION, EARLIER_RESPONSE
 from proxy.core.errors import UpstreamError
 from proxy.core.events import ContextFull, Listener
 from proxy.core.planning.budget import ModelProfile, budget_for
@@ -99,12 +100,12 @@ class Pipeline:
     ) -> Result:
         """Run a request that may go on from an earlier response."""
         whole = await self._continued.resolve(request, caller)
-        if whole.continuation is not None and whole.continuation.resolved:
-            caller = replace(caller, answered_with=((EARLIER_RESPONSE, whole.continuation.resolved),))
+        if members := _resolved_members(whole):
+            caller = replace(caller, answered_with=members)
         result = await self._run_from_history(whole, caller, controls, progress)
         if whole.continuation is None:
             return result
-        checked = await self._continued.checked(whole, result)
+        checked = await self._continued.checked(whole, result, caller)
         if isinstance(checked, ModelRequest):
             return await self._run_from_history(checked, caller, controls, progress)
         return checked
@@ -302,6 +303,16 @@ class Pipeline:
                 await self._calibrations.learn(key, counted, tokens, self._clock())
 
         return learn
+
+
+def _resolved_members(request: ModelRequest) -> tuple[tuple[str, JsonValue], ...]:
+    """Return what the client's request names and the upstream's does not any more, as a response names it."""
+    continuation = request.continuation
+    if continuation is None:
+        return ()
+    if continuation.kept_turn is not None:
+        return ((CONVERSATION, {"id": continuation.kept_turn.conversation.id}),)
+    return ((EARLIER_RESPONSE, continuation.resolved),) if continuation.resolved else ()
 
 
 def _without_received(request: ModelRequest) -> ModelRequest:

@@ -21,6 +21,7 @@ from proxy.core.ports import Lease
 from proxy.store import keys, scripts
 from proxy.store.codec import Codec
 from proxy.store.commands import RECALL_SECONDS, RECORD_SECONDS, CommandSender
+from proxy.store.kept_conversations import RedisKeptConversations
 from proxy.store.lifetimes import Lifetimes, lifetime
 from proxy.store.listing import Listing
 from proxy.store.records import RecordReader
@@ -80,6 +81,7 @@ class RedisStore(RecordReader):
         longest = self._lifetimes.longest
         self.turns = RedisTurns(sender, self.described)
         self.responses = RedisResponses(sender, codec, longest)
+        self.kept_conversations = RedisKeptConversations(self.ask, codec, self._lifetimes)
         self.listing = Listing(self.ask, longest)
         self.usage = OwnerUsage(self.ask, self._weigh, max_bytes=max_tenant_bytes, keep_seconds=longest)
         self._writer = TurnWriter(

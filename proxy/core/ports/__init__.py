@@ -7,7 +7,7 @@ from proxy.core.ports.clocks import Clock
 from proxy.core.ports.counting import RequestCount, Stored, TokenCounter
 from proxy.core.ports.flushing import ConsumerState, DeadLetter, FlushEntry, FlushQueue, MemoryFlush, QueueState
 from proxy.core.ports.live_events import LiveEventFeed
-from proxy.core.ports.responses import ResponseStore, SummarySeal
+from proxy.core.ports.responses import KeptConversationStore, ResponseStore, SummarySeal
 from proxy.core.ports.store import (
     CalibrationStore,
     ConversationStore,
@@ -51,6 +51,7 @@ __all__ = [
     "FlushEntry",
     "FlushQueue",
     "Headers",
+    "KeptConversationStore",
     "Lane",
     "LearnedWindowStore",
     "Lease",
