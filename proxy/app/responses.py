@@ -31,7 +31,7 @@ def continued_requests(stored: StoredParts, seal: SummarySeal) -> ContinuedReque
         store=store,
         formats=parts.formats,
         seal=seal,
-        conversations=KeptConversations(store.kept_conversations),
+        conversations=KeptConversations(store.kept_conversations, store.usage.full),
     )
 
 

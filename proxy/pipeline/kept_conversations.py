@@ -7,23 +7,27 @@ complete. There is no lease: of two requests at once each sees what was there be
 from __future__ import annotations
 
 import uuid
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 
 from proxy.core.conversation.kept import KeptConversation, KeptHistory, KeptItem
 from proxy.core.conversation.reply import Reply
 from proxy.core.conversation.request import KeptTurn, ModelRequest
 from proxy.core.conversation.responses import ResponseFormat
-from proxy.core.errors import ConversationNotFound, InvalidRequest, StoreUnavailable
+from proxy.core.errors import ConversationNotFound, InvalidRequest, StoreFull, StoreUnavailable
 from proxy.core.ports import KeptConversationStore
-from proxy.pipeline.values import PendingTurn
+from proxy.pipeline.values import STORE_FULL, PendingTurn
 
 
 @dataclass(frozen=True, slots=True)
 class KeptConversations:
-    """Reads and adds; it holds no state."""
+    """Reads and adds; it holds no state.
+
+    :param full: owners for whom nothing more is stored; read with each request
+    """
 
     store: KeptConversationStore
+    full: Collection[str] = ()
 
     async def find(self, owner: str, identifier: str) -> KeptHistory:
         """Return the caller's conversation.
@@ -43,6 +47,7 @@ class KeptConversations:
         """Return the conversation that a request names.
 
         :raises ConversationNotFound: the caller has none with this id, or its answers came from another upstream
+        :raises StoreFull: the answer could not be added
         :raises InvalidRequest: the response is to be made in the background, and nobody would see its end
         """
         if request.fields.get("background") == b"true":
@@ -52,6 +57,8 @@ class KeptConversations:
                 param="background",
                 code="unsupported_parameter",
             )
+        if owner in self.full:
+            raise StoreFull(STORE_FULL)
         history = await self.find(owner, identifier)
         if history.conversation.tenant not in ("", tenant):
             raise ConversationNotFound(

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Coroutine, Mapping
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 from proxy.core.conversation.echoes import StoredBranch, StoredBranches
@@ -83,7 +84,14 @@ class RedisStore(RecordReader):
         self.responses = RedisResponses(sender, codec, longest)
         self.kept_conversations = RedisKeptConversations(self.ask, codec, self._lifetimes)
         self.listing = Listing(self.ask, longest)
-        self.usage = OwnerUsage(self.ask, self._weigh, max_bytes=max_tenant_bytes, keep_seconds=longest)
+        self.usage = OwnerUsage(
+            self.ask,
+            self._weigh,
+            max_bytes=max_tenant_bytes,
+            keep_seconds=longest,
+            weigh_others=self.kept_conversations.weigh,
+        )
+        self.kept_conversations.note_size = partial(self.usage.note, accepted=False)
         self._writer = TurnWriter(
             sender,
             codec,

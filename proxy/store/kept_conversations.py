@@ -30,6 +30,11 @@ if ttl ~= '0' then redis.call('EXPIRE', at, ttl) else redis.call('PERSIST', at) 
 return 1
 """
 """Writes to a conversation that is there, or to a new one. An empty head or tenant stays as it is."""
+_WEIGH = """
+local size = redis.pcall('MEMORY', 'USAGE', KEYS[1], 'SAMPLES', 0)
+return type(size) == 'number' and size or -redis.call('EXISTS', KEYS[1])
+"""
+"""The bytes of memory of a conversation; 0 where it is gone, -1 where the server does not report them."""
 
 
 class RedisKeptConversations:
@@ -40,6 +45,8 @@ class RedisKeptConversations:
         self._codec = codec
         self._lifetimes = lifetimes
         self._clock = clock
+        self.note_size: Callable[[str, int], None] = lambda *_: None
+        """Takes an owner and how many bytes were stored; the store's counts replace it."""
 
     async def create(self, owner: str, conversation: KeptConversation, items: Sequence[KeptItem]) -> None:
         """Store a new conversation.
@@ -47,6 +54,9 @@ class RedisKeptConversations:
         :raises StoreUnavailable: the store did not answer in time
         """
         await self._write(owner, conversation, items, head=self._packed_head(conversation), is_new=True)
+        index, longest = keys.kept_index(owner), self._lifetimes.longest
+        await self._ask("SADD", index, conversation.id)
+        await (self._ask("EXPIRE", index, longest) if longest else self._ask("PERSIST", index))
 
     async def find(self, owner: str, identifier: str) -> KeptHistory | None:
         """Return a conversation, which lives on as if it were new; None where the owner has none.
@@ -104,11 +114,25 @@ class RedisKeptConversations:
                 numbers.append(name)
         return bool(numbers) and bool(await self._ask("HDEL", at, *numbers))
 
+    async def weigh(self, owner: str) -> int:
+        """Return the bytes of memory of all that an owner has here; those that are gone leave the owner's list.
+
+        :raises StoreUnavailable: the store did not answer in time
+        """
+        total, index = 0, keys.kept_index(owner)
+        for name in await self._ask("SMEMBERS", index):
+            size = await self._ask("EVAL", _WEIGH, 1, keys.kept_conversation(owner, name.decode()))
+            total += max(size, 0)
+            if size == 0:
+                await self._ask("SREM", index, name)
+        return total
+
     async def forget(self, owner: str, identifier: str) -> bool:
         """Delete a conversation, and return whether it was there.
 
         :raises StoreUnavailable: the store did not answer in time
         """
+        await self._ask("SREM", keys.kept_index(owner), identifier)
         return bool(await self._ask("DEL", keys.kept_conversation(owner, identifier)))
 
     async def _write(
@@ -124,7 +148,10 @@ class RedisKeptConversations:
         packed = [self._codec.pack_json([item.id, item.raw.decode("utf-8", "surrogatepass")]) for item in items]
         arguments = (head, tenant, self._seconds(owner, conversation), int(is_new), *packed)
         at = keys.kept_conversation(owner, conversation.id)
-        return bool(await self._ask("EVAL", _WRITE, 1, at, *arguments))
+        written = bool(await self._ask("EVAL", _WRITE, 1, at, *arguments))
+        if written and packed:
+            self.note_size(owner, sum(map(len, packed)))
+        return written
 
     def _packed_head(self, conversation: KeptConversation) -> bytes:
         metadata = conversation.metadata.decode("utf-8", "surrogatepass")

@@ -178,6 +178,7 @@ _OTHER: Mapping[str, Rule] = {
     "d": Rule("zset", _listed_id),
     "n": Rule("string", _conversation_id),
     "o": Rule("string", _anything),
+    "ci": Rule("set", _anything),
     "cv": Rule("hash", _kept_conversation),
     "u": Rule("hash", _anything),
     "uw": Rule("string", _anything),
