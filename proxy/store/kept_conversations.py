@@ -148,10 +148,10 @@ class RedisKeptConversations:
         packed = [self._codec.pack_json([item.id, item.raw.decode("utf-8", "surrogatepass")]) for item in items]
         arguments = (head, tenant, self._seconds(owner, conversation), int(is_new), *packed)
         at = keys.kept_conversation(owner, conversation.id)
-        written = bool(await self._ask("EVAL", _WRITE, 1, at, *arguments))
-        if written and packed:
+        is_written = bool(await self._ask("EVAL", _WRITE, 1, at, *arguments))
+        if is_written and packed:
             self.note_size(owner, sum(map(len, packed)))
-        return written
+        return is_written
 
     def _packed_head(self, conversation: KeptConversation) -> bytes:
         metadata = conversation.metadata.decode("utf-8", "surrogatepass")

@@ -196,6 +196,14 @@ def test_calls_and_their_results_go_on_in_a_conversation(sdk: OpenAI, upstream: 
     ]
 
 
+def test_the_items_of_a_conversation_count(sdk: OpenAI) -> None:
+    """``/v1/responses/input_tokens``: the request would be sent with them."""
+    made = sdk.conversations.create(items=[user(WORDS)])
+    alone = sdk.responses.input_tokens.count(model="small", input="And?")
+    together = sdk.responses.input_tokens.count(model="small", input="And?", conversation=made.id)
+    assert together.input_tokens > alone.input_tokens + 15
+
+
 def test_a_long_conversation_is_compacted(sdk: OpenAI, upstream: ScriptedUpstream) -> None:
     """The summary is made and used as for any conversation; the stored items stay whole."""
     made = sdk.conversations.create()
