@@ -12,7 +12,7 @@ CLIENTS_COMPILE := $(BIN)/uv --no-config pip compile --quiet --universal --pytho
 	--no-emit-index-url --no-emit-find-links $(if $(UPGRADE),--upgrade)
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo test bench bench-quick bench-peers bench-counting bench-extractive bench-fidelity-kit bench-growth bench-lag bench-flood soak bench-console bench-recall bench-replay bench-failover bench-scale bench-replicas bench-instructions bench-structure test-demo test-processes test-random test-deep bench-turns bench-uploads bench-pace test-clients test-console test-fleet test-servers test-deploy screenshots check format lock lock-clients lock-deploy lock-servers clean
+.PHONY: help install demo test bench bench-quick bench-peers bench-counting bench-extractive bench-fidelity-kit bench-growth bench-lag bench-flood soak bench-console bench-history bench-recall bench-replay bench-failover bench-scale bench-replicas bench-instructions bench-structure test-demo test-processes test-random test-deep bench-turns bench-uploads bench-pace test-clients test-console test-fleet test-servers test-deploy screenshots check format lock lock-clients lock-deploy lock-servers clean
 
 help: ## Show this list
 	@sed -nE 's/^([a-z-]+):[^#]*## (.*)/  make \1|\2/p' Makefile | awk -F'|' '{printf "%-24s %s\n", $$1, $$2}'
@@ -97,6 +97,9 @@ soak: $(VENV)/dev.stamp ## Run a mixed load for an hour, then spikes of 2,000 st
 
 bench-console: $(VENV)/dev.stamp ## Measure the console's pages with 100,000 conversations and a million requests; takes a minute
 	@$(BIN)/python -m benchmarks.console $(ARGS)
+
+bench-history: $(VENV)/dev.stamp ## Measure what a turn of a stored history costs behind a summary, at 100 to 10,000 messages; ARGS as above
+	@PYTHONPATH=. $(BIN)/python -m benchmarks.history $(ARGS)
 
 bench-recall: $(VENV)/dev.stamp ## Measure what recall adds to a request of a compacted conversation of 5,000 messages; ARGS="--messages 500"
 	@PYTHONPATH=. $(BIN)/python -m benchmarks.recall $(ARGS)

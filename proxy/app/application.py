@@ -33,7 +33,7 @@ from proxy.server.browsers import BrowserAccess
 from proxy.server.capabilities import allowed_methods, errors_of, offers_websocket, refuse_websocket, send_allowed
 from proxy.server.errors import status_of
 from proxy.store.codec import Codec
-from proxy.store.schema import SchemaWatch
+from proxy.store.schema import CompressionSwitch, SchemaWatch
 from proxy.store.watch import StoreWatch
 from proxy.telemetry.live_events import LiveEventPublisher
 from proxy.telemetry.logging import FactLog
@@ -114,7 +114,7 @@ def create_app(
     )
 
     stores = (stored.store, flushing.store, delivery.store)
-    schema = SchemaWatch([store.check_schema for store in stores], warn)
+    schema = SchemaWatch([store.check_schema for store in stores], warn, _compression(settings, stored).note)
 
     endings: list[Callable[[], Awaitable[None]]] = [
         relay.settle,
@@ -165,6 +165,16 @@ def create_app(
     return app
 
 
+def _compression(settings: Settings, stored: StoredParts) -> CompressionSwitch:
+    """Return what switches compression on, as the configuration says; an embedded store has only these workers."""
+    mode, is_embedded = settings.store.compression, str(settings.store.url) == "embedded"
+    raises = mode == "zstd" or (mode == "auto" and is_embedded)
+    return CompressionSwitch(
+        lambda enabled: stored.codec.compress_messages(enabled=enabled and mode != "none"),
+        stored.store.raise_schema if raises else None,
+    )
+
+
 class _Application(Starlette):
     """Serves frequent requests directly at their endpoint, and all others through starlette's routes.
 
@@ -196,6 +206,8 @@ class _Application(Starlette):
             await self._serve(scope, receive, send)
 
     def _serve(self, scope: Scope, receive: Receive, send: Send) -> Awaitable[None]:
+        if b"%" in scope.get("raw_path", b""):
+            scope = _as_written(scope)
         method = scope["method"] if scope["type"] == "http" else ""
         if method == "POST":
             endpoint = self._endpoints.get(scope["path"])
@@ -208,6 +220,18 @@ class _Application(Starlette):
         elif method == "OPTIONS" and (methods := allowed_methods(scope, self.routes)):
             return send_allowed(send, methods)
         return super().__call__(scope, receive, send)
+
+
+def _as_written(scope: Scope) -> Scope:
+    """Return a request with its path as it was written, if its beginning has a percent sign.
+
+    The beginning is the first two pieces; further ones may be names. Reverse proxies allow and refuse paths as they
+    are written, and ``/%6Detrics`` must be no other way to ``/metrics``.
+    """
+    raw: bytes = scope["raw_path"]
+    if b"%" in b"/".join(raw.split(b"/", 3)[:3]):
+        return {**scope, "path": raw.decode("latin-1")}
+    return scope
 
 
 class _TracedApplication(_Application):

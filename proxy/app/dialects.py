@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from proxy.config import StoreSettings
 from proxy.core.conversation.request import Dialect
 from proxy.dialects.chat.dialect import ChatDialect
 from proxy.dialects.messages.dialect import MessagesDialect
@@ -24,7 +23,7 @@ def build_dialects() -> dict[str, Dialect]:
     return {CHAT: ChatDialect(), RESPONSES: ResponsesDialect(), MESSAGES: MessagesDialect()}
 
 
-def build_codec(dialects: Iterable[Dialect], store: StoreSettings) -> Codec:
+def build_codec(dialects: Iterable[Dialect]) -> Codec:
     """Return the object that packs every stored value of a process; a cipher would be given to it here.
 
     :param dialects: those whose messages may be stored
@@ -32,5 +31,5 @@ def build_codec(dialects: Iterable[Dialect], store: StoreSettings) -> Codec:
     first, *others = [dialect.is_message for dialect in dialects]
     return Codec(
         is_message=lambda raw: first(raw) or any(check(raw) for check in others),
-        compress_messages=store.compression == "zstd",
+        compress_messages=False,  # until the store's schema says that all workers can read it (``store/schema.py``)
     )

@@ -59,6 +59,7 @@ from proxy.server.endpoints.summaries import SummaryEndpoints
 from proxy.server.endpoints.token_count import TokenCountEndpoint
 from proxy.server.endpoints.traffic import TrafficEndpoints
 from proxy.server.operator import OperatorAccess
+from proxy.store.embedded.append_only import folders_aside
 from proxy.store.leases import RedisLeases
 from proxy.store.watch import StoreWatch
 from proxy.upstream.providers import COUNTING_BASES
@@ -112,7 +113,8 @@ class Endpoints:
             forward_cookies=settings.server.forward_cookies,
         )
         token = settings.secrets.admin_token
-        self._operator = OperatorAccess(settings.server.host, token.reveal() if token else None)
+        proxies = frozenset(settings.server.trusted_proxies)
+        self._operator = OperatorAccess(settings.server.host, token.reveal() if token else None, proxies)
         self._access = ConversationAccess(self._auth, self._operator)
         self.live_events = LiveEventHub(stored.live_events)
         self._seal = TenantSeal(secret)
@@ -140,6 +142,7 @@ class Endpoints:
     def routes(self) -> list[BaseRoute]:
         """Return the routes of all endpoints."""
         parts, conversations = self._stored.parts, self._conversations()
+        is_embedded = str(parts.settings.store.url) == "embedded"
         return [
             *(Route(path, endpoint, methods=["POST"]) for path, endpoint in self.dialects.items()),
             *OperationsEndpoints(
@@ -148,6 +151,7 @@ class Endpoints:
                 count_resting=self._engine.writer.resting,
                 is_full=lambda: self.admission.is_full,
                 eviction=lambda: self.watch.eviction,
+                set_aside=partial(folders_aside, parts.settings.data_dir / "store") if is_embedded else tuple,
             ).routes(),
             *LiveEventEndpoint(self.live_events, self._access.caller).routes(),
             *TrafficEndpoints(self._traffic, self._operator).routes(),

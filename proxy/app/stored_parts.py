@@ -69,7 +69,7 @@ class StoredParts:
         :param dialects: the dialects by path, in place of the usual ones (``build_dialects``)
         """
         dialects = dialects or build_dialects()
-        self.codec = codec = codec or build_codec(dialects.values(), settings.store)
+        self.codec = codec = codec or build_codec(dialects.values())
         ttl_seconds = settings.store.ttl_days * SECONDS_A_DAY
         self.lifetimes = _lifetimes(settings)
         most = settings.store.max_tenant_mb

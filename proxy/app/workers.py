@@ -1,12 +1,11 @@
 """Builds the application of a worker process, where ``serve`` runs several workers.
 
-uvicorn imports this module in each worker, so all arguments come from the environment.
+``cli/serve.py`` calls it in each worker, also in one that takes the place of another later.
 """
 
 from __future__ import annotations
 
 import gc
-import json
 import logging
 import multiprocessing
 import os
@@ -17,26 +16,24 @@ from pathlib import Path
 from starlette.applications import Starlette
 
 from proxy.app.application import create_app
-from proxy.config import load
+from proxy.config import Settings
 from proxy.telemetry.logging import configure
 
 
-def from_environment() -> Starlette:
-    """Build the application of a worker from the environment that ``serve`` prepared.
+def build_worker(settings: Settings, *, store_url: str, secret: bytes, shared_metrics: Path) -> Starlette:
+    """Build the application of a worker from what ``serve`` read at its start.
 
-    ``TIDEMARK_WORKER`` has what is not in the configuration, so that each value in force still has its source.
+    :param settings: the parent's: all workers have one configuration, whatever has become of the file since
+    :param shared_metrics: the folder that the workers write their counts to
     """
     configure()
     _end_with_parent()
-    order = json.loads(os.environ["TIDEMARK_WORKER"])
-    path = os.environ.get("TIDEMARK_CONFIG")
-    settings = load(Path(path) if path else None, os.environ).listening(**order["arguments"])
     app = create_app(
         settings,
-        store_url=order["store_url"],
-        secret=order["secret"].encode(),
+        store_url=store_url,
+        secret=secret,
         warn=logging.getLogger("tidemark").warning,
-        shared_metrics=Path(os.environ["PROMETHEUS_MULTIPROC_DIR"]),
+        shared_metrics=shared_metrics,
     )
     # Modules are never freed, so the collector need not visit them; with a large request that blocked the loop for
     # some 40 ms.

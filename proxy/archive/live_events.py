@@ -18,6 +18,10 @@ from proxy.core.ports import LiveEventFeed
 
 MAX_LISTENERS = 100
 """The most listeners of one worker."""
+OPERATOR_PLACES = 20
+"""Of these, places for the operator alone: nobody's credential, or lack of one, takes them."""
+OWNER_PLACES = 40
+"""The most listeners of one owner. All clients without a credential are one."""
 MAX_PAGES = 64
 """Pages of events that wait for one listener, before it is dropped."""
 POLL_SECONDS = 0.2
@@ -100,14 +104,12 @@ class LiveEventHub:
 
         :param after: the last event that it had before. It gets those that came since, as far as they are stored,
             in place of the beginnings
-        :raises ServerBusy: this worker has as many listeners as it may have
+        :raises ServerBusy: this worker, or this owner, has as many listeners as it may have
         :raises StoreUnavailable: the store did not answer in time
         """
         listening = Listening(owner, on_end)
         async with self._lock:
-            if len(self._listeners) >= MAX_LISTENERS:
-                message = f"{MAX_LISTENERS} listeners are connected to this worker; try again later."
-                raise ServerBusy(message, retry_after=BUSY_SECONDS)
+            self._check_places(owner)
             if self._task is None or self._task.done():
                 self._newest = await self._feed.newest()
             else:
@@ -120,6 +122,17 @@ class LiveEventHub:
             if self._task is None or self._task.done():
                 self._task = asyncio.create_task(self._read_while_heard())
         return listening
+
+    def _check_places(self, owner: str | None) -> None:
+        """Refuse a listener beyond the bounds; see ``listen``."""
+        owners = [listening.owner for listening in self._listeners]
+        tenants = len(owners) - owners.count(None)
+        is_full = len(owners) >= MAX_LISTENERS
+        if owner is not None:
+            is_full |= tenants >= MAX_LISTENERS - OPERATOR_PLACES or owners.count(owner) >= OWNER_PLACES
+        if is_full:
+            message = f"{len(owners)} listeners are connected to this worker; try again later."
+            raise ServerBusy(message, retry_after=BUSY_SECONDS)
 
     def leave(self, listening: Listening) -> None:
         """Remove a listener."""

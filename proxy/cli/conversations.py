@@ -178,7 +178,8 @@ def _replace(file: Path, pieces: Iterable[bytes]) -> None:
     """Write a new file beside the old one, and replace it after the last piece."""
     part = file.with_name(f".{file.name[:100]}.{secrets.token_hex(4)}")
     try:
-        with part.open("xb") as stream:
+        part.touch(mode=0o600, exist_ok=False)
+        with part.open("wb") as stream:
             stream.writelines(pieces)
         if file.exists():
             shutil.copymode(file, part)

@@ -197,7 +197,7 @@ def _run_with_flushing(config: Path | None, ask: Ask, emit: Listener = lambda _:
     from proxy.config import load
 
     async def run(settings: Settings, url: str) -> None:
-        flushing = Flushing(settings, url, emit, build_codec(build_dialects().values(), settings.store))
+        flushing = Flushing(settings, url, emit, build_codec(build_dialects().values()))
         try:
             await flushing.store.ping()
             await ask(flushing)

@@ -12,10 +12,11 @@ import click
 
 from proxy.cli.examples import example
 from proxy.cli.local_servers import local_servers
+from proxy.cli.models import DEFAULT_FILE
 from proxy.cli.starter_file import providers_with_keys, starter_file
 
-DEFAULT_FILE = "tidemark.yaml"
 STANDARD_OUTPUT = "-"
+OWNER_ONLY = 0o600
 
 
 @click.command(
@@ -49,12 +50,20 @@ def init(output: str, force: bool) -> None:
         click.echo(text, nl=False)
         return
     try:
-        with path.open("w" if force else "x", encoding="utf-8") as file:
+        with open(path, "w" if force else "x", encoding="utf-8", opener=_for_owner) as file:
+            if path.is_file():
+                os.fchmod(file.fileno(), OWNER_ONLY)
             file.write(text)
     except OSError as error:
         raise click.ClickException(f"{output} cannot be written: {error.strerror}.") from error
-    click.echo(f"{output} is written. Next: tidemark doctor --config {output}", err=True)
-    click.echo(f"      and then: tidemark serve --config {output}", err=True)
+    option = "" if output == DEFAULT_FILE else f" --config {output}"
+    click.echo(f"{output} is written. Next: tidemark doctor{option}", err=True)
+    click.echo(f"      and then: tidemark serve{option}", err=True)
+
+
+def _for_owner(path: str, flags: int) -> int:
+    """Open a file that only its owner may read: a key is easily written into it later."""
+    return os.open(path, flags, OWNER_ONLY)
 
 
 def _counted(models: int) -> str:

@@ -34,6 +34,7 @@ def announced(folder: Path, url: str) -> Iterator[None]:
     with contextlib.suppress(OSError):
         folder.mkdir(parents=True, exist_ok=True, mode=0o700)
         fresh = path.with_suffix(f".{own.pid}")
+        fresh.touch(mode=0o600)
         fresh.write_text(json.dumps(asdict(own)), encoding="utf-8")
         fresh.replace(path)
     try:

@@ -5,8 +5,8 @@
 
 from __future__ import annotations
 
+import errno
 import gc
-import json
 import logging
 import os
 import signal
@@ -15,6 +15,7 @@ import sys
 import tempfile
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
@@ -24,12 +25,17 @@ from proxy.cli.examples import example
 from proxy.cli.models import config_option
 from proxy.cli.run_file import announced
 from proxy.core.errors import ConfigError
+from proxy.core.hosts import is_loopback
 
 if TYPE_CHECKING:
     from proxy.config import Settings
     from proxy.server.connections import Bounds
 
 BACKLOG = 2048
+LOCALHOST = "localhost"
+NO_FAMILY = (errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT)
+THIS_MACHINE: Mapping[str, str] = {"0.0.0.0": "127.0.0.1", "::": "::1"}  # noqa: S104 - it says what a client connects to
+"""What clients of this machine connect to, where the server listens on all addresses of a family."""
 KEEP_ALIVE_SECONDS = 75
 """The time until an idle client connection is closed; common load balancers use the same."""
 
@@ -62,10 +68,10 @@ def serve(config: Path | None, host: str | None, port: int | None, workers: int 
         installed_consumers()  # here its error is one message; a failing worker would be restarted again and again
     with ExitStack() as stack:
         stack.enter_context(_ended_by_signals())
-        listener = stack.enter_context(_bound(settings.server.host, settings.server.port))
+        listeners = _bound(settings.server.host, settings.server.port, stack)
         store_url = _store(settings, stack)
-        stack.enter_context(announced(settings.data_dir, _address(listener)))
-        _run(settings, listener, {"store_url": store_url, "secret": _secret(settings), "arguments": arguments})
+        stack.enter_context(announced(settings.data_dir, _address(listeners[0])))
+        _run(settings, listeners, {"store_url": store_url, "secret": _secret(settings).encode()})
 
 
 @contextmanager
@@ -87,27 +93,55 @@ def _ended_by_signals() -> Iterator[None]:
         signal.signal(signal.SIGTERM, before)
 
 
-@contextmanager
-def _bound(host: str, port: int) -> Iterator[socket.socket]:
-    """Open the listening socket, which all workers share.
+def _bound(host: str, port: int, stack: ExitStack) -> list[socket.socket]:
+    """Open the listening sockets, which all workers share; ``stack`` closes them.
+
+    ``localhost`` has an address of each family, and a client may try either first.
 
     :raises ConfigError: the address is in use, or not permitted
     """
-    family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    try:
-        listener = socket.create_server((host, port), family=family, backlog=BACKLOG)
-    except OSError as error:
-        message = f"Cannot listen on {host}:{port}: {error.strerror}. Choose another with --host or --port."
-        raise ConfigError(message) from error
-    listener.set_inheritable(True)
-    with listener:
-        yield listener
+    listeners: list[socket.socket] = []
+    for address in ("127.0.0.1", "::1") if host.lower() == LOCALHOST else (host,):
+        family = socket.AF_INET6 if ":" in address else socket.AF_INET
+        try:
+            listener = socket.create_server((address, port), family=family, backlog=BACKLOG)
+        except OSError as error:
+            if listeners and error.errno in NO_FAMILY:  # a machine or container without IPv6
+                continue
+            message = f"Cannot listen on {address}:{port}: {error.strerror}. Choose another with --host or --port."
+            raise ConfigError(message) from error
+        listener.set_inheritable(True)
+        listeners.append(stack.enter_context(listener))
+        port = listener.getsockname()[1]
+    return listeners
 
 
 def _address(listener: socket.socket) -> str:
-    """Return the address of a listening socket, without a path."""
+    """Return an address that clients of this machine can use, without a path.
+
+    A socket that listens on all addresses names none.
+    """
     host, port = listener.getsockname()[:2]
+    host = THIS_MACHINE.get(host, host)
     return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
+
+
+def _first_lines(settings: Settings, listener: socket.socket) -> Iterator[str]:
+    """Yield what a person needs first: where clients and browsers go, and by which file."""
+    address = _address(listener)
+    yield f"Tidemark listens on {address} (OPENAI_BASE_URL={address}/v1), with its console at {address}/console"
+    host = listener.getsockname()[0]
+    if host in THIS_MACHINE:
+        yield f"Other machines reach it by this machine's name or address: it listens on all of them ({host})."
+    if not is_loopback(host) and settings.secrets.admin_token is None:
+        yield "The console is closed until TIDEMARK_ADMIN_TOKEN is set, since other machines may reach this port."
+    elif settings.secrets.admin_token is None and not settings.server.trusted_proxies:
+        yield (
+            "Whoever reaches it from this machine is the operator. Where a reverse proxy here adds no forwarding "
+            "header, that is everybody: set TIDEMARK_ADMIN_TOKEN, or name the proxy in server.trusted_proxies."
+        )
+    if settings.path is not None:
+        yield f"It goes by the configuration {settings.path}."
 
 
 def _store(settings: Settings, stack: ExitStack) -> str:
@@ -117,8 +151,9 @@ def _store(settings: Settings, stack: ExitStack) -> str:
     from proxy.store.embedded.server import EmbeddedValkey, memory_options
     from proxy.store.embedded.supervision import Supervised
 
-    server = EmbeddedValkey(settings.data_dir / "store", options=memory_options(settings.store.max_mb))
-    return stack.enter_context(Supervised(server, logging.getLogger("tidemark").warning)).url
+    warn = logging.getLogger("tidemark").warning
+    server = EmbeddedValkey(settings.data_dir / "store", options=memory_options(settings.store.max_mb), tell=warn)
+    return stack.enter_context(Supervised(server, warn)).url
 
 
 def _secret(settings: Settings) -> str:
@@ -148,11 +183,10 @@ def _bounds(settings: Settings) -> Bounds:
     )
 
 
-def _run(settings: Settings, listener: socket.socket, order: Mapping[str, Any]) -> None:
+def _run(settings: Settings, listeners: list[socket.socket], order: Mapping[str, Any]) -> None:
     """Serve until a signal arrives.
 
-    :param order: what each worker gets beside the configuration: ``store_url``, ``secret``, and the command line's
-        ``arguments`` for ``Settings.listening``
+    :param order: what each worker gets beside the configuration: ``store_url`` and ``secret``
     """
     from proxy.server.connections import run
 
@@ -171,19 +205,24 @@ def _run(settings: Settings, listener: socket.socket, order: Mapping[str, Any]) 
         "proxy_headers": False,  # the operator is recognised by the real peer address
         "ws": "none",
     }
-    address = _address(listener)
-    click.echo(f"Tidemark listens on {address} (OPENAI_BASE_URL={address}/v1)", err=True)
+    for line in _first_lines(settings, listeners[0]):
+        click.echo(line, err=True)
     if settings.server.workers == 1:
         from proxy.app import create_app
 
         warn = logging.getLogger("tidemark").warning
-        app = create_app(settings, store_url=order["store_url"], secret=order["secret"].encode(), warn=warn)
+        app = create_app(settings, **order, warn=warn)
         gc.freeze()  # as in app/workers.py
-        run(app, listener, bounds, **options)
+        run(app, listeners, bounds, **options)
         return
     with tempfile.TemporaryDirectory(prefix="tidemark-metrics-") as counters:
-        os.environ.update({"TIDEMARK_WORKER": json.dumps(order), "PROMETHEUS_MULTIPROC_DIR": counters})
-        if settings.path is not None:
-            os.environ["TIDEMARK_CONFIG"] = str(settings.path)
-        workers = settings.server.workers
-        run("proxy.app.workers:from_environment", listener, bounds, workers=workers, **options)
+        os.environ["PROMETHEUS_MULTIPROC_DIR"] = counters  # its library reads it when it is imported
+        order = {**order, "shared_metrics": Path(counters)}
+        run(partial(_build_worker, settings, order), listeners, bounds, workers=settings.server.workers, **options)
+
+
+def _build_worker(settings: Settings, order: Mapping[str, Any]) -> Any:
+    """Build the application in a worker process, which gets the settings as the parent read them."""
+    from proxy.app.workers import build_worker
+
+    return build_worker(settings, **order)

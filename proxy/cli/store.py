@@ -10,6 +10,7 @@ import os
 import sys
 import time
 from contextlib import ExitStack, contextmanager
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -48,6 +49,9 @@ def store() -> None:
 def check(config: Path | None, as_json: bool, repair: bool) -> None:
     """Read every record of the store, and name those that cannot be read, with the reason.
 
+    An embedded store that does not run is started for it. With --repair, what is whole of damaged files is loaded, and
+    the files as they were are kept beside.
+
     The exit code is 1 where there are some, and after --repair where one could not be moved aside.
     """
     from proxy.app import build_codec, build_dialects
@@ -56,9 +60,9 @@ def check(config: Path | None, as_json: bool, repair: bool) -> None:
     listed: list[dict[str, Any]] = []
     counts = {"unreadable": 0, "moved": 0}
 
-    async def examine(whole: WholeStore, settings: Settings) -> StoreExaminer:
+    async def examine(whole: WholeStore, _: Settings) -> StoreExaminer:
         await whole.check_schema()
-        examiner = StoreExaminer(whole, build_codec(build_dialects().values(), settings.store))
+        examiner = StoreExaminer(whole, build_codec(build_dialects().values()))
         with progress("examining", await whole.count_keys(), unit="keys", is_shown=not as_json) as bar:
             async for keys, unreadable in examiner.examine():
                 bar.advance(keys)
@@ -74,7 +78,7 @@ def check(config: Path | None, as_json: bool, repair: bool) -> None:
         return examiner
 
     with _going_on(f"Nothing was changed{' but what was moved aside' if repair else ''}; the command begins anew."):
-        done = run_with_store(config, examine).progress
+        done = run_with_store(config, examine, tell=partial(click.echo, err=True) if repair else None).progress
     if as_json:
         totals = {"keys": done.keys, "records": done.records, **counts, "moved_before": done.moved_before}
         others = {"aside": done.aside, "unknown": done.unknown_count, "unknown_names": done.unknown}
@@ -188,8 +192,16 @@ def _going_on(words: str) -> Iterator[None]:
         raise click.Abort from interrupt  # click adds an empty line to the other one
 
 
-def run_with_store(config: Path | None, work: Callable[[WholeStore, Settings], Awaitable[Done]]) -> Done:
-    """Return what the work does with the store open, and stop everything that this started."""
+def run_with_store(
+    config: Path | None,
+    work: Callable[[WholeStore, Settings], Awaitable[Done]],
+    *,
+    tell: Callable[[str], None] | None = None,
+) -> Done:
+    """Return what the work does with the store open, and stop everything that this started.
+
+    :param tell: mend the files of an embedded store that does not run, where they are damaged, and say so
+    """
     from proxy.config import load
     from proxy.store.upkeep.whole_store import WholeStore
 
@@ -202,4 +214,4 @@ def run_with_store(config: Path | None, work: Callable[[WholeStore, Settings], A
 
     settings = load(config, os.environ)
     with ExitStack() as stack:
-        return asyncio.run(run(settings, store_url(settings, stack)))
+        return asyncio.run(run(settings, store_url(settings, stack, tell=tell)))

@@ -16,6 +16,12 @@ else:
     from backports import zstd
 
 _IN_BYTES = 262_144
+_OUT_BYTES = 1_048_576
+MAX_FRAME_BYTES = 268_435_456
+"""The content of a frame may be larger only where its compressed bytes are many, too. A file of 33 KB could hold
+gigabytes; a frame has a few megabytes, or one conversation, whose messages are compressed already."""
+MOST_RATIO = 100
+"""The content of a larger frame for each of its compressed bytes."""
 _OPTIONS: dict[int, int] = {zstd.CompressionParameter.compression_level: 3, zstd.CompressionParameter.checksum_flag: 1}
 
 
@@ -59,15 +65,16 @@ class FrameWriter:
         self.size = 0
 
 
-def read_frames(file: BinaryIO, start: int = 0) -> Iterator[Frame]:
+def read_frames(file: BinaryIO, start: int = 0, *, max_bytes: int = MAX_FRAME_BYTES) -> Iterator[Frame]:
     """Yield the frames of a file, from the one that begins at a byte.
 
-    :raises BrokenFrame: one is damaged or cut
+    :param max_bytes: the content of a frame beyond which it must have many compressed bytes, too
+    :raises BrokenFrame: one is damaged, cut or too large
     """
     file.seek(start)
     rest = b""
     while True:
-        decompressor, pieces, size = zstd.ZstdDecompressor(), [], 0
+        decompressor, pieces, size, content = zstd.ZstdDecompressor(), [], 0, 0
         while not decompressor.eof:
             compressed = rest or file.read(_IN_BYTES)
             rest = b""
@@ -76,10 +83,18 @@ def read_frames(file: BinaryIO, start: int = 0) -> Iterator[Frame]:
             if not compressed:
                 raise BrokenFrame(start, "the file ends within a frame", is_cut=True)
             size += len(compressed)
-            try:
-                pieces.append(decompressor.decompress(compressed))
-            except zstd.ZstdError as error:
-                raise BrokenFrame(start, str(error), is_cut=False) from error
+            while not decompressor.eof:
+                try:
+                    piece = decompressor.decompress(compressed, _OUT_BYTES)
+                except zstd.ZstdError as error:
+                    raise BrokenFrame(start, str(error), is_cut=False) from error
+                pieces.append(piece)
+                content += len(piece)
+                if content > max(max_bytes, MOST_RATIO * size):
+                    raise BrokenFrame(start, f"it would inflate to more than {content:,} bytes", is_cut=False)
+                compressed = b""
+                if decompressor.needs_input:
+                    break
         rest = decompressor.unused_data
         end = start + size - len(rest)
         yield Frame(start, end, b"".join(pieces))

@@ -297,7 +297,8 @@ def _shortened_warning(draft: SummaryText) -> str | None:
 
 def _first_question(order: CompactionOrder) -> int:
     """Return the position of the question that is asked with a new summary; by hand, nobody asks one yet."""
-    return question_position(order.original_messages) + order.by_hand
+    position = question_position(order.original_messages)
+    return (position and order.left_out + position) + order.by_hand
 
 
 def _reported(trigger: Trigger, order: CompactionOrder) -> CompactionTrigger:

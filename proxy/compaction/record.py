@@ -53,7 +53,7 @@ def flush_of(order: CompactionOrder, summary: PrefixSummary, *, stored: bool = T
 
     :param stored: whether the store has the summary, so that the next request uses it too
     """
-    first, messages = leaving(order.original_messages, order.original_tokens, summary, order.in_use)
+    first, messages = leaving(order.original_messages, order.original_tokens, summary, order.in_use, order.left_out)
     return Flush(
         order.tenant, order.conversation, order.profile.name, order.chain, summary, first, messages, stored=stored
     )

@@ -55,6 +55,8 @@ class CompactionOrder:
     """The request's messages as the client sent them, where some were clipped since."""
     original_tokens: Sequence[int] = ()
     """The tokens of each message of ``original_messages``."""
+    left_out: int = 0
+    """How many client messages stand before ``original_messages``; the summary in use stands for them."""
     in_use: PrefixSummary | None = None
     """The summary that stands for the prefix now."""
     by_hand: bool = False

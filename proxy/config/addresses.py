@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import re
+from ipaddress import ip_address
 from urllib.parse import urlsplit
 
 from proxy.config.kinds import Kind, Schema, Unfit, read_text
@@ -65,6 +66,19 @@ def host_name() -> Kind[str]:
 
     pattern = f"^\\s*{_HOST_NAME.pattern.replace('a-z', 'A-Za-z')}\\s*$"
     return Kind("a host's name without a port (tidemark.internal)", read, schema={"type": "string", "pattern": pattern})
+
+
+def ip() -> Kind[str]:
+    """Accept an IP address."""
+
+    def read(scalar: Scalar) -> str:
+        try:
+            return str(ip_address(read_text(scalar).strip()))
+        except ValueError:
+            raise Unfit from None
+
+    schema: Schema = {"type": "string", "pattern": r"^\s*[0-9A-Fa-f:.]+\s*$"}
+    return Kind("an IP address (127.0.0.1)", read, schema=schema)
 
 
 def header_name() -> Kind[str]:

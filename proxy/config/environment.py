@@ -5,6 +5,8 @@
 
 from __future__ import annotations
 
+import difflib
+import re
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -34,6 +36,13 @@ VARIABLES: Mapping[str, str] = {
     "TIDEMARK_ENCRYPTION_KEY": "encrypts the store; not available yet, and an error when set",
 }
 """Every variable with its effect; a test compares the documentation with it."""
+_PREFIX = "TIDEMARK_"
+SHORT_TOKEN_CHARACTERS = 16
+"""A shorter admin token is warned of. Paths of tenants take any credential without delay, so only its length helps."""
+_OTHERS = frozenset({"TIDEMARK_WORKER"})
+"""What ``serve`` gives its workers."""
+_SERVICE_LINK = re.compile(r"\w+_(SERVICE_(HOST|PORT)(_\w+)?|PORT_[0-9]+_(TCP|UDP|SCTP)(_\w+)?)")
+"""What Kubernetes and Docker add to a container for each service whose name begins with ``tidemark``."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +59,12 @@ def read_overrides(reader: Reader, environ: Mapping[str, str]) -> EnvironmentOve
     if environ.get("TIDEMARK_ENCRYPTION_KEY"):
         # ignoring it would leave the history unencrypted without a sign
         reader.problem(0, "TIDEMARK_ENCRYPTION_KEY: encryption is not available yet; unset it")
+    if 0 < len(environ.get("TIDEMARK_ADMIN_TOKEN", "")) < SHORT_TOKEN_CHARACTERS:
+        reader.warn(
+            0,
+            f"TIDEMARK_ADMIN_TOKEN has fewer than {SHORT_TOKEN_CHARACTERS} characters, so it can be guessed; "
+            "take a longer one: openssl rand -hex 16",
+        )
     return EnvironmentOverrides(
         _read_variable(reader, environ, "TIDEMARK_STORE_URL", STORE_URL),
         _read_variable(reader, environ, "TIDEMARK_UPSTREAM", ROOT_KINDS["upstream"]),
@@ -59,6 +74,21 @@ def read_overrides(reader: Reader, environ: Mapping[str, str]) -> EnvironmentOve
             flush=_secret(environ, "TIDEMARK_FLUSH_SECRET"),
         ),
     )
+
+
+def warn_of_unknown(reader: Reader, environ: Mapping[str, str]) -> None:
+    """Warn of variables that look like Tidemark's and have no effect: a misspelt admin token protects nothing."""
+    for name, text in sorted(environ.items()):
+        if not name.startswith(_PREFIX) or name in VARIABLES or name in _OTHERS:
+            continue
+        if _SERVICE_LINK.fullmatch(name) or (name.endswith("_PORT") and "://" in text):
+            continue
+        endings = [variable.removeprefix(_PREFIX) for variable in VARIABLES]
+        near = difflib.get_close_matches(name.removeprefix(_PREFIX), endings, n=1)
+        if near:
+            reader.warn(0, f"{name} has no effect; did you mean {_PREFIX}{near[0]}?")
+        else:
+            reader.warn(0, f"{name} has no effect; unset it. The variables are {', '.join(VARIABLES)}")
 
 
 def data_folder(configured: Path | None, file: Path | None, environ: Mapping[str, str]) -> Path | None:

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from importlib.util import find_spec
@@ -13,6 +14,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Generic, TypeVar, get_args
 
+from proxy.config.masking import quoted
 from proxy.config.templates import TemplateFile
 from proxy.config.tree import Scalar
 from proxy.core.conversation.messages import JsonValue
@@ -20,6 +22,8 @@ from proxy.core.conversation.messages import JsonValue
 T = TypeVar("T")
 Schema = Mapping[str, JsonValue]
 """A JSON Schema, or a part of one."""
+_DRIVE = re.compile(r"[A-Za-z]:[/\x01-\x1f]")
+"""A drive; in double quotes YAML makes a tab of the backslash in ``"C:\\temp"``."""
 _TEXT_PATTERN = r"\S"
 
 
@@ -83,7 +87,7 @@ def text() -> Kind[str]:
 
     def read(scalar: Scalar) -> str:
         if not scalar.variable and isinstance(scalar.value, bool | int | float):  # "off" is a boolean to YAML 1.1
-            raise Unfit(f'put it in quotes if it is a text: "{scalar.text}"')
+            raise Unfit(f"put it in quotes if it is a text: {quoted(scalar.text)}")
         return read_text(scalar)
 
     return Kind("a text", read, schema={"type": "string", "pattern": _TEXT_PATTERN})
@@ -207,7 +211,7 @@ def several(kind: Kind[T]) -> Kind[tuple[T, ...]]:
     def read(scalar: Scalar) -> tuple[T, ...]:
         if scalar.value is None:
             return ()
-        raise Unfit(f"write it as a list: [{scalar.text}]" if not scalar.variable else "write it as a list: [...]")
+        raise Unfit("write it as a list: [...]")
 
     schema: Schema = {"type": ["array", "null"], "items": with_reference(kind.schema)}
     return Kind(f"a list, each entry {kind.wanted}", read, each=kind, schema=schema)
@@ -237,10 +241,18 @@ def folder() -> Kind[Path]:
         value = read_text(scalar)
         if "\0" in value:
             raise Unfit
+        if is_windows_path(value):
+            raise Unfit("this is a path of Windows; write one of this machine, such as /home/me/tidemark")
         return Path(value)
 
-    schema: Schema = {"type": "string", "pattern": r"^[^\u0000]*\S[^\u0000]*$"}
+    pattern = r"^(?![A-Za-z]:[/\u0001-\u001f])[^\u0000\\]*[^\s\u0000\\][^\u0000\\]*$"
+    schema: Schema = {"type": "string", "pattern": pattern}
     return Kind("a folder's path", read, schema=schema)
+
+
+def is_windows_path(text: str) -> bool:
+    """Tell whether a path has a drive or backslashes, which would make a folder of that name here."""
+    return "\\" in text or _DRIVE.match(text) is not None
 
 
 def read_text(scalar: Scalar) -> str:

@@ -13,7 +13,8 @@ from typing import Any
 
 from proxy.config.compaction import read_compaction
 from proxy.config.effective import sources_of
-from proxy.config.environment import data_folder, read_overrides
+from proxy.config.environment import data_folder, read_overrides, warn_of_unknown
+from proxy.config.kinds import is_windows_path
 from proxy.config.models import ENTRY_KEYS, read_model_list
 from proxy.config.policies import CompactionSettings
 from proxy.config.reading import MISSING, Reader, Remark
@@ -46,6 +47,12 @@ LITELLM_SECTIONS = (
 )
 """Sections of a LiteLLM proxy's file that have no meaning here. They cause a warning only, because an existing file
 must load."""
+MASTER_KEY = "master_key"
+OPEN_DOOR = (
+    "{section} is LiteLLM's own and is ignored here, its master_key too: Tidemark asks no client for a key, so whoever "
+    "reaches the port can use the keys of model_list. Listen on 127.0.0.1, or put a gateway in front that "
+    "authenticates clients; TIDEMARK_ADMIN_TOKEN locks the console and the operator's paths only"
+)
 MAX_BYTES = 4_000_000
 """The longest file, in bytes. A thousand models take 300 kB; a longer file is another one by mistake."""
 TENANT = re.compile("[0-9a-f]{32}")
@@ -110,6 +117,7 @@ def _settings(reader: Reader, root: Table, path: Path | None, environ: Mapping[s
     preset = _preset(reader, root, top.get("preset"))
     sections["tokenizer"] = {**preset.tokenizer, **sections["tokenizer"]}
     overrides = read_overrides(reader, environ)
+    warn_of_unknown(reader, environ)
     if overrides.store_url is not None:
         sections["store"] = {**sections["store"], "url": overrides.store_url}
     if sections["store"].get("wait_replicas") and sections["store"].get("url", EMBEDDED) == EMBEDDED:
@@ -125,6 +133,10 @@ def _settings(reader: Reader, root: Table, path: Path | None, environ: Mapping[s
     if isinstance(upstream, str) and lacks_version(upstream):
         line = 0 if overrides.upstream else root.key_lines["upstream"]
         reader.warn(line, NO_VERSION)
+    if is_windows_path(environ.get("TIDEMARK_DATA_DIR", "")):
+        reader.problem(
+            0, "TIDEMARK_DATA_DIR is a path of Windows; write one of this machine, such as /home/me/tidemark"
+        )
     configured = top.get("data_dir")
     folder = data_folder(None if configured is MISSING else configured, path, environ)
     if folder is None:
@@ -182,7 +194,10 @@ def _without_litellms(reader: Reader, root: Table) -> Mapping[str, Any]:
     """Return Tidemark's own keys of the file, and warn of LiteLLM's other sections."""
     nodes = dict(root.nodes)
     for name in LITELLM_SECTIONS:
-        if nodes.pop(name, None) is not None:
+        section = nodes.pop(name, None)
+        if isinstance(section, Table) and MASTER_KEY in section.nodes:
+            reader.warn(section.key_lines[MASTER_KEY], OPEN_DOOR.format(section=name))
+        elif section is not None:
             reader.warn(root.key_lines[name], f"{name} is LiteLLM's own and is ignored here")
     for name in ENTRY_KEYS:
         if name in nodes and name not in ROOT_KEYS:

@@ -7,11 +7,31 @@ value.
 from __future__ import annotations
 
 import hmac
+import re
 from urllib.parse import urlsplit
 
 from proxy.core.conversation.messages import JsonValue
 
 STARS = "***"
+UNSHOWN = "a text that is not shown, because it may be a key"
+_MOST_SHOWN = 40
+_WORDS = re.compile(r"(?:[A-Za-z][a-z]{0,15}|[A-Z]{1,16})(?:[ _.-](?:[A-Za-z][a-z]{0,15}|[A-Z]{1,16}))*")
+_FIGURE = re.compile(r"-?[0-9][0-9.,:_]{0,7}[A-Za-z%]{0,2}")
+_NAME = re.compile(r"(?:[A-Za-z]{1,16}[0-9]{0,4}|[0-9]{1,4}|\*)(?:[_.:/-](?:[A-Za-z]{1,16}[0-9]{0,4}|[0-9]{1,4}|\*))*")
+
+
+def quoted(text: str) -> str:
+    """Return a wrong text of a file in quotes, if it is plain words or a figure.
+
+    Anything else may be a key, which must not get into a log.
+    """
+    is_plain = len(text) <= _MOST_SHOWN and (_WORDS.fullmatch(text) or _FIGURE.fullmatch(text))
+    return f'"{text}"' if is_plain else UNSHOWN
+
+
+def quoted_name(name: str) -> str:
+    """Return a wrong name of a key or a variable in quotes, as ``quoted``; its words may end with figures."""
+    return f'"{name}"' if len(name) <= _MOST_SHOWN and _NAME.fullmatch(name) else UNSHOWN
 
 
 class Secret:

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
@@ -13,9 +14,9 @@ from typing import Any, Literal, TypeVar
 from proxy.config import kinds
 from proxy.config.masking import Parameters
 from proxy.config.policies import CompactionSettings, DialectName
-from proxy.config.reading import MISSING, Reader
+from proxy.config.reading import MISSING, REFERENCE, Reader
 from proxy.config.sections import StatedKeys
-from proxy.config.tree import Node, Scalar, Table
+from proxy.config.tree import Items, Node, Scalar, Table
 from proxy.core.conversation.messages import JsonValue
 from proxy.core.planning.budget import DEFAULT_WINDOW_TOKENS, ModelWindow, WindowSource
 
@@ -29,8 +30,36 @@ WINDOW_KEYS = ("max_input_tokens", "max_output_tokens", "context_window")
 """The first two are LiteLLM's keys; the third is the window that input and output share."""
 BETA_KEY = "beta_windows"
 """The windows of a model for requests with one of Anthropic's beta headers, in tokens by the header's value."""
+WITHOUT_EFFECT = frozenset(
+    {
+        "budget_duration",
+        "cooldown_time",
+        "litellm_credential_name",
+        "max_budget",
+        "max_parallel_requests",
+        "max_retries",
+        "num_retries",
+        "order",
+        "organization_id",
+        "rpm",
+        "tags",
+        "tpm",
+        "use_in_pass_through",
+        "use_litellm_proxy",
+        "weight",
+    }
+)
+"""Keys of ``litellm_params`` for LiteLLM's router and proxy, which Tidemark does not use; clients decide on retries."""
 TOKENS = kinds.or_word("null", kinds.whole("tokens", least=1))
 WINDOW = kinds.whole("tokens", least=1)
+_KNOWN_BEGINNINGS = (
+    *("gpt-", "chat", "codex-", "o1", "o3", "o4", "ft:", "text-", "whisper-", "tts-", "dall-e", "omni-moderation"),
+    *("claude", "gemini-", "command", "embed-", "rerank-", "c4ai-", "jamba-", "j2-", "deep-research-", "computer-use-"),
+)
+"""Beginnings of models whose provider litellm finds without its name; so it does Bedrock's (``vendor.model``).
+Source: the names of litellm 1.105.3 that it resolves."""
+_OF_BEDROCK = re.compile(r"\.[a-z]")
+_PARAMS = "litellm_params"
 LANES = kinds.choice(LaneChoice)
 DIALECTS = kinds.several(kinds.choice(DialectName))
 
@@ -132,6 +161,7 @@ def read_model_list(reader: Reader, node: Node | None) -> tuple[ModelEntry, ...]
     items = enumerate(reader.items(node, "model_list"), 1)
     entries = [entry for number, item in items if (entry := _read_entry(reader, item, number)) is not None]
     _warn_of_duplicates(reader, entries)
+    _warn_of_unused(reader, node)
     return tuple(entries)
 
 
@@ -160,6 +190,7 @@ def _read_entry(reader: Reader, node: Node, number: int) -> ModelEntry | None:
     else:
         line = nodes["litellm_params"].line
         has_model = _required(reader, params.nodes, "model", f"{label}.litellm_params", line) is not None
+        _warn_without_provider(reader, params, f"{label}.litellm_params")
     info = reader.free_table(nodes.get("model_info"), f"{label}.model_info")
     lane: Any = reader.value(nodes["lane"], f"{label}.lane", LANES) if "lane" in nodes else "auto"
     if "dialects" in info.nodes:
@@ -190,6 +221,21 @@ def _required(reader: Reader, nodes: Mapping[str, Node], name: str, label: str, 
     return None if value is MISSING else str(value)
 
 
+def _warn_without_provider(reader: Reader, params: Table, label: str) -> None:
+    """Warn of a ``model`` that names no provider: such an entry would fail at its first request."""
+    node = params.nodes.get("model")
+    if not isinstance(node, Scalar) or node.variable or "custom_llm_provider" in params.nodes:
+        return
+    model = node.text
+    is_resolved = model.startswith((*_KNOWN_BEGINNINGS, REFERENCE)) or _OF_BEDROCK.search(model)
+    if not (is_resolved or {"/", "*"} & set(model)):
+        reader.warn(
+            node.line,
+            f'{label}.model "{model}" names no provider, so requests for it will fail; write openai/{model} for a '
+            f"server that speaks OpenAI's format, else PROVIDER/{model}",
+        )
+
+
 def _read_window(reader: Reader, table: Table, label: str) -> WindowNote:
     values: dict[str, int | None] = {}
     for key in WINDOW_KEYS:
@@ -213,6 +259,23 @@ def _read_betas(reader: Reader, table: Table, label: str) -> tuple[tuple[str, in
     betas = reader.free_table(table.nodes.get(BETA_KEY), f"{label}.{BETA_KEY}").nodes
     read = {name: reader.value(node, f"{label}.{BETA_KEY}.{name}", WINDOW) for name, node in betas.items()}
     return tuple((name, tokens) for name, tokens in read.items() if isinstance(tokens, int))
+
+
+def _warn_of_unused(reader: Reader, node: Node | None) -> None:
+    """Warn once of all keys of ``litellm_params`` that have no effect."""
+    items = node.nodes if isinstance(node, Items) else ()
+    params = [
+        table for item in items if isinstance(item, Table) and isinstance(table := item.nodes.get(_PARAMS), Table)
+    ]
+    lines = {
+        name: table.key_lines[name] for table in reversed(params) for name in table.nodes if name in WITHOUT_EFFECT
+    }
+    if lines:
+        reader.warn(
+            min(lines.values()),
+            f"{', '.join(sorted(lines))} in {_PARAMS} steer LiteLLM's router and proxy and have no effect here; "
+            "limits.max_streams bounds requests, and clients decide on retries",
+        )
 
 
 def _warn_of_duplicates(reader: Reader, entries: Iterable[ModelEntry]) -> None:

@@ -14,6 +14,7 @@ from typing import Any, assert_never
 
 from proxy.config.keys import key_notes
 from proxy.config.kinds import Kind, Unfit
+from proxy.config.masking import UNSHOWN, quoted, quoted_name
 from proxy.config.sections import StatedKeys
 from proxy.config.templates import TemplateFile, TemplateProblem, load_template
 from proxy.config.tree import Items, Node, Scalar, Table, resolve
@@ -27,7 +28,7 @@ _LITELLM_HOMES: Mapping[str, str] = {
 }
 """The sections of LiteLLM's keys that are easily put one level too high."""
 _SHOWN_CHARACTERS = 60
-"""The most characters of a wrong value in a message."""
+"""The most characters of a wrong key that known ones are compared with."""
 
 LATER: Mapping[str, tuple[object, ...]] = {
     "auth.mode": ("passthrough",),
@@ -149,7 +150,13 @@ class Reader:
             return node
         name = node.value.removeprefix(REFERENCE).strip()
         if name not in self._environ:
-            self.problem(node.line, f'the environment variable "{name}" is not set; set it, or remove {node.value}')
+            shown = quoted_name(name)
+            remedy = (
+                f"set it, or remove {REFERENCE}{name}"
+                if shown != UNSHOWN
+                else "a key itself stands without os.environ/"
+            )
+            self.problem(node.line, f"the environment variable {shown} is not set; {remedy}")
             return None
         text = self._environ[name]
         return Scalar(resolve(text), text, node.line, variable=name)
@@ -186,20 +193,20 @@ def _shown(node: Node) -> str:
         return "empty"
     if "://" in node.text:
         return "a URL"
-    cut = node.text[:_SHOWN_CHARACTERS] + "..." * (len(node.text) > _SHOWN_CHARACTERS)
-    return f'"{cut}"' if isinstance(node.value, str) else cut
+    shown = quoted(node.text)
+    return shown if isinstance(node.value, str) else shown.strip('"')
 
 
 def _unknown(name: str, section: str, known_keys: Collection[str]) -> str:
     """Describe an unknown key: with the nearest key, or its section, or all known keys."""
     where = f" in {section}" if section else ""
-    shown = name[:_SHOWN_CHARACTERS]
-    near = difflib.get_close_matches(shown, known_keys, n=1)
+    shown = quoted_name(name)
+    near = difflib.get_close_matches(name[:_SHOWN_CHARACTERS], known_keys, n=1)
     homes = sorted({note.name.rpartition(".")[0] for note in key_notes() if note.name.endswith(f".{name}")})
     if near and not homes:  # a key of another section is better than a similar one
-        return f'unknown key "{shown}"{where}; did you mean "{near[0]}"?'
+        return f'unknown key {shown}{where}; did you mean "{near[0]}"?'
     if name in _LITELLM_HOMES:
-        return f'unknown key "{shown}"{where}; it belongs under {_LITELLM_HOMES[name]}'
+        return f"unknown key {shown}{where}; it belongs under {_LITELLM_HOMES[name]}"
     if homes:
-        return f'unknown key "{shown}"{where}; it belongs under {" or ".join(homes)}'
-    return f'unknown key "{shown}"{where}; known are: {", ".join(known_keys)}'
+        return f"unknown key {shown}{where}; it belongs under {' or '.join(homes)}"
+    return f"unknown key {shown}{where}; known are: {', '.join(known_keys)}"

@@ -27,7 +27,7 @@ StatedKeys = Mapping[str, Any]
 Preset = Literal["library", "agent", "chat-app", "rule-based"]
 """The files of ``config/presets/``: each reproduces the numbers of one of the requirements' sources."""
 Transport = Literal["own", "library"]
-Compression = Literal["zstd", "none"]
+Compression = Literal["auto", "zstd", "none"]
 EMBEDDED = Address("embedded")
 _SEVERAL = ("redis+cluster", "rediss+cluster", "redis+sentinel", "rediss+sentinel")
 STORE_URL = addresses.address("redis", "rediss", *_SEVERAL, "unix", words=(EMBEDDED,), several=_SEVERAL)
@@ -50,9 +50,10 @@ class StoreSettings:
     )
     """The most that one credential may store, in the store's memory. Half of ``max_mb``, so that no credential fills it
     alone."""
-    compression: Compression = field(default="zstd", metadata=takes(kinds.choice(Compression)))
-    """Whether messages of 1 KB and more are compressed before they are stored. zstd: they take 40 to 90 % less memory,
-    and storing one costs some 20 microseconds."""
+    compression: Compression = field(default="auto", metadata=takes(kinds.choice(Compression)))
+    """Whether messages of 1 KB and more are compressed before they are stored: they take 40 to 90 % less memory, and
+    storing one costs some 20 microseconds. auto: where every worker can read it, in new and embedded stores. zstd:
+    everywhere; workers of versions before compression then leave the store alone. none: never."""
     max_mb: int | None = field(default=2048, metadata=takes(kinds.or_word("null", kinds.whole("megabytes", least=16))))
     """The memory of the embedded store, which has all its data in memory. 2048: some 20,000 long conversations, on a
     small machine."""
@@ -122,6 +123,9 @@ class ServerSettings:
     allowed_hosts: tuple[str, ...] = field(default=(), metadata=takes(kinds.several(addresses.host_name())))
     """Names in ``Host``, besides those of loopback, under which requests are served. None: on a loopback address no
     other one is served, because a page's own name may lead there; on other addresses every name is."""
+    trusted_proxies: tuple[str, ...] = field(default=(), metadata=takes(kinds.several(addresses.ip())))
+    """Addresses of reverse proxies. Nobody who comes from one is the operator without the admin token. None: a proxy
+    on this machine is known by the forwarding headers that most add."""
     forward_cookies: bool = field(default=False, metadata=takes(kinds.flag()))
     """Send a client's cookies upstream. Off, because a browser also sends those of every other app on this machine."""
 

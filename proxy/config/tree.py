@@ -6,12 +6,15 @@ objects, because only nodes have line numbers. It handles duplicate keys, tags, 
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
 import yaml
 from yaml.constructor import SafeConstructor
 from yaml.resolver import Resolver
+
+from proxy.config.masking import UNSHOWN, quoted_name
 
 MAX_NODES = 100_000
 """The most nodes of a tree with its aliases expanded. A file for a thousand models has 20,000; a few lines of nested
@@ -20,9 +23,13 @@ aliases ("billion laughs") have more than fit into any memory."""
 _TAG = "tag:yaml.org,2002:"
 _MERGE = _TAG + "merge"
 _KNOWN_TAGS = frozenset(_TAG + name for name in ("null", "bool", "int", "float", "str", "timestamp", "value"))
+_ALIAS = re.compile(r"undefined alias '.*'", re.DOTALL)
+"""PyYAML's words name it, and a password may begin with a star."""
 _REMEDIES = {
     "'\\t'": "indent with spaces, YAML allows no tabs there",
     "cannot start any token": "put the value in quotes",
+    "hexadecimal numbers": "put a path of Windows in single quotes",
+    "unknown escape character": "put a text with backslashes in single quotes",
     "undefined alias": "put a text that starts with * in quotes",
     "expected alphabetic or numeric character": "put a text that starts with * or & in quotes",
     "mapping values are not allowed": "check the indentation, and put a text that holds ': ' in quotes",
@@ -86,6 +93,8 @@ def parse(text: str) -> tuple[Table, list[tuple[int, str]]]:
         raise YamlError(text.count("\n", 0, error.position) + 1, _with_remedy(error.reason)) from error
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
+        if indentation := _wrong_indentation(text, error):
+            raise YamlError(mark.line + 1 if mark else 1, indentation) from error
         context = f"{error.context}: " if error.context else ""
         raise YamlError(mark.line + 1 if mark else 1, _with_remedy(f"{context}{error.problem}")) from error
     except RecursionError as error:
@@ -104,7 +113,43 @@ def resolve(text: str) -> bool | float | str | None:
     return _value(yaml.ScalarNode(tag, text))
 
 
+def _wrong_indentation(text: str, error: yaml.MarkedYAMLError) -> str:
+    """Say how the line of an error is indented wrongly; empty where the cause is another one."""
+    mark, problem = error.problem_mark, error.problem or ""
+    lines = text.splitlines()
+    if mark is None or mark.line >= len(lines):
+        return ""
+    own = _indentation(lines[mark.line])
+    before = next((place for place in reversed(range(mark.line)) if lines[place].strip(" ")[:1] not in ("", "#")), None)
+    if before is None:
+        return ""
+    other = _indentation(lines[before])
+    if "but found '<block" in problem and mark.column == own:
+        return (
+            f"this line begins after {_spaces(own)}, and line {before + 1} before it after {_spaces(other)}, so "
+            "that it belongs to nothing above it; indent the lines of one block alike"
+        )
+    if "mapping values are not allowed" in problem and own > other and not lines[before].rstrip().endswith(":"):
+        return f"this line is indented more than line {before + 1}, which has a value already; indent both alike"
+    return ""
+
+
+def _indentation(line: str) -> int:
+    return len(line) - len(line.lstrip(" "))
+
+
+def _spaces(number: int) -> str:
+    return f"{number} space{'' if number == 1 else 's'}"
+
+
+def _shown_tag(tag: str) -> str:
+    name = tag.replace(_TAG, "!!")
+    shown = quoted_name(name.lstrip("!"))
+    return name if shown != UNSHOWN else UNSHOWN
+
+
 def _with_remedy(problem: str) -> str:
+    problem = _ALIAS.sub("undefined alias", problem)
     remedy = next((remedy for sign, remedy in _REMEDIES.items() if sign in problem), "")
     return f"this is not YAML: {problem}" + (f"; {remedy}" if remedy else "")
 
@@ -163,7 +208,7 @@ class _Converter:
         if not isinstance(source, yaml.ScalarNode):
             raise YamlError(line, "this is neither a value, a list nor a mapping")
         if source.tag not in _KNOWN_TAGS | {_MERGE}:
-            self.problems.append((line, f"the tag {source.tag.replace(_TAG, '!!')} is not understood; remove it"))
+            self.problems.append((line, f"the tag {_shown_tag(source.tag)} is not understood; remove it"))
         return Scalar(_value(source), str(source.value), line), 1
 
     def _table(self, source: yaml.MappingNode, line: int) -> tuple[Table, int]:
@@ -182,7 +227,9 @@ class _Converter:
                 merged += self._merged(node, key_line)
             elif key.value in nodes:
                 first = key_lines[key.value]
-                self.problems.append((key_line, f'the key "{key.value}" is repeated, first on line {first}; keep one'))
+                self.problems.append(
+                    (key_line, f"the key {quoted_name(key.value)} is repeated, first on line {first}; keep one")
+                )
             else:
                 nodes[key.value], key_lines[key.value] = node, key_line
         for table in merged:  # YAML's merge key draft: own keys win over merged ones, earlier over later

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Protocol
 from urllib.parse import parse_qsl, quote, unquote, urlencode
 
+from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import BaseRoute, Route
@@ -73,6 +74,7 @@ class ConsolePages:
             for method, path, answer in family.answers()
         ]
         return [
+            Route("/", _lead_browsers, methods=["GET"]),
             Route(SIGN_IN, self._secured(self._show_sign_in), methods=["GET"]),
             Route(SIGN_IN, self._secured(self._sign_in), methods=["POST"]),
             Route(SIGN_OUT, self._guarded(_sign_out), methods=["POST"]),
@@ -288,6 +290,13 @@ def _again(request: Request, error: TidemarkError) -> str:
     if isinstance(error, StoreUnavailable):
         return url.path + (f"?{url.query}" if url.query else "")
     return url.path if url.query and isinstance(error, InvalidRequest) else ""
+
+
+async def _lead_browsers(request: Request) -> Response:
+    """Lead who opens the server's address in a browser to the console; for a program there is nothing."""
+    if "text/html" not in request.headers.get("accept", ""):
+        raise HTTPException(404)
+    return go_to(HOME)
 
 
 async def _missing(visit: Visit) -> Response:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Callable
-from typing import TypeVar
+from typing import Any, TypeVar
 
 K = TypeVar("K")
 V = TypeVar("V")
@@ -25,6 +25,10 @@ class BoundedCache(OrderedDict[K, V]):
     def __init__(self, most: int) -> None:
         super().__init__()
         self._most = most
+
+    def __reduce__(self) -> Any:
+        """Let a copy, such as the one of another process, begin empty."""
+        return type(self), (self._most,)
 
     def put(self, key: K, value: V) -> None:
         """Store an entry as the newest, and remove the oldest of too many."""

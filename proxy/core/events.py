@@ -214,7 +214,7 @@ class StoreDegraded:
 
 @dataclass(frozen=True, slots=True)
 class RecordBroken:
-    """A stored record cannot be read: it is broken, or of a newer version. Other records are not affected."""
+    """A stored record cannot be read, or was broken and is mended. Other records are not affected."""
 
     conversation: str
     record: str

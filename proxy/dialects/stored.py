@@ -103,11 +103,11 @@ def shapes(raw: bytes) -> frozenset[str]:
     """
     try:
         return _PLAIN_SHAPES.get(_PLAIN.decode(raw).role, _CHAT_ONLY)
-    except msgspec.MsgspecError:
+    except (msgspec.MsgspecError, UnicodeDecodeError):
         pass
     try:
         items = _ITEMS.decode(b"[" + raw + b"]")
-    except (msgspec.MsgspecError, RecursionError):
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
         return _CHAT_ONLY  # an unpaired surrogate, which json accepts: its own parser decides
     if len(items) != 1:
         return frozenset({RESPONSES}) if items else frozenset()
@@ -123,7 +123,7 @@ def _shapes_of_object(item: Mapping[str, msgspec.Raw]) -> frozenset[str]:
         return frozenset({RESPONSES})
     if kinds - _CHAT_PARTS:
         return frozenset({MESSAGES})
-    role = bytes(item["role"]).strip(b'"').decode()
+    role = bytes(item["role"]).strip(b'"').decode(errors="replace")
     if not item.keys() <= _MEMBERS or role not in _PLAIN_SHAPES or kinds - _TEXT_PARTS:
         return _CHAT_ONLY
     return _PLAIN_SHAPES[role] - {RESPONSES} if content[:1] == b"[" else _CHAT_ONLY
@@ -135,5 +135,5 @@ def _part_kinds(content: bytes) -> frozenset[str]:
         return frozenset()
     try:
         return frozenset([part.type for part in _TYPES.decode(content)])
-    except (msgspec.MsgspecError, RecursionError):
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
         return frozenset()

@@ -9,9 +9,10 @@ import asyncio
 from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
+from pathlib import Path
 
 from proxy.config import Settings
-from proxy.core.errors import TidemarkError
+from proxy.core.errors import StoreDamaged, TidemarkError
 from proxy.doctor.findings import Finding, Progress
 from proxy.doctor.store_server import STORE, examine_server
 from proxy.store.connection.client import FAILURES, StoreClient, connect
@@ -19,6 +20,7 @@ from proxy.store.connection.faults import NAME_CERTIFICATE, fault_of, words_with
 from proxy.store.connection.sentinel import connect_to_primary
 from proxy.store.connection.slots import SLOTS, SlotRange, read_ranges
 from proxy.store.connection.url import Place, at_place, names_sentinels, read_address, read_places
+from proxy.store.embedded.append_only import damage_in, folders_aside
 from proxy.store.embedded.server import EmbeddedValkey, memory_options, running_url
 
 STORE_SECONDS = 10.0
@@ -26,6 +28,7 @@ STORE_SECONDS = 10.0
 _SLOTS_SECONDS = 3.0
 """How long the servers of a cluster are asked for its slots."""
 _EMBEDDED = "embedded"
+REPAIR = "Run tidemark store check --repair: it loads what is whole, and keeps the damaged files beside."
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +52,8 @@ async def check_store(settings: Settings, progress: Progress) -> list[Finding]:
         try:
             servers, findings = await _servers(settings, stack)
         except TidemarkError as error:
-            return [Finding(STORE, "error", str(error), _mend(settings))]
+            mend = REPAIR if isinstance(error, StoreDamaged) else _mend(settings)
+            return [Finding(STORE, "error", str(error), mend)]
         results = await asyncio.gather(*(_check_server(settings, server) for server in servers))
     return [*(finding for found in results for finding in found), *findings]
 
@@ -60,7 +64,7 @@ async def _servers(settings: Settings, stack: ExitStack) -> tuple[list[_Server],
     if url == _EMBEDDED:
         folder = settings.data_dir / "store"
         embedded = EmbeddedValkey(folder, options=memory_options(settings.store.max_mb))
-        return [_Server(running_url(folder) or stack.enter_context(embedded).url)], []
+        return [_Server(running_url(folder) or stack.enter_context(embedded).url)], _findings_aside(folder)
     if names_sentinels(url):
         return [_Server(url)], []  # the primary, through its Sentinels
     plain, is_cluster = read_address(url)
@@ -102,6 +106,15 @@ async def _ask_slots(url: str, place: Place) -> list[SlotRange] | None:
     finally:
         if client is not None:
             await client.aclose()
+
+
+def _findings_aside(folder: Path) -> list[Finding]:
+    """Name the folders that keep damaged files, and what was wrong with them."""
+    mend = "Put a backup back if something is missed; delete the folder once nothing is."
+    return [
+        Finding(STORE, "warning", f"damaged files were set aside in {folder / name}: {damage_in(folder / name)}", mend)
+        for name in folders_aside(folder)
+    ]
 
 
 def _mend(settings: Settings) -> str:

@@ -7,6 +7,7 @@ compactor's; this file performs each outcome of the plan.
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 from typing import assert_never
@@ -14,6 +15,7 @@ from typing import assert_never
 from proxy.compaction.background import BackgroundCompaction
 from proxy.compaction.immediate import ImmediateCompaction
 from proxy.compaction.values import NotSummarized, Summarized
+from proxy.core.conversation.messages import Message
 from proxy.core.conversation.summary import PrefixSummary, render_summary
 from proxy.core.errors import ContextLengthExceeded
 from proxy.core.planning.assemble import assemble
@@ -24,6 +26,7 @@ from proxy.core.planning.situation import (
     CannotFit,
     Compact,
     CompactionPlan,
+    EarlierMessagesNeeded,
     NoCompaction,
     PlanInput,
     Reason,
@@ -70,7 +73,10 @@ class BudgetFitter:
 
     def plan(self, context: RequestContext) -> CompactionPlan:
         """Decide what to do with a request."""
-        return _plan_at_once(context) or plan(self._plan_input(context))
+        planned = _plan_at_once(context) or plan(self._plan_input(context))
+        if isinstance(planned, NoCompaction | CannotFit):
+            _check_whole(context)
+        return planned
 
     async def fit(self, context: RequestContext, progress: Progress = NO_PROGRESS) -> Fitted:
         """Bring a request within its limit, or within the one that leaves the least space for the reply.
@@ -115,6 +121,7 @@ class BudgetFitter:
         """Return whether the request, which an upstream refused, can be sent in another way than as it came."""
         if could_shrink(self._plan_input(context)):
             return True
+        _check_whole(context)
         # An upstream that counts the whole reply would refuse less space for it again.
         wider = None if context.profile.whole_reply else _with_least_reply(context)
         return wider is not None and could_shrink(self._plan_input(wider))
@@ -131,7 +138,10 @@ class BudgetFitter:
 
         async def prepare(conversation: str) -> None:
             plan_input = self._plan_input(context, report.local_recalled_tokens)
-            planned = await offload_if_many(len(plan_input.messages), partial(plan_ahead, plan_input))
+            try:
+                planned = await offload_if_many(len(plan_input.messages), partial(plan_ahead, plan_input))
+            except EarlierMessagesNeeded:  # the next compaction is made when it is due, with all messages
+                return
             if planned is not None:
                 await self._preparation.begin(order_of(context, planned), conversation)
                 self._recaller.begin(context, planned.covered)
@@ -258,7 +268,7 @@ class BudgetFitter:
         )
         if after > context.budget.limit:
             return Refused(does_not_fit(context, after), replace(report, action="failed"))
-        return FittedRequest(assemble(context.request.messages, summary), report, summary=summary)
+        return FittedRequest(_assembled(context, summary), report, summary=summary)
 
     def _without_summary(self, context: RequestContext, planned: Compact, result: NotSummarized) -> Fitted:
         """Return what the failure policy decides where no summary could be made (FR-5.1.1, FR-5.1.2)."""
@@ -276,6 +286,7 @@ class BudgetFitter:
 
     def _unchanged(self, context: RequestContext, planned: NoCompaction) -> FittedRequest:
         """Return the request as it came."""
+        _check_whole(context)
         action: Action = "bypassed" if planned.reason == "off" else "none"
         warning = not_done_warning(context, planned.reason)
         report = context.report(action, planned.tokens, self._timer(), warning=warning)
@@ -286,7 +297,7 @@ class BudgetFitter:
         summary = planned.summary
         warning = not_done_warning(context, planned.reason)
         report = context.report("reused", planned.tokens, self._timer(), summary=summary, warning=warning)
-        return FittedRequest(assemble(context.request.messages, summary), report, summary=summary)
+        return FittedRequest(_assembled(context, summary), report, summary=summary)
 
     def _with_full_warning(
         self, context: RequestContext, fitted: FittedRequest, reason: Reason | None
@@ -322,10 +333,24 @@ class BudgetFitter:
             prepared=prepared,
             prepared_tokens=self._summary_tokens(prepared, context.route) if prepared else 0,
             first_summary_tokens=context.count.first_summary_tokens,
+            left_out=context.count.left_out,
         )
 
     def _summary_tokens(self, summary: PrefixSummary, route: Route) -> int:
         return self._counter.count_message(render_summary(summary), route.upstream_model)
+
+
+def _assembled(context: RequestContext, summary: PrefixSummary) -> Sequence[Message]:
+    return assemble(context.request.messages, summary, context.count.left_out.count)
+
+
+def _check_whole(context: RequestContext) -> None:
+    """Make sure that nothing was left out of a request that goes out, or is refused, without its summary.
+
+    :raises EarlierMessagesNeeded: its oldest messages were not read
+    """
+    if context.count.left_out.count:
+        raise EarlierMessagesNeeded
 
 
 def _wait_seconds(policy: CompactionPolicy) -> float:

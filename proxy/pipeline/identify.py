@@ -21,6 +21,7 @@ from proxy.core.events import Listener, StoreDegraded
 from proxy.core.models import model_id
 from proxy.core.planning.budget import ModelProfile
 from proxy.core.planning.calibration import CalibratedBudget, CalibrationKey, calibration_key
+from proxy.core.planning.situation import NOTHING_LEFT_OUT, EarlierMessagesNeeded, LeftOut
 from proxy.core.ports import (
     CalibrationStore,
     Caller,
@@ -99,7 +100,8 @@ class Identifier:
         else:
             tenant, chain = place.tenant, place.chain
         recipe = self._choose(profile, route).recipe
-        systems = _systems_of(request.messages, len(chain.hashes))
+        left_out = NOTHING_LEFT_OUT if place is None else place.left_out
+        systems = _systems_of(request.messages, len(chain.hashes) - left_out.count)
         measure = CalibratedBudget(self._budgets.of(profile, request.max_output_tokens, controls.retention))
         if profile.policy.calibrate:
             key = _calibration_key(request, caller, route)
@@ -112,12 +114,18 @@ class Identifier:
             stored = await self._recall(chain, recipe, systems)
         if stored.diverges and place is None:
             stored = await self._with_changed_answers(stored, request, chain)
+        if left_out.count:
+            _check_left_out(left_out, stored, profile, measure)
         if self._full and owner_of(caller.fingerprint) in self._full:
             stored = replace(stored, full=True)
         if stored.conversation is None or not stored.stored_count:
             count = await self._counter.count(request, route.upstream_model)
         else:
-            count = await self._count_new(request, stored.conversation, stored.stored_count, route.upstream_model)
+            count = await self._count_new(
+                request, stored.conversation, stored.stored_count, route.upstream_model, left_out.count
+            )
+            if left_out.count:
+                count = replace(count, left_out=left_out)
         conversation = response_conversation_id(stored, chain, self._clock())
         return RequestContext(
             request, controls, caller, route, profile, tenant, chain, stored, count, measure, started, conversation
@@ -144,13 +152,13 @@ class Identifier:
             return stored
 
     def _count_new(
-        self, request: ModelRequest, conversation: str, stored_count: int, model: str
+        self, request: ModelRequest, conversation: str, stored_count: int, model: str, left_out: int
     ) -> Awaitable[RequestCount]:
         """Count a request; stored counts of a long conversation are taken over from the worker that made them."""
 
         async def stored_counts(mark: str, first: int) -> list[tuple[Message, int]]:
             try:
-                records = await self._store.messages(conversation, start=first, stop=stored_count)
+                records = await self._store.messages(conversation, start=left_out + first, stop=stored_count)
             except StoreError as error:
                 self._emit(StoreDegraded("messages", error.internal or str(error)))
                 return []
@@ -161,7 +169,26 @@ class Identifier:
                 if record.scheme == mark and record.raw == message.raw
             ]
 
-        return self._counter.count(request, model, stored_count=stored_count, stored=stored_counts)
+        return self._counter.count(request, model, stored_count=stored_count - left_out, stored=stored_counts)
+
+
+def _check_left_out(left_out: LeftOut, stored: StoredState, profile: ModelProfile, measure: CalibratedBudget) -> None:
+    """Make sure that a request can do without its oldest messages.
+
+    :raises EarlierMessagesNeeded: no summary of the model's stands for them, or something else reads them
+    """
+    summary, policy = stored.summary, profile.policy
+    if (
+        summary is None
+        or summary.covered < left_out.count
+        or summary.absorbed
+        or stored.stored_count <= left_out.count
+        or stored.diverges
+        or policy.recall_tool
+        or policy.summarizer_cache_friendly
+        or measure.marks.max_recall
+    ):
+        raise EarlierMessagesNeeded
 
 
 def _calibration_key(request: ModelRequest, caller: Caller, route: Route) -> CalibrationKey:

@@ -64,10 +64,12 @@ def _with_response(record: TurnRecord, reply: Reply, request: ModelRequest, resp
 def _systems(request: ModelRequest, record: TurnRecord) -> list[tuple[int, bytes]]:
     """Return how many other messages stand before each system message, and the digest that the store has it by."""
     systems: list[tuple[int, bytes]] = []
-    if len(record.messages) > len(record.chain):
+    left_out = record.left_out_count
+    if left_out + len(record.messages) > len(record.chain):
         for place, message in enumerate(request.messages):
             if message.is_system:
-                systems.append((place - len(systems), digest_of(message.raw)))
+                before = place - len(systems)
+                systems.append((before and left_out + before, digest_of(message.raw)))
     return systems
 
 

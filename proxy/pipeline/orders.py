@@ -29,6 +29,7 @@ def order_of(context: RequestContext, planned: Compact) -> CompactionOrder:
         request=context.request,
         original_messages=original.request.messages,
         original_tokens=original.count.messages,
+        left_out=original.count.left_out.count,
         by_hand=context.controls.by_hand,
         in_use=max(in_use, key=lambda summary: summary.covered, default=None),
     )

@@ -19,6 +19,7 @@ from proxy.core.conversation.responses import CONVERSATION, EARLIER_RESPONSE
 from proxy.core.errors import UpstreamError
 from proxy.core.events import ContextFull, Listener
 from proxy.core.planning.budget import ModelProfile, budget_for
+from proxy.core.planning.situation import EarlierMessagesNeeded
 from proxy.core.ports import CalibrationStore, Caller, Clock, ModelCatalog, Upstream
 from proxy.core.report import Report
 from proxy.pipeline.commands import Commands
@@ -124,7 +125,11 @@ class Pipeline:
         """Run a request that has its new messages only, as one turn of a stored conversation."""
         turn = await self._history.start_turn(request, caller, controls)
         try:
-            result = await self._run(turn.request, caller, turn.controls, turn.reporting_to(progress), turn.place)
+            try:
+                result = await self._run(turn.request, caller, turn.controls, turn.reporting_to(progress), turn.place)
+            except EarlierMessagesNeeded:  # nothing was answered
+                await self._history.complete(turn, request, controls)
+                result = await self._run(turn.request, caller, turn.controls, turn.reporting_to(progress), turn.place)
         except BaseException:  # also a client that leaves: the turn is free at once
             await turn.abandon()
             raise
@@ -141,6 +146,8 @@ class Pipeline:
         """Walk the steps of a request that has all its messages."""
         messages = request.messages
         if not self._commands.is_free_of_commands(request, caller):
+            if place is not None and place.left_out.count:
+                raise EarlierMessagesNeeded
             request, command = await self._commands.taken_out(_without_received(request), caller, self.profile)
             if command is not None:
                 context = await self.identify(command.rest, caller, replace(controls, mode=command.mode))
@@ -276,6 +283,8 @@ class Pipeline:
             context.controls.conversation or "",
             echo=context.stored.echo,
             max_output_tokens=request.max_output_tokens or 0,
+            left_out_count=count.left_out.count,
+            left_out_tokens=count.left_out.tokens,
         )
         prepare = self._fitter.prepare_after(context, report)
         keep_response = response_keeping(context)

@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 from proxy.compaction.leases import LEASE_SECONDS, LeaseKeeper
-from proxy.core.conversation.alignment import align
+from proxy.core.conversation.alignment import Alignment, align, align_newest
 from proxy.core.conversation.echoes import with_stored_answers
 from proxy.core.conversation.messages import Message
 from proxy.core.conversation.prefix import chain_of, is_id, owner_of, split_id
@@ -37,7 +37,8 @@ from proxy.core.report import Report
 from proxy.dialects.bodies import encode_json
 from proxy.pipeline.identify import tenant_of
 from proxy.pipeline.stored_conversation import StoredConversationReader, missing, under_way
-from proxy.pipeline.values import STORE_FULL, Controls, Exchange, GiveUp, Progress, Result, StoredPlace
+from proxy.pipeline.stored_tails import StoredTail, StoredTails, has_its_calls
+from proxy.pipeline.values import STORE_FULL, Controls, Exchange, GiveUp, Progress, Result
 from proxy.pipeline.whole_request import WholeRequest, joined, name_of, place_of
 
 OnConflict = Literal["reject", "wait"]
@@ -59,30 +60,32 @@ class HistoryTurn:
 
     def __init__(
         self,
-        request: ModelRequest,
-        controls: Controls,
+        whole: WholeRequest,
         *,
-        gap: str,
-        place: StoredPlace | None,
-        heads: Sequence[Message],
+        tenant: str,
         started: StartedTurn,
         lease: Lease,
         keeper: LeaseKeeper,
         give_up: GiveUp,
     ) -> None:
-        self.request = request
-        """The client's request with all messages."""
-        self.controls = controls
-        """The client's controls, with the name that the conversation's chain is made by."""
-        self.gap = gap
-        """What client and store do not both know, for the report."""
-        self.place = place
-        """Present where messages came in another dialect, so that the chain is that of the store."""
-        self._heads = heads
-        self._started = started
+        self.complete_with(whole)
+        self.tenant = tenant
+        self.started = started
         self._lease = lease
         self._keeper = keeper
         self._give_up = give_up
+
+    def complete_with(self, whole: WholeRequest) -> None:
+        """Take the client's request with its earlier messages."""
+        self.request = whole.request
+        """With all messages, but for those that ``place`` says were left out."""
+        self.controls = whole.controls
+        """The client's controls, with the name that the conversation's chain is made by."""
+        self.gap = whole.gap
+        """What client and store do not both know, for the report."""
+        self.place = whole.place
+        """Present where the chain is that of the store: messages came in another dialect, or were left out."""
+        self._heads = whole.heads
 
     def reporting_to(self, progress: Progress) -> Progress:
         """Return a listener that adds the gap to every report."""
@@ -110,11 +113,11 @@ class HistoryTurn:
         if record.chain.family != lease.family:  # the first message is unreadable, so this is another conversation
             await self._keeper.end()
             return replace(record, base_branch="", lease_name="", lease_value=b"")
-        return replace(record, base_branch=self._started.branch, lease_name=lease.name, lease_value=lease.value)
+        return replace(record, base_branch=self.started.branch, lease_name=lease.name, lease_value=lease.value)
 
 
 class StoredHistory:
-    """Starts turns of stored conversations. It takes ports only, and has no state of its own.
+    """Starts turns of stored conversations. It takes ports only; its state is a cache of ``StoredTails``.
 
     :param full: owners for whom nothing more is stored; read with each request
     """
@@ -133,6 +136,7 @@ class StoredHistory:
     ) -> None:
         self._upstream = upstream
         self._reader = StoredConversationReader(store, formats)
+        self._tails = StoredTails(store, heads, formats)
         self._turns = turns
         self._heads = heads
         self._leases = leases
@@ -153,21 +157,23 @@ class StoredHistory:
         started, lease = await self._take(tenant, controls.conversation or "")
         keeper = LeaseKeeper(self._leases, lease, LEASE_SECONDS)
         try:
-            whole = await self._complete(request, tenant, controls, started)
+            whole = await self._complete(request, tenant, controls, started.record)
         except BaseException:  # also a client that leaves: the turn is free at once
             await keeper.end()
             raise
         return HistoryTurn(
-            whole.request,
-            whole.controls,
-            gap=whole.gap,
-            place=whole.place,
-            heads=whole.heads,
-            started=started,
-            lease=lease,
-            keeper=keeper,
-            give_up=self._turns.give_up,
+            whole, tenant=tenant, started=started, lease=lease, keeper=keeper, give_up=self._turns.give_up
         )
+
+    async def complete(self, turn: HistoryTurn, request: ModelRequest, controls: Controls) -> None:
+        """Add the messages that were left out of a turn, because they are needed after all.
+
+        :param request: what the client sent
+        :raises ConversationConflict, ConversationNotFound, StoreUnavailable: as ``start_turn``
+        """
+        record = turn.started.record
+        if record is not None:
+            turn.complete_with(await self._complete_whole(request, turn.tenant, controls, record))
 
     async def _take(self, tenant: str, name: str) -> tuple[StartedTurn, Lease]:
         """Take the turn at once or, where the rules say so, when the turn before it has ended."""
@@ -188,12 +194,35 @@ class StoredHistory:
             pause = min(pause * 1.5, _LONGEST_RETRY_SECONDS)
 
     async def _complete(
-        self, request: ModelRequest, tenant: str, controls: Controls, started: StartedTurn
+        self, request: ModelRequest, tenant: str, controls: Controls, record: StoredConversation | None
     ) -> WholeRequest:
-        """Add a conversation's earlier messages to a request."""
-        record = started.record
+        """Add a conversation's earlier messages to a request; those that a summary stands for only where needed."""
         if record is None:
             return WholeRequest(request, controls)
+        tail = await self._tails.read(record, request, controls)
+        completed = None if tail is None else await self._complete_with_tail(request, tenant, controls, record, tail)
+        return completed or await self._complete_whole(request, tenant, controls, record)
+
+    async def _complete_with_tail(
+        self, request: ModelRequest, tenant: str, controls: Controls, record: StoredConversation, tail: StoredTail
+    ) -> WholeRequest | None:
+        """Add the messages that follow the summary; None where what comes before them decides what is new."""
+        others = [message for message in request.messages if not message.is_system]
+        alignment = align_newest(tail.messages, others)
+        if alignment is None:
+            return None
+        whole, heads = await self._joined(request, record, tail.raws, alignment)
+        new = others[alignment.new :]
+        place = place_of(tenant, record, tail.hashes, whole, new, left_out=tail.left_out)
+        if place is None or not has_its_calls(whole.messages):
+            return None
+        name = name_of(tenant, record, tail.hashes[:1], gaps=False)
+        return WholeRequest(whole, replace(controls, conversation=name), place=place, heads=heads)
+
+    async def _complete_whole(
+        self, request: ModelRequest, tenant: str, controls: Controls, record: StoredConversation
+    ) -> WholeRequest:
+        """Add all of a conversation's earlier messages to a request."""
         dialect = request.dialect
         history = await self._reader.sendable(record, dialect)
         raws = history.raws
@@ -211,7 +240,22 @@ class StoredHistory:
             raise ConversationConflict(
                 "The newest message was answered already, and the conversation has gone on since. Send what is new."
             )
-        raws = joined(request.messages, raws, alignment)
+        whole, heads = await self._joined(request, record, raws, alignment)
+        name = name_of(tenant, record, history.hashes[:1], gaps=unreadable > 0)
+        place = None
+        if history.messages is not None and not unreadable:
+            place = place_of(tenant, record, history.hashes[: alignment.base], whole, others[alignment.new :])
+        gaps = [f"unreadable={unreadable}" if unreadable else "", alignment.gap]
+        return WholeRequest(whole, replace(controls, conversation=name), ", ".join(filter(None, gaps)), place, heads)
+
+    async def _joined(
+        self, request: ModelRequest, record: StoredConversation, stored: Sequence[bytes], alignment: Alignment
+    ) -> tuple[ModelRequest, Sequence[Message]]:
+        """Return the request with stored messages and system messages before its new ones.
+
+        :returns: also the system messages whose text stands beside the messages
+        """
+        dialect, raws = request.dialect, joined(request.messages, stored, alignment)
         heads: Sequence[Message] = ()
         if not request.messages[0].is_system and dialect.system_member not in request.fields:
             raws_of_heads, heads = await self._heads_of(record, dialect)
@@ -219,13 +263,7 @@ class StoredHistory:
             if heads:
                 system = encode_json("\n\n".join([head.text for head in heads]))
                 request = replace(request, fields={**request.fields, dialect.system_member: system})
-        whole = await dialect.parse(dialect.body_with_raw(request, raws), bounded=False)
-        name = name_of(tenant, record, history.hashes[:1], gaps=unreadable > 0)
-        place = None
-        if history.messages is not None and not unreadable:
-            place = place_of(tenant, record, history.hashes[: alignment.base], whole, others[alignment.new :])
-        gaps = [f"unreadable={unreadable}" if unreadable else "", alignment.gap]
-        return WholeRequest(whole, replace(controls, conversation=name), ", ".join(filter(None, gaps)), place, heads)
+        return await dialect.parse(dialect.body_with_raw(request, raws), bounded=False), heads
 
     async def _heads_of(
         self, record: StoredConversation, dialect: Dialect

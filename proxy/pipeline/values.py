@@ -20,7 +20,7 @@ from proxy.core.errors import TidemarkError
 from proxy.core.events import Outcome
 from proxy.core.planning.budget import Budget, ModelProfile
 from proxy.core.planning.calibration import CalibratedBudget
-from proxy.core.planning.situation import Mode
+from proxy.core.planning.situation import NOTHING_LEFT_OUT, LeftOut, Mode
 from proxy.core.ports import Caller, Headers, RequestCount, Route, TokenCounter, UpstreamReply
 from proxy.core.receipt import render_receipt
 from proxy.core.report import Action, OwnAnswer, Report
@@ -95,6 +95,8 @@ class StoredPlace:
 
     tenant: str
     chain: PrefixChain
+    left_out: LeftOut = NOTHING_LEFT_OUT
+    """The first messages of the chain, which were not read: a summary stands for them."""
 
 
 @value

@@ -14,6 +14,7 @@ from proxy.core.conversation.prefix import PrefixChain, seed_of, split_id
 from proxy.core.conversation.records import StoredConversation
 from proxy.core.conversation.request import ModelRequest
 from proxy.core.errors import ConversationNotFound
+from proxy.core.planning.situation import NOTHING_LEFT_OUT, LeftOut
 from proxy.pipeline.values import Controls, StoredPlace
 
 
@@ -59,18 +60,27 @@ def name_of(tenant: str, record: StoredConversation, first: Sequence[bytes], *, 
 
 
 def place_of(
-    tenant: str, record: StoredConversation, hashes: Sequence[bytes], whole: ModelRequest, new: Sequence[Message]
+    tenant: str,
+    record: StoredConversation,
+    hashes: Sequence[bytes],
+    whole: ModelRequest,
+    new: Sequence[Message],
+    *,
+    left_out: LeftOut = NOTHING_LEFT_OUT,
 ) -> StoredPlace | None:
     """Return the chain of a request whose earlier messages are stored in other dialects.
 
     What they mean may have changed a little when they were written in this dialect, such as the place of an image
     among texts, and the chain stays that of the store. None where the messages of the whole request are not one by
     one the stored and the new ones.
+
+    :param left_out: the first stored messages, which are not in the request
     """
     others = [message for message in whole.messages if not message.is_system]
-    if not hashes or [message.digest for message in others[len(hashes) :]] != [message.digest for message in new]:
+    first = len(hashes) - left_out.count
+    if not hashes or [message.digest for message in others[first:]] != [message.digest for message in new]:
         return None
     family = bytes.fromhex(split_id(record.id)[0])
     has_seed_family = family != hashes[0]
     seed = family if has_seed_family else b""
-    return StoredPlace(tenant, PrefixChain(seed, tuple(hashes), has_seed_family).extended(new))
+    return StoredPlace(tenant, PrefixChain(seed, tuple(hashes), has_seed_family).extended(new), left_out)

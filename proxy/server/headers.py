@@ -63,7 +63,7 @@ def read_controls(headers: Iterable[tuple[bytes, bytes]]) -> Controls:
 
     :raises InvalidRequest: a header has a value that it does not take
     """
-    values = {name: value.decode("latin-1").strip() for name, value in headers if name[_OWN] == OWN_PREFIX}
+    values = {name: value.strip().decode("latin-1") for name, value in headers if name[_OWN] == OWN_PREFIX}
     if not values:
         return NO_CONTROLS
     history = values.get(b"x-tidemark-history", "client").lower()
@@ -80,7 +80,7 @@ def read_controls(headers: Iterable[tuple[bytes, bytes]]) -> Controls:
     return Controls(
         mode=_MODES[mode],
         retention=_retention(values.get(b"x-tidemark-retention-tokens")),
-        conversation=conversation_name(values.get(b"x-tidemark-conversation")),
+        conversation=conversation_name(_as_utf8(values.get(b"x-tidemark-conversation"))),
         history=_HISTORIES[history],
         acknowledge=overflow is not None,
     )
@@ -92,6 +92,19 @@ def _retention(value: str | None) -> int | None:
     if not value.isascii() or not value.isdigit() or len(value) > 12:
         raise _refused("X-Tidemark-Retention-Tokens", value, "a whole number of tokens, 0 or more")
     return int(value)
+
+
+def _as_utf8(value: str | None) -> str | None:
+    """Return a value whose bytes are UTF-8 as its text.
+
+    Others stay ISO 8859-1 (RFC 9110, section 5.5).
+    """
+    if value is None or value.isascii():
+        return value
+    try:
+        return value.encode("latin-1").decode()
+    except UnicodeDecodeError:
+        return value
 
 
 def conversation_name(value: str | None) -> str | None:

@@ -131,7 +131,7 @@ def is_object(raw: bytes) -> bool:
 
 
 class Codec:
-    """Packs and unpacks every stored value; it holds no state beside its cipher.
+    """Packs and unpacks every stored value; its state is its cipher, and whether it compresses.
 
     Without a cipher, ``seal``, ``open`` and their forms for text are the built-in ``bytes`` and ``str``: these return
     their argument, in a tenth of the time of a method.
@@ -150,7 +150,7 @@ class Codec:
     ) -> None:
         self._cipher = cipher
         self._is_message = is_message
-        self._compress: Callable[[bytes], bytes] = compress if compress_messages else bytes
+        self.compress_messages(enabled=compress_messages)
         self.seal: Callable[[bytes], bytes] = bytes if cipher is None else cipher.seal
         """Return the bytes to store."""
         self.open: Callable[[bytes], bytes] = bytes if cipher is None else cipher.open
@@ -159,6 +159,10 @@ class Codec:
         """Return the text to store, for scripts that take no bytes; an empty text stays empty, which they ask for."""
         self.open_text: Callable[[str], str] = str if cipher is None else self._open_text
         """Return the text that was sealed; raises ``RecordUnreadable``."""
+
+    def compress_messages(self, *, enabled: bool) -> None:
+        """Compress long messages from now on, or leave them as they are; compressed ones are read in any case."""
+        self._compress: Callable[[bytes], bytes] = compress if enabled else bytes
 
     def pack_message(self, message: Message, tokens: int, created_at: float, scheme: str = "") -> bytes:
         """Pack one entry of a conversation's list of messages; its chain hash stands in the list of hashes."""

@@ -113,10 +113,11 @@ class CommandSender:
 
         return [fields for answers in await asyncio.gather(*map(facts, clients)) for fields in answers]
 
-    async def check_schema(self) -> None:
-        """Refuse all calls while the store has a schema that this program does not know.
+    async def check_schema(self) -> int:
+        """Refuse all calls while the store has a schema that this program does not know; return the one that it has.
 
-        A new store gets this program's. A store that does not answer changes nothing; other calls report that.
+        A new store gets this program's. A store that does not answer changes nothing and returns 0: other calls report
+        that.
 
         :raises SchemaUnknown: it is a newer one
         """
@@ -126,7 +127,7 @@ class CommandSender:
         except FAILURES:
             if self._only.backoff.refusal:
                 raise SchemaUnknown(self._only.backoff.refusal) from None
-            return
+            return 0
         refusal = refusal_of(stored)
         if refusal:
             self._only.backoff.bar(refusal)
@@ -134,6 +135,7 @@ class CommandSender:
             raise SchemaUnknown(refusal)
         self._only.backoff.admit()
         self._routed = self._cluster
+        return int(stored)
 
     async def _write_probe(self) -> None:
         await self._client.call("SET", keys.PROBE, b"", "EX", _PROBE_SECONDS)

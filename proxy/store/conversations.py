@@ -28,6 +28,7 @@ from proxy.store.listing import Listing
 from proxy.store.records import RecordReader
 from proxy.store.references import pack_reference, prepared_for
 from proxy.store.responses import RedisResponses
+from proxy.store.schema import SCHEMA
 from proxy.store.summary_replacement import MAX_VERSIONS
 from proxy.store.turn_writer import TurnWriter
 from proxy.store.turns import RedisTurns
@@ -99,6 +100,7 @@ class RedisStore(RecordReader):
             responses=self.responses,
             listing=self.listing,
             usage=self.usage,
+            emit=emit,
         )
 
     async def recall(
@@ -250,12 +252,21 @@ class RedisStore(RecordReader):
         """Return the fields of ``INFO memory`` of each server; none of a server that does not answer, or refuses."""
         return await self._sender.server_facts()
 
-    async def check_schema(self) -> None:
+    async def check_schema(self) -> int:
         """Refuse all calls while the store has an unknown schema; note the known one in a new store.
+
+        :returns: the store's schema; 0 where it does not answer
 
         :raises SchemaUnknown: it is a newer one
         """
-        await self._sender.check_schema()
+        return await self._sender.check_schema()
+
+    async def raise_schema(self) -> None:
+        """Give the store this program's schema, so that older workers leave it alone from their next look on.
+
+        :raises StoreUnavailable: the store did not answer in time
+        """
+        await self.ask("SET", keys.SCHEMA, str(SCHEMA), "XX")
 
     async def close(self) -> None:
         """Write what has yet to be written, and close all connections."""

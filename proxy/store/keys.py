@@ -86,6 +86,8 @@ from proxy.core.conversation.prefix import split_id
 
 CONVERSATION_KINDS = ("c", "h", "m", "t", "y", "r", "q", "z", "o", "v", "b", "e", "j")
 """The kinds of keys that end in ``OWN`` and are one conversation; the first is its record."""
+PREFIX = "tm:"
+"""The beginning of all keys."""
 ASIDE = "tm:aside:"
 """The beginning of the keys of what was moved aside. The original key follows, in the same slot."""
 IMPORT = "tm:import:"

@@ -6,7 +6,10 @@ schema is for what an old program would damage, such as another meaning of a key
 comes into this module, or a note why the old form is read as it is, and the release before must know the number
 already: its workers refuse the store from the moment when the first new one has raised it.
 
-Schema 1 is also that of all stores without a number, which older versions wrote; they get it at the first start.
+Schema 1 is also that of stores without a number, which older versions wrote; they get it at the first start. In schema
+2 messages may be compressed, which versions before cannot read: a store gets it before the first one is, so that
+their workers leave the store alone. New stores have it. Others get it where all workers are known to read it: an
+embedded store, whose workers are those of one command, and where the configuration says ``zstd`` itself.
 """
 
 from __future__ import annotations
@@ -15,12 +18,16 @@ import asyncio
 import contextlib
 from collections.abc import Awaitable, Callable, Sequence
 
+from proxy.core.errors import StoreError
 from proxy.store import keys
 from proxy.store.connection.client import FAILURES, StoreClient
 from proxy.store.repetition import RepeatedLook
 
-SCHEMA = 1
-"""The schema that this program writes."""
+SCHEMA = 2
+"""The newest schema that this program knows."""
+COMPRESSED = 2
+"""The first schema in which messages may be compressed."""
+_WITHOUT_NUMBER = 1
 WATCH_SECONDS = 1.0
 """Between two looks at the store's schema: another server, or another version's worker, may have come meanwhile."""
 REPEAT_SECONDS = 60.0
@@ -28,16 +35,40 @@ REPEAT_SECONDS = 60.0
 
 
 async def read_schema(client: StoreClient) -> bytes:
-    """Return the schema that a store has, and note this program's in a store that has none.
+    """Return the schema that a store has, and note one in a store that has none: this program's in a new one.
 
     :raises OSError: and the others of ``FAILURES``: the store does not answer
     """
     stored: bytes | None = await client.call("GET", keys.SCHEMA)
     if stored is None:
         with contextlib.suppress(*FAILURES):  # a replica, or a full store: another start notes it
-            await client.call("SET", keys.SCHEMA, str(SCHEMA), "NX")
+            schema = _WITHOUT_NUMBER if await client.call("EXISTS", keys.everybodys_index()) else SCHEMA
+            await client.call("SET", keys.SCHEMA, str(schema), "NX")
         stored = await client.call("GET", keys.SCHEMA)
-    return str(SCHEMA).encode() if stored is None else stored
+    return str(_WITHOUT_NUMBER).encode() if stored is None else stored
+
+
+class CompressionSwitch:
+    """Compresses messages once every worker that may be there has seen that the store has them compressed.
+
+    Mutable: the schema at the look before.
+
+    :param switch: takes whether messages are compressed from now on
+    :param raise_schema: gives the store the schema with compressed messages; None where an older worker may be there
+    """
+
+    def __init__(self, switch: Callable[[bool], None], raise_schema: Callable[[], Awaitable[object]] | None) -> None:
+        self._switch = switch
+        self._raise_schema = raise_schema
+        self._schema = 0
+
+    async def note(self, schema: int) -> None:
+        """Take the schema that a look found; a worker looks as often as this one, so one look later all know it."""
+        self._switch(min(schema, self._schema) >= COMPRESSED)
+        self._schema = schema
+        if 0 < schema < COMPRESSED and self._raise_schema is not None:
+            with contextlib.suppress(StoreError):  # the next look tries it again
+                await self._raise_schema()
 
 
 def refusal_of(stored: bytes) -> str:
@@ -56,11 +87,18 @@ class SchemaWatch:
 
     :param checks: ``RedisStore.check_schema`` of each connection to the store
     :param warn: takes the reason for which the store is not used, once a minute
+    :param note: takes the schema that the first of them found; 0 where it does not answer
     """
 
-    def __init__(self, checks: Sequence[Callable[[], Awaitable[None]]], warn: Callable[[str], None]) -> None:
+    def __init__(
+        self,
+        checks: Sequence[Callable[[], Awaitable[int]]],
+        warn: Callable[[str], None],
+        note: Callable[[int], Awaitable[None]],
+    ) -> None:
         self._checks = checks
         self._warn = warn
+        self._note = note
         self._warned_at = -REPEAT_SECONDS
         self._looks = RepeatedLook(self._look, WATCH_SECONDS)
 
@@ -75,7 +113,8 @@ class SchemaWatch:
 
     async def _look(self) -> None:
         outcomes = await asyncio.gather(*[check() for check in self._checks], return_exceptions=True)
-        refusals = [outcome for outcome in outcomes if outcome is not None]
+        refusals = [outcome for outcome in outcomes if isinstance(outcome, BaseException)]
+        await self._note(outcomes[0] if isinstance(outcomes[0], int) else 0)
         now = asyncio.get_running_loop().time()
         if refusals and now - self._warned_at >= REPEAT_SECONDS:
             self._warned_at = now

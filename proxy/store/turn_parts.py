@@ -42,13 +42,14 @@ def part_turn(turn: TurnRecord, skip: int) -> TurnParts:
     :param skip: how many leading non-system messages need not be written
     """
     messages, tokens = turn.messages, turn.tokens
-    total = sum(tokens)
+    total, left_out = sum(tokens) + turn.left_out_tokens, turn.left_out_count
     systems: list[PlacedSystem] = []
     for place, message in enumerate(messages):
         if message.is_system:
-            systems.append(PlacedSystem(place - len(systems), digest_of(message.raw), message.raw))
+            before = place - len(systems)
+            systems.append(PlacedSystem(before and left_out + before, digest_of(message.raw), message.raw))
             total -= tokens[place]
-    remaining, place, size = len(messages) - len(systems) - skip, len(messages), 0
+    remaining, place, size = left_out + len(messages) - len(systems) - skip, len(messages), 0
     new: list[tuple[Message, int]] = []
     while remaining > 0:  # from the end, since a long conversation's new messages are few
         place -= 1

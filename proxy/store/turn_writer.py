@@ -14,6 +14,7 @@ from proxy.core.bounded import BoundedCache
 from proxy.core.conversation.prefix import OWN_CHARACTERS
 from proxy.core.conversation.records import TurnRecord
 from proxy.core.errors import StoreError, StoreFull, StoreUnavailable
+from proxy.core.events import Listener, RecordBroken
 from proxy.offload.threads import MANY_BYTES, MANY_MESSAGES
 from proxy.store import keys, scripts
 from proxy.store.codec import Codec
@@ -28,6 +29,8 @@ STORED_SYSTEMS = 20_000
 """Digests of system messages that the store has; about 4 MB. What is removed here is only sent again. An agent with a
 clock in its system prompt adds one for each turn."""
 
+MENDED = "its number of messages or its hashes were damaged; this turn mended it"
+
 
 class TurnWriter:
     """Writes turns. Its state is the digests of system messages that the store has."""
@@ -41,6 +44,7 @@ class TurnWriter:
         responses: RedisResponses,
         listing: Listing,
         usage: OwnerUsage,
+        emit: Listener,
     ) -> None:
         self._sender = sender
         self._codec = codec
@@ -48,6 +52,7 @@ class TurnWriter:
         self._responses = responses
         self._listing = listing
         self._usage = usage
+        self._emit = emit
         self._stored_systems: BoundedCache[tuple[str, bytes], bool] = BoundedCache(STORED_SYSTEMS)
 
     async def record(self, turn: TurnRecord) -> str:
@@ -83,6 +88,8 @@ class TurnWriter:
             return await self.record(turn)  # nothing was written
         conversation = turn.chain.family + own[:OWN_CHARACTERS].decode()
         seconds, is_new = self._lifetimes.of(turn.tenant).idle, b"+" in own[OWN_CHARACTERS:]
+        if b"~" in own[OWN_CHARACTERS:]:
+            self._emit(RecordBroken(conversation, "conversation", MENDED))
         self._listing.note(Used(owner, conversation, turn.name, created, seconds, is_new))
         for system in parts.systems:
             self._stored_systems.put((conversation, system.digest), value=True)

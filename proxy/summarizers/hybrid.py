@@ -63,7 +63,7 @@ class HybridSummarizer:
     def recipe(self) -> SummaryRecipe:
         """Return what its summaries depend on: these rules and the narrator's."""
         own = self._narrator.recipe
-        return SummaryRecipe("hybrid", own.template, version=7, model=own.model)
+        return SummaryRecipe("hybrid", own.template, version=8, model=own.model)
 
     async def summarize(self, task: SummaryTask) -> SummaryText:
         """Return the ledger and the narrator's text, which is there whole if it keeps to its space.

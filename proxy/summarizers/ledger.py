@@ -23,9 +23,9 @@ from proxy.summarizers.rules import MOST_DEMANDS, rule_kind
 from proxy.summarizers.sentences import words_of
 from proxy.summarizers.signals import reports_error
 from proxy.summarizers.superseding import answer_language
-from proxy.summarizers.transcript import CALLED, EARLIER, arguments_of, read_back, shortened, utterances
+from proxy.summarizers.transcript import CALLED, EARLIER, USER_SAID, arguments_of, read_back, shortened, utterances
 
-RULE, ERROR = "Rule", "Error"
+RULE, ERROR = USER_SAID, "Error"
 KINDS = (RULE, REQUEST, ERROR, FILES, COMMANDS, IDENTIFIERS, LINKS)
 """The kinds in the order of a summary. Where tokens lack, the last kind is dropped first and the request last."""
 _ONE_A_LINE = frozenset({RULE, ERROR, REQUEST})

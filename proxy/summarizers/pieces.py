@@ -19,10 +19,10 @@ from proxy.summarizers.request import REQUEST
 from proxy.summarizers.results import TakenUp, is_trouble, odd_lines, tells
 from proxy.summarizers.rules import is_document
 from proxy.summarizers.sentences import sentences, tails
-from proxy.summarizers.transcript import CALLED, EARLIER, Utterance
+from proxy.summarizers.transcript import CALLED, EARLIER, USER_SAID, Utterance
 
-_LEDGER_TEXT = "Rule Fact Error Decision Files Commands Links Identifiers Numbers"
-_LEDGER = frozenset({REQUEST, EARLIER, *_LEDGER_TEXT.split()})
+_LEDGER_TEXT = "Fact Error Decision Files Commands Links Identifiers Numbers"
+_LEDGER = frozenset({REQUEST, EARLIER, USER_SAID, *_LEDGER_TEXT.split()})
 _QUESTION_MARKS = ("?", "\uff1f", "\u061f")  # also of Chinese and Arabic
 _ENCODED_CHARS = 60
 """Characters from which a run of letters and digits may be encoded data; a line of PEM has 64."""
@@ -96,7 +96,7 @@ def pieces_of(
         speaker, earlier = utterance.speaker, line < len(old)
         # Sentences with the same words are the same, whatever their punctuation.
         parts = _parts(utterance, line, results, reading, deadline, earlier=earlier, with_bulk=with_bulk)
-        is_carried = speaker in ("Rule", REQUEST)
+        is_carried = speaker in (USER_SAID, REQUEST)
         demands = sum([part[0].rule == "demand" for part in parts]) if speaker.startswith("User") else 0
         is_pasted = is_document(len(utterance.text), demands)
         if utterance.text.startswith(CALLED):

@@ -15,17 +15,23 @@ from proxy.core.reading import RuleKind
 
 
 class _Language(NamedTuple):
-    """How one language words its rules; the patterns are matched against lower-case text."""
+    """How one language words its rules; the patterns are matched against lower-case text after a space."""
 
     words: frozenset[str]
     """Words of which each rule has one."""
-    rule: re.Pattern[str]
+    opening: re.Pattern[str]
+    """How a rule begins."""
+    anywhere: re.Pattern[str]
+    """What tells of a rule at any place of the sentence."""
     no_rule: re.Pattern[str]
     """Phrases that only sound like a rule."""
 
 
-def _language(words: str, rule: str, no_rule: str) -> _Language:
-    return _Language(frozenset(words.split()), re.compile(rule, re.VERBOSE), re.compile(no_rule, re.VERBOSE))
+def _language(words: str, opening: str, anywhere: str, no_rule: str) -> _Language:
+    """Return a language; a search starts with a simple class, so that it skips from word to word."""
+    texts = (rf"^\s(?:{opening})", rf"\W(?:{anywhere})", rf"\W(?:{no_rule})")
+    patterns = [re.compile(text, re.VERBOSE) for text in texts]
+    return _Language(frozenset(words.split()), *patterns)
 
 
 _LABEL = r"[^\W\d]+(?:\s\w+){0,3}\s?:"
@@ -36,7 +42,7 @@ _GERMAN = _language(
     siezen sieze sprich nenn nennen allergisch allergie vegan vegetarisch vegetarier glutenfrei zöliakie verboten tabu
     antworte antworten ohne""",
     rf"""
-    ^(?:(?:und|aber|also|ach|so|ok|okay|bitte|wichtig|außerdem|{_LABEL})[,:;]?\s+){{0,3}}(?:
+    (?:(?:und|aber|also|ach|so|ok|okay|bitte|wichtig|außerdem|{_LABEL})[,:;]?\s+){{0,3}}(?:
         niemals\s | nie\s(?!wieder|mehr) | keine?[nrm]?\s\w | ausschließlich\s
         | nur\s(?:an|auf|in|im|mit|nach|vor|von|zwischen|per|über|wenn)\s | \w+\snur\s(?:an|auf|mit|nach|vor|per
             |zwischen)\s
@@ -45,36 +51,40 @@ _GERMAN = _language(
           (?<!eine)(?<!\bhabe)(?<!würde)(?<!wollte)\s
           (?:(?:sie|mir|mich|uns|bitte|die|den|das|der|alle|alles|es|ihn|dabei|im|bei)\s(?:\w+\s)?){{0,2}}
           (?:nie|niemals|immer|stets|ausschließlich|grundsätzlich)\b)
-    | \b(?:darf|dürfen)\b[^:;]{{0,120}}\b(?:nicht|nie|niemals|kein\w{{0,2}}|nichts|niemand\w{{0,2}}|nur|höchstens
-        |maximal|ausschließlich)\b
-    | \b(?:kein\w{{0,2}}|nichts|niemand|nie|niemals|nur|höchstens)\b[^:;]{{0,80}}\b(?:darf|dürfen)\b
-    | (?<!ich)(?<!wir)(?<!\bes)\s(?:muss|müssen)\s(?!wohl|doch|ja\b)[^:;]{{1,120}}\s(?:sein|bleiben|werden|enthalten
-        |stehen|freigeben|genehmigen|unterschreiben|zustimmen|prüfen|passen|funktionieren|enden|beginnen)\W*$
-    | \b(?:soll|sollen)\b[^:;]{{0,80}}\b(?:nicht|nie|niemals|kein\w{{0,2}}|nur|immer)\b
-    | \bbitte\s(?:(?:alles|stets|nur|immer)\s(?:auf|im|in|an|per)\s\w | (?:immer|stets|nie|niemals|keine[nrm]?)\s\w
-        | auf\s(?:deutsch|englisch|französisch|spanisch)\b)
-    | \bbitte\s(?:nur\s(?!kurz|noch|mal|so\b|eine?n?\b)\w|erst\s(?:ab|nach|um|wenn)\b)
-    | (?:^|[,:]\s)alles[^;:.!?]{{1,80}}\bmuss\b | \b(?:kann|können)\s(?:\w+\s)?nur\s(?!hoffen|sagen|raten|staunen)
-    | \bauf\skeinen\sfall\b | \bkeinesfalls\b | \bunter\skeinen\sumständen\b
-    | \bohne\s(?:mein|unser|vorherig|schriftlich|ausdrücklich)\w*\s(?:zustimmung|freigabe|erlaubnis|genehmigung|okay|ok
-        |einwilligung|rücksprache|unterschrift)
-    | \bab\s(?:sofort|jetzt)\b | \bvon\s(?:jetzt|nun|heute)\san\b | \bkünftig\b
-    | [,;:–-]\s(?:und\s|aber\s|sondern\s)?(?:nie|niemals)\s\w | [,;]\s(?:aber|und|doch)\snur\s(?:i[nm]|mit|wenn
-        |nach|vor|zwischen|bis|a[nm]|auf|von|per|für|über)\s
-    | \b(?:ich|wir)\s(?:möchte|will|wollen|möchten)\s(?:\w+\s)?keine\w?\s\w | \bgehör(?:t|en)\snicht\s(?:in|zu|auf|an)
-    | \bmehr\sals\s\W?\d[^:;]{{0,60}}\bnicht\b | \bnur\b[^:;]{{0,40}}\berreichbar
-    | \b(?:duz|siez)(?:en?|t)\s(?:sie\s)?(?:mich|uns)\b | \b(?:sprich|nenn|nennen\ssie|sprechen\ssie)\smich\b
-    | \bantworten?\s(?:\w+\s){{0,2}}auf\s\w | \bverboten\b | \btabu\b
-    | \b(?:ist|bin|sind|isst|essen)\s[^.;:]{{0,40}}\b(?:allergisch|vegan|vegetari|glutenfrei) | \ballergie\b
-        | \bzöliakie
-    | \b(?:höchstens|maximal|spätestens)\s(?:\w+\s){{0,2}}\W?\d | \bnicht\s(?:mehr|länger)\sals\s\d
     """,
     r"""
-    \bwahr\ssein | \baufgeben\b | \bkeine?n?\s(?:ahnung|problem|sorge|eile|lust|zeit|idee|wunder|frage|hektik
+    (?:darf|dürfen)\b[^:;]{0,120}\b(?:nicht|nie|niemals|kein\w{0,2}|nichts|niemand\w{0,2}|nur|höchstens
+        |maximal|ausschließlich)\b
+    | (?:kein\w{0,2}|nichts|niemand|nie|niemals|nur|höchstens)\b[^:;]{0,80}\b(?:darf|dürfen)\b
+    | (?<!ich\s)(?<!wir\s)(?<!\bes\s)(?:muss|müssen)\s(?!wohl|doch|ja\b)[^:;]{1,120}\s(?:sein|bleiben|werden|enthalten
+        |stehen|freigeben|genehmigen|unterschreiben|zustimmen|prüfen|passen|funktionieren|enden|beginnen)\W*$
+    | (?:soll|sollen)\b[^:;]{0,80}\b(?:nicht|nie|niemals|kein\w{0,2}|nur|immer)\b
+    | bitte\s(?:(?:alles|stets|nur|immer)\s(?:auf|im|in|an|per)\s\w | (?:immer|stets|nie|niemals|keine[nrm]?)\s\w
+        | auf\s(?:deutsch|englisch|französisch|spanisch)\b)
+    | bitte\s(?:nur\s(?!kurz|noch|mal|so\b|eine?n?\b)\w|erst\s(?:ab|nach|um|wenn)\b)
+    | (?:(?<=^\s)|(?<=[,:]\s))alles[^;:.!?]{1,80}\bmuss\b
+    | (?:kann|können)\s(?:\w+\s)?nur\s(?!hoffen|sagen|raten|staunen) | auf\skeinen\sfall\b | keinesfalls\b
+    | unter\skeinen\sumständen\b
+    | ohne\s(?:mein|unser|vorherig|schriftlich|ausdrücklich)\w*\s(?:zustimmung|freigabe|erlaubnis|genehmigung|okay|ok
+        |einwilligung|rücksprache|unterschrift)
+    | ab\s(?:sofort|jetzt)\b | von\s(?:jetzt|nun|heute)\san\b | künftig\b
+    | (?<=[,;:–-]\s)(?:und\s|aber\s|sondern\s)?(?:nie|niemals)\s\w
+    | (?<=[,;]\s)(?:aber|und|doch)\snur\s(?:i[nm]|mit|wenn
+        |nach|vor|zwischen|bis|a[nm]|auf|von|per|für|über)\s
+    | (?:ich|wir)\s(?:möchte|will|wollen|möchten)\s(?:\w+\s)?keine\w?\s\w | gehör(?:t|en)\snicht\s(?:in|zu|auf|an)
+    | mehr\sals\s\W?\d[^:;]{0,60}\bnicht\b | nur\b[^:;]{0,40}\berreichbar
+    | (?:duz|siez)(?:en?|t)\s(?:sie\s)?(?:mich|uns)\b | (?:sprich|nenn|nennen\ssie|sprechen\ssie)\smich\b
+    | antworten?\s(?:\w+\s){0,2}auf\s\w | verboten\b | tabu\b
+    | (?:ist|bin|sind|isst|essen)\s[^.;:]{0,40}\b(?:allergisch|vegan|vegetari|glutenfrei) | allergie\b
+    | zöliakie | (?:höchstens|maximal|spätestens)\s(?:\w+\s){0,2}\W?\d | nicht\s(?:mehr|länger)\sals\s\d
+    """,
+    r"""
+    wahr\ssein | aufgeben\b
+    | keine?n?\s(?:ahnung|problem|sorge|eile|lust|zeit|idee|wunder|frage|hektik
         |panik|stress|angst|thema
         |scherz|chance|antwort|rückmeldung|ding|mensch|fehler|neuigkeit|ursache)
-    | \bimmer\s(?:noch|wieder|mehr|gern|schön) | ^nie\s(?:im|ge) | \bman\s(?:gar|ja)\snicht\b | \beigentlich\b
-    | \b(?:hat|hatte|hatten|habe|haben|war|waren|wurde)\b[^,;]*\b(?:höchstens|maximal|spätestens|auf\skeinen|keine|soll)
+    | immer\s(?:noch|wieder|mehr|gern|schön) | (?<=^\s)nie\s(?:im|ge) | man\s(?:gar|ja)\snicht\b | eigentlich\b
+    | (?:hat|hatte|hatten|habe|haben|war|waren|wurde)\b[^,;]*\b(?:höchstens|maximal|spätestens|auf\skeinen|keine|soll)
     """,
 )
 _FRENCH = _language(
@@ -83,7 +93,7 @@ _FRENCH = _language(
     préviens interdit interdite interdiction sans allergique allergie intolérante intolérant végétarien végétarienne
     végétariens végane cœliaque coeliaque halal casher maximum seulement""",
     rf"""
-    ^(?:(?:et|mais|bon|donc|alors|ah|enfin|oui|non|{_LABEL})[,:;]?\s+){{0,3}}(?:
+    (?:(?:et|mais|bon|donc|alors|ah|enfin|oui|non|{_LABEL})[,:;]?\s+){{0,3}}(?:
         (?:ne\s|n['’])\s?(?:(?:me|m['’]|le|la|les|lui|leur|y|en|nous)\s?)?\w+(?:ez|e|s|er|ir|re)\s
           (?:\w+\s)?(?:jamais|pas|plus|rien|aucune?)\b
         | (?:ne\s(?:jamais|pas|plus)|toujours)\s\w+(?:er|ir|re)\b | jamais\s\w | pas\s(?:de\s|d['’])
@@ -95,32 +105,36 @@ _FRENCH = _language(
         | (?:demande|demandez|préviens|prévenez|consulte|consultez)[-\s]moi\s(?:toujours\s)?avant
         | (?:l['’]|(?:les?|la|chaque|tout|toute|tous|toutes|aucune?|mes|nos|notre|votre|vos|ce|cette|ces)\s)
           [^;:.!?]{{0,100}}\b(?:doit|doivent)\s(?!encore|bien|sûrement|sans\sdoute))
-    | \bne\s(?:peut|peuvent)\spas\s(?:être|avoir|dépasser|sortir|entrer|manger|boire|rester|aller|figurer|quitter)\b
-    | \bne\s(?:doit|doivent|devez)\s(?:\w+\s)?(?:en\saucun\scas|jamais|pas|plus|que|rien|\w+\snulle\spart)\b
-    | \bil\sfaut\s(?:que\s(?!je\b)|toujours|absolument|impérativement) | \bil\sne\sfaut\s(?:surtout\s)?(?:pas|jamais)\b
-    | \bne\s(?:peut|peuvent)\s(?:en\saucun\scas|jamais)\b | \bne\s(?:mange|mangent|boit|boivent|supporte
-    |supportent|digère)\s(?:pas|jamais|plus)\b
-    | \bon\s(?:ne\s|n['’])(?!sait|est|a\b|avait)\w+\s(?:jamais|que)\b
-    | \bje\sne\sveux\s(?:pas|plus|aucune?)\s(?:de\b|d['’]|qu|dépasser|voir)
-    | \bje\sveux\s(?:toujours|uniquement|seulement)\b | \bse\s(?:fait|font)\stoujours\b | \bsurtout\spas\b
-        | \bdésormais\b | \bdorénavant\b
-    | \bà\spartir\sde\smaintenant\b | [,;:]\s(?:et\s|mais\s)?jamais\s\w | \bmais\s(?:seulement
-        |uniquement)\s(?:en|si|avec|après|avant|pour|quand|le|la|les)\b
-    | \bsans\s(?:mon|ma|notre)\s(?:accord|validation|autorisation|permission|feu\svert)\b
-    | \b(?:tutoie|tutoyez|vouvoie|vouvoyez)[-\s](?:moi|nous)\b | \brépond(?:s|ez)(?:[-\s]\w+){{0,2}}\sen\s\w
-    | \binterdi(?:t|te|ts|tes|ction)\b | \ballergies?\s(?:à|au)
-    | \b(?:est|suis|sommes|sont|êtes|être)\s(?:\w+\s)?(?:allergique|intoléran|végétari|végan|c(?:œ|oe)liaque)
-        | \b(?:pas\splus\sde\s(?:\d|une?|deux|trois|quatre|cinq|six|dix)\b | au\s(?:maximum
-            |plus)(?:\stard)?\s(?:\w+\s){{0,2}}\d)
     """,
     r"""
-    \bpas\s(?:de\s|d['’])(?:problème|souci|inquiétude|panique|chance|nouvelle|réponse|quoi|doute|bol|stress|mal|blague
+    ne\s(?:peut|peuvent)\spas\s(?:être|avoir|dépasser|sortir|entrer|manger|boire|rester|aller|figurer|quitter)\b
+    | ne\s(?:doit|doivent|devez)\s(?:\w+\s)?(?:en\saucun\scas|jamais|pas|plus|que|rien|\w+\snulle\spart)\b
+    | il\sfaut\s(?:que\s(?!je\b)|toujours|absolument|impérativement)
+    | il\sne\sfaut\s(?:surtout\s)?(?:pas|jamais)\b | ne\s(?:peut|peuvent)\s(?:en\saucun\scas|jamais)\b
+    | ne\s(?:mange|mangent|boit|boivent|supporte
+    |supportent|digère)\s(?:pas|jamais|plus)\b
+    | on\s(?:ne\s|n['’])(?!sait|est|a\b|avait)\w+\s(?:jamais|que)\b
+    | je\sne\sveux\s(?:pas|plus|aucune?)\s(?:de\b|d['’]|qu|dépasser|voir)
+    | je\sveux\s(?:toujours|uniquement|seulement)\b | se\s(?:fait|font)\stoujours\b | surtout\spas\b | désormais\b
+    | dorénavant\b | à\spartir\sde\smaintenant\b | (?<=[,;:]\s)(?:et\s|mais\s)?jamais\s\w
+    | mais\s(?:seulement
+        |uniquement)\s(?:en|si|avec|après|avant|pour|quand|le|la|les)\b
+    | sans\s(?:mon|ma|notre)\s(?:accord|validation|autorisation|permission|feu\svert)\b
+    | (?:tutoie|tutoyez|vouvoie|vouvoyez)[-\s](?:moi|nous)\b | répond(?:s|ez)(?:[-\s]\w+){0,2}\sen\s\w
+    | interdi(?:t|te|ts|tes|ction)\b | allergies?\s(?:à|au)
+    | (?:est|suis|sommes|sont|êtes|être)\s(?:\w+\s)?(?:allergique|intoléran|végétari|végan|c(?:œ|oe)liaque)
+    | (?:pas\splus\sde\s(?:\d|une?|deux|trois|quatre|cinq|six|dix)\b | au\s(?:maximum
+            |plus)(?:\stard)?\s(?:\w+\s){0,2}\d)
+    """,
+    r"""
+    pas\s(?:de\s|d['’])(?:problème|souci|inquiétude|panique|chance|nouvelle|réponse|quoi|doute|bol|stress|mal|blague
         |raison|trace|retour)
-    | \baucune?\s(?:idée|problème|souci|doute|nouvelles?\W*$|réponse|chance|erreur|importance) | \bpour\sl['’]instant\b
-    | \bil\sne\sfaut\spas\ss['’] | \bil\sfaut\s(?:dire|avouer|croire|voir)\b | \bdoit\s(?:y\s)?avoir\b
-    | \btoujours\s(?:pas|aussi|là|rien|pareil|le\smême|un\splaisir) | \bjamais\s(?:vu|eu|pensé|entendu|su|été
+    | aucune?\s(?:idée|problème|souci|doute|nouvelles?\W*$|réponse|chance|erreur|importance)
+    | pour\sl['’]instant\b | il\sne\sfaut\spas\ss['’] | il\sfaut\s(?:dire|avouer|croire|voir)\b
+    | doit\s(?:y\s)?avoir\b | toujours\s(?:pas|aussi|là|rien|pareil|le\smême|un\splaisir)
+    | jamais\s(?:vu|eu|pensé|entendu|su|été
         |de\sla\svie|deux)\b
-    | ^(?:ne|n['’])\s?(?:t['’]|vous\s|oubli|quitte|bouge|ris|sois|soyez)
+    | (?<=^\s)(?:ne|n['’])\s?(?:t['’]|vous\s|oubli|quitte|bouge|ris|sois|soyez)
     """,
 )
 _NO_ES = (
@@ -146,7 +160,7 @@ _SPANISH = _language(
     celíaca vegano vegana vegetariano vegetariana gluten responde respóndeme háblame llámame tutéame trátame
     permiso quiero""",
     rf"""
-    ^(?:(?:y|pero|bueno|pues|ah|eso\ssí|otra\scosa|importante|por\sfavor|{_LABEL})[,:;]?\s+){{0,3}}(?:
+    (?:(?:y|pero|bueno|pues|ah|eso\ssí|otra\scosa|importante|por\sfavor|{_LABEL})[,:;]?\s+){{0,3}}(?:
         (?:nunca|jamás|no)\s(?:(?:me|te|le|les|lo|la|los|las|nos|se)\s){{0,2}}
           (?:{_NO_ES})(?:es|e|en|as|a|an|éis|áis)\b(?<!\sllama)(?<!\smanda)(?<!\scambia)(?<!\spasa)
         | (?:nunca|jamás)\s(?:\w+[aei]r\b|en\s|antes|después|más\sde|con\s|sin\s) | nada\sde\s
@@ -158,25 +172,28 @@ _SPANISH = _language(
         | [^;:.!?]{{0,80}}\bno\s(?:se\s)?pued[ae]n?\s{_CAN_ES}\b
         | solo\s(?!tenemos|quedamos|somos|estamos|hemos|vamos)(?:\w+mos|con|después|antes|a\spartir|quiero|acepto|se)\b
         | (?:{_DO_ES})\s(?:[^,;:.!?]{{1,30}}\s)?siempre\b | siempre\s(?:{_DO_ES})\b | siempre\s(?:en|con)\s)
-    | \bno\s(?:se\s)?pued[ae]n?\s[^;:.!?]{{1,60}}\b(?:más\sde|sin)\b | \btienen?\sque\sser\b
-    | [,;:]\s(?:y\s)?siempre\s(?:con|en|por|de)\b | \bquiero\sque\s(?:todo|toda|todos|siempre|nada|cada)\b
-    | (?<!\d)\d[\d.,]*+\s?(?:\w{{1,20}}|€)?\s(?:como\s(?:máximo|mucho))\b | \bno\sse\s(?:debe|permite|acepta)n?\b
-        | \b(?:responde|respóndeme)(?:\s\w+){{0,2}}\sen\s\w
-    | \bprefiero\s(?:siempre|que)\b | \bno\squiero\s(?:que|nada|ning|ver|más|\w+s\b)
-    | \b(?:a\spartir\sde|desde)\sahora\b | \bde\sahora\sen\sadelante\b
-    | [,;:]\s(?:y\s|pero\s)?(?:nunca|jamás)\s\w | \by\snunca\s(?:antes|después|más|en|con|sin)\b
-        | \bpero\ss[oó]lo\s(?:en|con|si|de|después|antes|cuando|hasta|por|para|a\spartir)\b
-    | \bsin\smi\s(?:permiso|aprobación|visto\sbueno|autorización|consentimiento)\b | \btutéame\b | \btrátame\sde\b
-    | \bprohibid[oa]s?\b
-    | \b(?:es|soy|somos|son|ser)\s(?:\w+\s)?(?:alérgi|intoleran|cel[ií]ac|vegan|vegetarian) | \balergia\sa
-    | \b(?:no\smás\sde|como\s(?:máximo|mucho)|máximo(?:\s(?:de|son|es))?|a\smás\stardar)\s(?:\w+\s){{0,2}}\W?\w*\d
-    | ^no\smás\sde\s
     """,
     r"""
-    \bnada\sde\s(?:nada|eso|esto|lo|ello|aquello)\b | \bning[uú]na?\s(?:idea|problema|duda|noticia|prisa)
-    | \bno\ste\s(?:preocupes|rías|enfades|asustes|pases) | \bno\sme\s(?:digas|hagas\s(?:reír|llorar))
-    | \btienen?\sque\sver\b | \bno\spuede\sser\W*\Z | \bno\stiene\sque\b | ^(?:eso\s
-        |esto\s)?tienen?\sque\sser\b | \bdebe\sde\b | \bno\spuede\smás\b
+    no\s(?:se\s)?pued[ae]n?\s[^;:.!?]{1,60}\b(?:más\sde|sin)\b | tienen?\sque\sser\b
+    | (?<=[,;:]\s)(?:y\s)?siempre\s(?:con|en|por|de)\b | quiero\sque\s(?:todo|toda|todos|siempre|nada|cada)\b
+    | \d[\d.,]*+\s?(?:\w{1,20}|€)?\s(?:como\s(?:máximo|mucho))\b | no\sse\s(?:debe|permite|acepta)n?\b
+    | (?:responde|respóndeme)(?:\s\w+){0,2}\sen\s\w | prefiero\s(?:siempre|que)\b
+    | no\squiero\s(?:que|nada|ning|ver|más|\w+s\b) | (?:a\spartir\sde|desde)\sahora\b | de\sahora\sen\sadelante\b
+    | (?<=[,;:]\s)(?:y\s|pero\s)?(?:nunca|jamás)\s\w | y\snunca\s(?:antes|después|más|en|con|sin)\b
+    | pero\ss[oó]lo\s(?:en|con|si|de|después|antes|cuando|hasta|por|para|a\spartir)\b
+    | sin\smi\s(?:permiso|aprobación|visto\sbueno|autorización|consentimiento)\b | tutéame\b | trátame\sde\b
+    | prohibid[oa]s?\b | (?:es|soy|somos|son|ser)\s(?:\w+\s)?(?:alérgi|intoleran|cel[ií]ac|vegan|vegetarian)
+    | alergia\sa
+    | (?:no\smás\sde|como\s(?:máximo|mucho)|máximo(?:\s(?:de|son|es))?|a\smás\stardar)\s(?:\w+\s){0,2}\W?\w*\d
+    | (?<=^\s)no\smás\sde\s
+    """,
+    r"""
+    nada\sde\s(?:nada|eso|esto|lo|ello|aquello)\b | ning[uú]na?\s(?:idea|problema|duda|noticia|prisa)
+    | no\ste\s(?:preocupes|rías|enfades|asustes|pases) | no\sme\s(?:digas|hagas\s(?:reír|llorar))
+    | tienen?\sque\sver\b | no\spuede\sser\W*\Z | no\stiene\sque\b
+    | (?<=^\s)(?:eso\s
+        |esto\s)?tienen?\sque\sser\b
+    | debe\sde\b | no\spuede\smás\b
     """,
 )
 _NO_PT = (
@@ -198,7 +215,7 @@ _PORTUGUESE = _language(
     nenhum nenhuma proibido proibida alérgica alérgico alergia celíaca celíaco intolerante vegano vegana vegetariano
     vegetariana glúten prefiro responda responde máximo aprovação autorização""",
     rf"""
-    ^(?:(?:e|mas|bom|então|ah|olha|importante|outra\scoisa|por\sfavor|{_LABEL})[,:;]?\s+){{0,3}}(?:
+    (?:(?:e|mas|bom|então|ah|olha|importante|outra\scoisa|por\sfavor|{_LABEL})[,:;]?\s+){{0,3}}(?:
         (?:nunca|jamais|não)\s(?:(?:me|nos|se|o|a|os|as|lhe)\s){{0,2}}(?:{_NO_PT})(?:es|e|em|as|a|am)\b
           (?<!\sfala)(?<!\smanda)(?<!\spassa)(?<!\smuda)
         | (?:nunca|jamais)\s(?:\w+[aei]r\b|em\s|antes|depois|mais\sde|com\s|sem\s) | nada\sde\s
@@ -210,35 +227,42 @@ _PORTUGUESE = _language(
         | nada\s(?:sai|vai|entra|muda)\b | sempre\sque\s[^,;.!?]{{1,60}},\s
         | só\s(?:podem?|use|aceito|com|depois|a\spartir)\b
         | (?:{_DO_PT})\s(?:[^,;:.!?]{{1,30}}\s)?sempre\b | sempre\s(?:{_DO_PT})\b | sempre\s(?:em|com)\s)
-    | \bnão\spodem?\s[^;:.!?]{{1,60}}\b(?:mais\s(?:de|do\sque|que)|sem)\b | \bt[eê]m\s(?:que|de)\sser\b
-    | \bnem\sum\w*\s\w+\sa\smais\b | \bprefiro\s(?:sempre|que)\b | \bnão\squero\s(?:que|nada|nenhum|ver|mais|\w+s\b)
-    | \b(?:a\spartir\sde|daqui|de)\s(?:agora\s|hoje\s)?em\sdiante\b | \bdaqui\s(?:pra|para\sa)\sfrente\b
-    | \ba\spartir\sde\sagora\b | \bmas\s(?:só|apenas|somente)\s(?:em|com|se|de|depois|antes|quando|até|por|para
-        |a\spartir)\b | [,;:]\s(?:e\s|mas\s)?(?:nunca|jamais)\s\w
-    | \bsem\s(?:a\s)?minha\s(?:aprovação|autorização|permissão)\b | \bsem\so\smeu\s(?:aval|ok)\b
-    | \bresponda(?:\s\w+){{0,2}}\sem\s\w | \bproibid[oa]s?\b
-    | \b(?:é|sou|somos|são|ser)\s(?:\w+\s)?(?:alérgi|intoleran|celíac|vegan|vegetarian) | \balergia\sa
-    | \b(?:no\smáximo|não\smais\sde|o\smáximo\s(?:é|são))\s(?:\w+\s){{0,2}}\W?\w*
     """,
     r"""
-    \bnada\sde\s(?:mais|novo|especial|isso|nada)\b | \bnenhuma?\s(?:ideia|problema|dúvida|notícia|novidade|pressa)
-    | \bnão\sse\s(?:preocupe|esqueça) | \bnão\spode\sser\W*\Z | \bdeve\s(?:ter|estar)\b
+    não\spodem?\s[^;:.!?]{1,60}\b(?:mais\s(?:de|do\sque|que)|sem)\b | t[eê]m\s(?:que|de)\sser\b
+    | nem\sum\w*\s\w+\sa\smais\b | prefiro\s(?:sempre|que)\b | não\squero\s(?:que|nada|nenhum|ver|mais|\w+s\b)
+    | (?:a\spartir\sde|daqui|de)\s(?:agora\s|hoje\s)?em\sdiante\b | daqui\s(?:pra|para\sa)\sfrente\b
+    | a\spartir\sde\sagora\b
+    | mas\s(?:só|apenas|somente)\s(?:em|com|se|de|depois|antes|quando|até|por|para
+        |a\spartir)\b
+    | (?<=[,;:]\s)(?:e\s|mas\s)?(?:nunca|jamais)\s\w | sem\s(?:a\s)?minha\s(?:aprovação|autorização|permissão)\b
+    | sem\so\smeu\s(?:aval|ok)\b | responda(?:\s\w+){0,2}\sem\s\w | proibid[oa]s?\b
+    | (?:é|sou|somos|são|ser)\s(?:\w+\s)?(?:alérgi|intoleran|celíac|vegan|vegetarian) | alergia\sa
+    | (?:no\smáximo|não\smais\sde|o\smáximo\s(?:é|são))\s(?:\w+\s){0,2}\W?\w*
+    """,
+    r"""
+    nada\sde\s(?:mais|novo|especial|isso|nada)\b | nenhuma?\s(?:ideia|problema|dúvida|notícia|novidade|pressa)
+    | não\sse\s(?:preocupe|esqueça) | não\spode\sser\W*\Z | deve\s(?:ter|estar)\b
     """,
 )
 _ITALIAN = _language(
     "mai sempre non nessun nessuna deve devono rispondi rispondete allergico allergica vegetariano vegano glutine",
     r"""
-    ^(?:(?:e|ma|allora|per\sfavore)[,:;]?\s+)*(?:mai\s\w+[aei]re\b | non\s(?:\w+\s)?(?:\w+re|\w+i|\w+ate|\w+ete)\smai\b
+    (?:(?:e|ma|allora|per\sfavore)[,:;]?\s+)*(?:mai\s\w+[aei]re\b | non\s(?:\w+\s)?(?:\w+re|\w+i|\w+ate|\w+ete)\smai\b
         | (?:usa|utilizza|scrivi|chiama|mantieni|chiedi|aggiungi|esegui|controlla|verifica
         |rispondi)(?:te)?\s(?:\w+\s){0,2}
           sempre\b
         | (?:il|lo|la|i|gli|le|ogni|tutti|tutte)\s[^;:.!?]{1,80}\b(?:deve|devono|non\spuò|non\spossono)\b
         | non\s(?:usare|toccare|modificare|cancellare|eliminare|inviare|aggiungere|rimuovere|eseguire|installare
         |condividere|rivelare|scrivere|chiamare|cambiare)\b)
-    | \bd['’]ora\sin\s(?:poi|avanti)\b | \brispond(?:i|ete)(?:\s\w+){0,2}\sin\s\w
-    | \ballergic | \bvegetarian | \bvegan | \bsenza\s(?:glutine|lattosio)
     """,
-    r"\bmai\s(?:visto|sentito|dire)|\bnon\smollare|\bsempre\s(?:così|un\spiacere|più)",
+    r"""
+    d['’]ora\sin\s(?:poi|avanti)\b | rispond(?:i|ete)(?:\s\w+){0,2}\sin\s\w | allergic | vegetarian | vegan
+    | senza\s(?:glutine|lattosio)
+    """,
+    r"""
+    mai\s(?:visto|sentito|dire) | non\smollare | sempre\s(?:così|un\spiacere|più)
+    """,
 )
 _LANGUAGES = (_GERMAN, _FRENCH, _SPANISH, _PORTUGUESE, _ITALIAN)
 
@@ -251,11 +275,11 @@ _ENGLISH = frozenset(["the", "and", "of", "you", "to", "with", "this", "that", "
 def language_rule(plain: str, words: Collection[str]) -> RuleKind | None:
     """Return the kind of rule of a sentence in one of these languages; None where it is none.
 
-    :param plain: in lower case
+    :param plain: in lower case, after a space
     """
     if _WORDS.isdisjoint(words) or not _ENGLISH.isdisjoint(words):
         return None
     likely = [language for language in _LANGUAGES if not language.words.isdisjoint(words)]
-    if not any(language.rule.search(plain) for language in likely):
+    if not any(language.opening.search(plain) or language.anywhere.search(plain) for language in likely):
         return None
     return None if any(language.no_rule.search(plain) for language in likely) else "directive"

@@ -7,13 +7,49 @@ The words here are English; ``rule_languages`` knows those of German, French, Sp
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
 
 from proxy.core.reading import RuleKind
 from proxy.summarizers.idioms import without_idioms
 from proxy.summarizers.labels import LABEL, RULE_LABEL
 from proxy.summarizers.rule_languages import language_rule
 from proxy.summarizers.rule_scripts import is_foreign_rule
+
+
+class Wording(NamedTuple):
+    """A slow pattern, with the words without which it matches nothing; most sentences have none of them."""
+
+    pattern: re.Pattern[str]
+    """It is searched in lower-case text after a space."""
+    words: Mapping[str, frozenset[str]]
+    """Each word with others, of which it needs one; a word without others needs none."""
+
+    @classmethod
+    def of(cls, pattern: str, *, words: str) -> Wording:
+        """Return the wording of a verbose pattern.
+
+        :param words: entries such as "has: to", each on a line of its own or before a semicolon
+        """
+        entries = [entry.partition(":") for line in words.strip().split("\n") for entry in line.split(";")]
+        companions = {word: frozenset(others.split()) for names, _, others in entries for word in names.split()}
+        return cls(re.compile(pattern, re.VERBOSE), companions)
+
+    def may_match(self, words: Sequence[str]) -> bool:
+        """Return whether a sentence has the words that the pattern needs."""
+        for word in self.words.keys() & words:
+            others = self.words[word]
+            if not others or not others.isdisjoint(words):
+                return True
+        return False
+
+    def is_in(self, plain: str, words: Sequence[str]) -> bool:
+        """Return whether the pattern matches a sentence.
+
+        :param plain: the sentence in lower case, after a space
+        """
+        return self.may_match(words) and self.pattern.search(plain) is not None
+
 
 _RULE_WORDS_TEXT = """
 never always must mustn dont don not no only prefer prefers preferred avoid ensure sure forbidden prohibited allergic
@@ -71,7 +107,7 @@ _RULE_START = re.compile(
     """,
     re.VERBOSE,
 )
-_DEMAND = re.compile(
+DEMAND = Wording.of(
     r"""
     \W(?:
         (?:must\b(?!/)|mustn['’]t|shall\ not|no\ more\ than|at\ most\s+(?:\d+|two|three|four|five|six|ten)
@@ -98,10 +134,18 @@ _DEMAND = re.compile(
         |as\ long\ as|just\ (?:leave|not|don['’]t))\b
     )
     """,
-    re.VERBOSE,
+    words="""
+    must; mustn; max; maximum; tops; fewer; less; forbidden; prohibited; required; exceptions; banned; limits; bounds
+    confidential; stay; stays; remain; remains; capped; need; needs; require; requires
+    shall: not never only always; no: more may should; most: at; allowed: to; never: should can may shall
+    only: should can may shall goes go; always: should can may shall goes go; not: should can may shall more
+    up: can may; more: than; than: can cannot; have: to cannot can; has: to; eat: cannot can; take: cannot can
+    drink: cannot can; tolerate: cannot can; go: below above over under beyond first; goes: first
+    can: as just; may: as just
+    """,
 )
 """Says what something has to be or do. A rule in the user's own words, and an ordinary line in a pasted document."""
-_DIRECTIVE = re.compile(
+DIRECTIVE = Wording.of(
     rf"""
     \W(?:
       (?:under\ (?:no|any)\ circumstances|from\ now\ on|at\ all\ times)\b
@@ -129,7 +173,17 @@ _DIRECTIVE = re.compile(
     | (?:is|am|are|be|['’]s|['’]m|['’]re|both|strictly|fully)\ (?:a\ |both\ )?(?:vegan|vegetarian|kosher|halal)s?\b
     )
     """,
-    re.VERBOSE,
+    words="""
+    circumstances; times; must; mustn; shall; please
+    prefer; prefers; never; always; only; don; rather; allergic; allergy
+    allergies; celiac; coeliac; gluten; lactose; intolerant; vegan; vegans; vegetarian; vegetarians; kosher; koshers
+    halal; halals
+    now: from; not: should can may do; answer: in; reply: in; respond: in; write: in; speak: in
+    want: to all every everything only no; wants: to all every everything only no; need: to all every everything only no
+    needs: to all every everything only no; expect: to all every everything only no
+    expects: to all every everything only no; require: to all every everything only no
+    requires: to all every everything only no; no: so new more other external without
+    """,
 )
 """A rule that addresses the assistant.
 
@@ -183,12 +237,12 @@ def rule_kind(sentence: str, words: Sequence[str]) -> RuleKind | None:
     body = sentence[label.end() :] if label else sentence
     plain = " " + body.lower()
     if _may_rule(words):
-        kind = _kind_of(plain)
+        kind = _kind_of(plain, words)
         if kind is not None and not _NO_RULE.search(literal := without_idioms(plain)):
-            kind = kind if literal == plain else _kind_of(literal)
+            kind = kind if literal == plain else _kind_of(literal, words)
             if kind is not None:
                 return kind
-    return language_rule(plain[1:], words)
+    return language_rule(plain, words)
 
 
 def _may_rule(words: Sequence[str]) -> bool:
@@ -202,14 +256,15 @@ def _may_rule(words: Sequence[str]) -> bool:
     )
 
 
-def _kind_of(plain: str) -> RuleKind | None:
+def _kind_of(plain: str, words: Sequence[str]) -> RuleKind | None:
     """Return the kind of rule by its wording alone.
 
     :param plain: lower-case text after a space
+    :param words: the words of the sentence
     """
-    if _RULE_START.match(plain, 1) or _DIRECTIVE.search(plain):
+    if _RULE_START.match(plain, 1) or DIRECTIVE.is_in(plain, words):
         return "directive"
-    return "demand" if _DEMAND.search(plain) and not _ONE_OFF.search(plain) else None
+    return "demand" if DEMAND.is_in(plain, words) and not _ONE_OFF.search(plain) else None
 
 
 def is_document(characters: int, demands: int) -> bool:

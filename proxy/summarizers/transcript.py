@@ -19,10 +19,15 @@ from proxy.summarizers.labels import label_of
 CALLED = "called "
 EARLIER = "Earlier"
 """The speaker of lines that name none, such as another strategy's prose."""
+USER_SAID = "User said"
+"""The speaker of a ledger's lines that look like rules of the user. They are quoted, since what looks like one may be
+none: of talks that the patterns were not made for, half of it is one (docs/fidelity.md)."""
+_RENAMED = {"Rule": USER_SAID}
+"""How summaries of earlier versions call these speakers."""
 _SPEAKERS = {"user": "User", "assistant": "Assistant", "tool": "Tool", "system": "System"}
 _LINE = re.compile(
     r"(?P<speaker>User(?: \([^)\n]{1,64}\))?|Assistant|System|Tool(?: [\w.-]{1,64})?|Earlier|Open request"
-    r"|Rule|Fact|Error|Decision|Files|Commands|Links|Identifiers|Numbers): (?P<text>.*)"
+    rf"|{USER_SAID}|Rule|Fact|Error|Decision|Files|Commands|Links|Identifiers|Numbers): (?P<text>.*)"
 )
 _INDENT = " "
 """Begins a line with the speaker of the line above: it costs no token, and a speaker two."""
@@ -148,7 +153,7 @@ def _speaker_and_text(line: str, above: str) -> tuple[str, str] | None:
     :param above: the speaker of the line above; empty where it has none
     """
     if match := _LINE.fullmatch(line):
-        return match["speaker"], match["text"]
+        return _RENAMED.get(match["speaker"], match["speaker"]), match["text"]
     if line.startswith("Assistant " + CALLED):
         return _SPEAKERS["assistant"], line.removeprefix("Assistant ")
     if above and line.startswith(_INDENT) and not line[1:2].isspace():

@@ -9,6 +9,7 @@ import pytest
 
 from proxy.archive import live_events
 from proxy.archive.live_events import MAX_PAGES, LiveEventHub
+from proxy.core.errors import ServerBusy
 from proxy.core.live_events import LiveEvent, LiveEventPosition
 
 pytestmark = pytest.mark.anyio
@@ -57,6 +58,26 @@ def updated(owner: str, conversation: str) -> LiveEvent:
 def quickly(monkeypatch: pytest.MonkeyPatch) -> None:
     """The pause between two readings is nothing here."""
     monkeypatch.setattr(live_events, "POLL_SECONDS", 0.0)
+
+
+async def test_the_operator_has_places_that_nobody_else_takes() -> None:
+    """An owner has a share, all owners leave some, and the operator gets in beside them."""
+    hub = LiveEventHub(Feed())
+
+    async def take(owner: str | None) -> int:
+        """How many places there were for it."""
+        for number in range(live_events.MAX_LISTENERS + 1):
+            try:
+                await hub.listen(owner, lambda: None)
+            except ServerBusy:
+                return number
+        raise AssertionError
+
+    assert await take("anonymous") == live_events.OWNER_PLACES
+    others = [await take(f"key {number}") for number in range(3)]
+    assert live_events.OWNER_PLACES + sum(others) == live_events.MAX_LISTENERS - live_events.OPERATOR_PLACES
+    assert await take(None) == live_events.OPERATOR_PLACES
+    await hub.aclose()
 
 
 async def test_a_listener_that_takes_nothing_is_dropped_and_the_others_go_on() -> None:

@@ -19,6 +19,7 @@ from hypothesis import strategies as st
 from proxy.cli import init as init_module
 from proxy.cli.init import init
 from proxy.cli.local_servers import LocalServer, local_servers
+from proxy.cli.run_file import announced
 from proxy.cli.starter_file import PROVIDERS, providers_with_keys, starter_file
 from proxy.config import check_report, load
 
@@ -310,3 +311,21 @@ def test_a_folder_that_is_not_there_is_an_error(runner: CliRunner) -> None:
     """Nothing is made beside the file."""
     done = runner.invoke(init, ["--output", "nowhere/tidemark.yaml"])
     assert (done.exit_code, "cannot be written" in done.output) == (1, True)
+
+
+@pytest.mark.parametrize("exists", [False, True])
+def test_only_its_owner_reads_the_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, exists: bool) -> None:
+    """A key is easily written into it later; whatever the umask, and whoever could read an older file."""
+    monkeypatch.setattr(init_module, "local_servers", list)
+    path = tmp_path / "tidemark.yaml"
+    before = os.umask(0)
+    try:
+        if exists:
+            path.write_text("old")
+        assert CliRunner().invoke(init, ["--force", "--output", str(path)]).exit_code == 0
+        with announced(tmp_path / "data", "http://127.0.0.1:1"):
+            assert (tmp_path / "data/serve.json").stat().st_mode & 0o777 == 0o600
+    finally:
+        os.umask(before)
+    assert path.stat().st_mode & 0o777 == 0o600
+    assert "old" not in path.read_text().splitlines()

@@ -79,10 +79,13 @@ class TestModelList:
             "rpm": 6,
         }
         assert first.lane == "wire"
-        assert [re.sub(r".*yaml:", "", warning) for warning in settings.warnings] == [
-            "15: general_settings is LiteLLM's own and is ignored here",
-            "16: litellm_settings is LiteLLM's own and is ignored here",
-        ]
+        told = [re.sub(r".*yaml:", "", warning) for warning in settings.warnings]
+        assert told.pop(0).startswith(
+            "9: rpm in litellm_params steer LiteLLM's router and proxy and have no effect here"
+        )
+        assert told[0].startswith("15: general_settings is LiteLLM's own and is ignored here, its master_key too")
+        assert "asks no client for a key" in told[0]
+        assert told[1:] == ["16: litellm_settings is LiteLLM's own and is ignored here"]
 
     def test_nothing_secret_is_shown(self, write: Write) -> None:
         """Keys in parameters, passwords in URLs and the environment's secrets have stars in ``repr``."""

@@ -9,9 +9,11 @@ from pathlib import Path
 import pytest
 
 from proxy.config import kinds, load
+from proxy.config.models import WITHOUT_EFFECT
 from proxy.config.tree import Scalar
 from proxy.core.errors import ConfigError
 from proxy.core.recall.meaning import RecallMethod
+from proxy.upstream.fields import ROUTER_FIELDS
 
 HOME = {"HOME": "/home/someone"}
 Write = Callable[[str], Path]
@@ -52,6 +54,40 @@ class TestEnvironment:
                 "it takes null or a URL that starts with http:// or https:// and names a host"
             ),
         ]
+
+    @pytest.mark.parametrize(
+        ("variable", "told"),
+        [
+            ("TIDEMARK_ADMINTOKEN", "did you mean TIDEMARK_ADMIN_TOKEN?"),
+            ("TIDEMARK_UPSTREEM", "did you mean TIDEMARK_UPSTREAM?"),
+            ("TIDEMARK_WINDOW", "unset it. The variables are TIDEMARK_CONFIG, TIDEMARK_DATA_DIR"),
+        ],
+    )
+    def test_a_variable_without_effect_is_told(self, variable: str, told: str) -> None:
+        """A misspelt admin token would leave the console open. Its value, which may be a secret, is not shown."""
+        (warning,) = load(None, HOME | {variable: "hush"}).warnings
+        assert warning.startswith(f"environment: {variable} has no effect; {told}")
+        assert "hush" not in warning
+
+    def test_a_short_admin_token_is_told(self) -> None:
+        """Paths of tenants take any credential without a delay, so a short one could be guessed there."""
+        (warning,) = load(None, HOME | {"TIDEMARK_ADMIN_TOKEN": "hush"}).warnings
+        assert "has fewer than 16 characters" in warning
+        assert "hush" not in warning
+        assert load(None, HOME | {"TIDEMARK_ADMIN_TOKEN": "0" * 16}).warnings == ()
+
+    def test_variables_that_a_cluster_or_tidemark_itself_adds_are_not_told(self) -> None:
+        """Kubernetes adds some for every service, and ``serve`` one for its workers."""
+        added = {
+            "TIDEMARK_SERVICE_HOST": "10.0.0.1",
+            "TIDEMARK_SERVICE_PORT_HTTP": "8787",
+            "TIDEMARK_PORT": "tcp://10.0.0.1:8787",
+            "TIDEMARK_PORT_8787_TCP_ADDR": "10.0.0.1",
+            "TIDEMARK_REDIS_PORT": "tcp://10.0.0.1:6379",
+            "TIDEMARK_WORKER": "{}",
+        }
+        assert load(None, HOME | added).warnings == ()
+        assert load(None, HOME | {"TIDEMARK_PORT": "8790"}).warnings != ()
 
     def test_replicas_are_waited_for_at_a_server_that_may_have_some(self, write: Write) -> None:
         """An embedded store has none, so no turn would ever count as stored."""
@@ -138,6 +174,37 @@ class TestProblems:
             assert problem.startswith("tidemark.yaml:1: compaction.")
             assert told.replace("between", "share") in problem or told in problem
 
+    @pytest.mark.parametrize(
+        "text",
+        [
+            "server: {port: KEY}",
+            "server: {allowed_hosts: KEY}",
+            "store: {url: KEY}",
+            "auth: {mode: KEY}",
+            "server: KEY",
+            "KEY: 1",
+            "server: {KEY: 1}",
+            "{KEY: 1, KEY: 2}",
+            "upstream: *KEY",
+            "upstream: !KEY x",
+            "model_list: [{model_name: a, litellm_params: {model: openai/a, api_key: os.environ/KEY}}]",
+        ],
+    )
+    @pytest.mark.parametrize(
+        "key", ["sk-proj-Ab3dEf6hIj9k", "hunter2hunter2", "9f86d081884c7d659a2feaa0c55ad015", "AKIAIOSFODNN7EXAMPLE"]
+    )
+    def test_a_key_on_a_wrong_line_is_not_shown(self, write: Write, text: str, key: str) -> None:
+        """The message goes into logs and reports of faults. Line and name of the key say where it stands."""
+        path = write(text.replace("KEY", key))
+        told = problems(path)
+        assert told[0].startswith("tidemark.yaml:1: ")
+        assert key not in str(told)
+
+    @pytest.mark.parametrize("variable", ["OPENAI_API_KEY", "AZURE_API_KEY_2", "my_key2"])
+    def test_the_name_of_a_variable_is_shown(self, write: Write, variable: str) -> None:
+        """It is what has to be set."""
+        assert f'"{variable}" is not set' in problems(write(f"upstream: os.environ/{variable}"))[0]
+
     def test_virtual_keys_are_not_available_yet(self, write: Write) -> None:
         """A setting that would be silently without effect is refused."""
         assert "auth.mode: keys is not available yet" in problems(write("auth: {mode: keys}"))[0]
@@ -165,6 +232,33 @@ class TestProblems:
         assert told[0].startswith('4: "gpt-*" matches no model_name of model_list (a)')
         assert told[1].startswith('4: compaction.models["gpt-*"]: retention_ratio 0.5 is not below target 0.45')
 
+    def test_parameters_without_effect_are_told_once(self, write: Write) -> None:
+        """They are those that the upstream adapter drops, and those of LiteLLM's own proxy."""
+        path = write("""\
+            model_list:
+              - {model_name: a, litellm_params: {model: openai/a, timeout: 5}}
+              - {model_name: b, litellm_params: {model: openai/b, tpm: 5, weight: 1}}
+              - {model_name: c, litellm_params: {model: openai/c, weight: 2, max_retries: 3}}
+            """)
+        (warning,) = load(path, HOME).warnings
+        assert "tidemark.yaml:3: max_retries, tpm, weight in litellm_params" in warning
+        assert ROUTER_FIELDS - {"api_base", "base_url", "model", "stream_timeout"} <= WITHOUT_EFFECT
+
+    def test_a_model_without_a_provider_is_told(self, write: Write) -> None:
+        """It would fail at the first request only. Some bare names are known to litellm."""
+        path = write("""\
+            model_list:
+              - {model_name: a, litellm_params: {model: my-llama, api_base: "http://127.0.0.1:1/v1"}}
+              - {model_name: b, litellm_params: {model: gpt-4o}}
+              - {model_name: c, litellm_params: {model: my-llama, custom_llm_provider: openai}}
+              - {model_name: d, litellm_params: {model: os.environ/MODEL}}
+              - {model_name: e, litellm_params: {model: eu.anthropic.claude-opus-5}}
+              - {model_name: "*", litellm_params: {model: "*"}}
+            """)
+        (warning,) = load(path, HOME | {"MODEL": "openai/x"}).warnings
+        assert 'tidemark.yaml:2: model_list[1].litellm_params.model "my-llama" names no provider' in warning
+        assert "write openai/my-llama for a server that speaks OpenAI's format" in warning
+
     @pytest.mark.parametrize(
         "url",
         ["embed", "http://x", "valkey://h", "redis://", "redis://h:99999", "redis://h:0", "unix://", 6],
@@ -172,6 +266,14 @@ class TestProblems:
     def test_a_store_url_names_a_store(self, write: Write, url: object) -> None:
         """``embedded`` or a URL of a server."""
         assert "store.url" in problems(write(f"store: {{url: '{url}'}}"))[0]
+
+    @pytest.mark.parametrize("folder", [r"C:\Users\me", r"'C:\data'", r'"C:\temp"', "D:/data", r"data\tidemark"])
+    def test_a_path_of_windows_is_refused(self, write: Write, folder: str) -> None:
+        """It would make a folder of that name in the working directory."""
+        (problem,) = problems(write(f"data_dir: {folder}"))
+        assert problem.endswith("this is a path of Windows; write one of this machine, such as /home/me/tidemark")
+        environment = problems(write("{}"), TIDEMARK_DATA_DIR=r"C:\data")
+        assert environment[0].startswith("environment: TIDEMARK_DATA_DIR is a path of Windows")
 
     def test_a_tenant_without_an_idle_time_is_refused(self, write: Write) -> None:
         """As ``store.ttl_days`` is: null would be read as "for good" and was "as for all"."""

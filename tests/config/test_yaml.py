@@ -27,6 +27,13 @@ def problems_of(path: Path, content: str | bytes) -> str:
     ("content", "says", "mend"),
     [
         ("server:\n\tport: 1", "a.yaml:2: this is not YAML", "indent with spaces"),
+        ("server:\n    port: 1\n  host: x", "a.yaml:3: this line begins after 2 spaces, and line 2", "alike"),
+        ("a:\n  - b: 1\n\n   c: {}", "a.yaml:4: this line begins after 3 spaces, and line 2 before it after 2", ""),
+        ("a:\n  - b: 1\n - c: 2", "a.yaml:3: this line begins after 1 space, and line 2", "alike"),
+        ("  a: 1\n# x\nb: 2", "a.yaml:3: this line begins after 0 spaces, and line 1", "alike"),
+        ("a: 1\n  b: 2", "a.yaml:2: this line is indented more than line 1, which has a value already", "alike"),
+        ('data_dir: "C:\\Users\\me"', "a.yaml:1: this is not YAML", "put a path of Windows in single quotes"),
+        ('data_dir: "C:\\data"', "a.yaml:1: this is not YAML", "put a text with backslashes in single quotes"),
         ("server: {port: 1", "a.yaml:1: this is not YAML", ""),
         ("a: b: c", "a.yaml:1: this is not YAML", "put a text that holds ': ' in quotes"),
         ("compaction:\n  models:\n    claude-*: {}\n    *: {}", "a.yaml:4: this is not YAML", "in quotes"),

@@ -225,6 +225,37 @@ def test_it_starts_and_ends_without_any_configuration(machine: Machine) -> None:
     assert "Traceback" not in tidemark.text
 
 
+def test_the_file_of_the_working_folder_is_read(machine: Machine) -> None:
+    """``init`` writes it there; ``serve`` says which file it goes by, and where its console is."""
+    machine.config()
+    tidemark = machine.serve()
+    assert "It goes by the configuration tidemark.yaml." in tidemark.text
+    assert f"with its console at {tidemark.url}/console" in tidemark.text
+    assert tidemark.get("/v1/models").json()["data"][0]["id"] == "small"
+    assert machine.run("check").stdout.startswith(b"tidemark.yaml: this configuration can be used")
+    assert machine.run("check", TIDEMARK_CONFIG=os.devnull).stdout.startswith(os.devnull.encode())
+
+
+def test_an_address_that_clients_can_use_is_told(machine: Machine) -> None:
+    """Nobody can connect to 0.0.0.0; the run file, by which other commands find the server, has it neither."""
+    tidemark = machine.serve("--host", "0.0.0.0")  # noqa: S104 - it is what is tested
+    assert tidemark.url.startswith("http://127.0.0.1:")
+    assert "it listens on all of them (0.0.0.0)" in tidemark.text
+    assert "The console is closed until TIDEMARK_ADMIN_TOKEN is set" in tidemark.text
+    assert json.loads((machine.folder / "data/serve.json").read_text())["url"] == tidemark.url
+    assert tidemark.get("/health/liveliness").is_success
+
+
+@pytest.mark.parametrize("workers", ["1", "2"])
+def test_localhost_is_served_on_both_families(machine: Machine, workers: str) -> None:
+    """A client may try either address of the name first."""
+    tidemark = machine.serve("--host", "localhost", "--workers", workers)
+    port = tidemark.url.rpartition(":")[2]
+    for host in ("127.0.0.1", "[::1]"):
+        assert httpx.get(f"http://{host}:{port}/health/liveliness", timeout=WAIT_SECONDS).is_success
+    assert tidemark.end() == 0
+
+
 def test_one_upstream_for_every_model(machine: Machine) -> None:
     """``TIDEMARK_UPSTREAM``: any name goes there unchanged, with the client's own key."""
     tidemark = machine.serve(environ={"TIDEMARK_UPSTREAM": machine.upstream_url + "/v1"})

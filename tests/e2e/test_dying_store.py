@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import httpx
@@ -87,3 +88,45 @@ def test_a_store_that_dies_again_and_again_is_started_later_each_time(machine: M
     wait_until(lambda: tidemark.text.count("The embedded store ended") == 3, WAIT_SECONDS)
     assert all(f"started again in {pause} s" in tidemark.text for pause in ("0.0", "0.5", "1.0"))
     assert tidemark.end() == 0
+
+
+def damaged(machine: Machine) -> Path:
+    """End a command that has stored a turn, and leave 64 zero bytes at the end of its file, as a power loss may."""
+    tidemark = machine.small()
+    wait_until(lambda: tidemark.get("/health/readiness").json()["store"] == "ok", WAIT_SECONDS)
+    assert ask(tidemark, "My name is Ada.").status_code == 200
+    wait_until(lambda: has_written(machine), WAIT_SECONDS)
+    assert tidemark.end() == 0
+    (file,) = (machine.folder / "data/store/appendonlydir").glob("*.incr.aof")
+    with file.open("ab") as output:
+        output.write(b"\0" * 64)
+    return file
+
+
+def test_a_damaged_file_is_mended_at_the_start(machine: Machine) -> None:
+    """What was stored is there, and log, readiness and doctor name the folder with the file as it was."""
+    content = damaged(machine).read_bytes()
+    tidemark = machine.small()
+    wait_until(lambda: tidemark.get("/health/readiness").json()["store"] == "ok", WAIT_SECONDS)
+    assert ask(tidemark, "Who am I?").status_code == 200
+    assert machine.upstream.last.messages[0]["content"] == "My name is Ada."
+    (name,) = tidemark.get("/health/readiness").json()["damaged_store_files"]
+    (kept,) = (machine.folder / "data/store" / name).glob("*.incr.aof")
+    assert kept.read_bytes() == content
+    assert any(name in line["event"] for line in tidemark.lines)
+    assert name in machine.run("doctor", "--offline", "--config", str(machine.config())).stdout.decode()
+    assert tidemark.end() == 0
+
+
+def test_a_damaged_file_is_repaired_without_a_running_store(machine: Machine) -> None:
+    """By the command that says so; all others name it, and change nothing."""
+    content = damaged(machine).read_bytes()
+    for command in (("store", "check"), ("doctor", "--offline")):
+        got = machine.run(*command)
+        assert got.returncode == 1
+        assert b"store check --repair" in got.stdout + got.stderr
+    repaired = machine.run("store", "check", "--repair")
+    assert (repaired.returncode, b"0 cannot be read" in repaired.stdout) == (0, True), repaired
+    (kept,) = (machine.folder / "data/store").glob("damaged-*/*.incr.aof")
+    assert kept.read_bytes() == content
+    assert machine.run("store", "check").returncode == 0

@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import time
 from collections import Counter
+from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 
+import httpx
 import pytest
 
 from proxy.compaction.leases import LEASE_SECONDS
-from tests.e2e.test_command import WAIT_SECONDS, Machine, machine
+from tests.e2e.test_command import WAIT_SECONDS, Machine, Tidemark, command_of, descendants, machine
 from tests.pipeline.talk import Said, assistant, long, user
 from tests.pipeline.test_background_summaries import replying, slowly
 from tests.pipeline.test_streaming import wait_until
 from tests.pipeline.test_summarizers import is_summary_call
+from tests.support.serving import NO_TLS
 
 __all__ = ["machine"]
 pytestmark = pytest.mark.e2e
@@ -82,3 +87,56 @@ def test_a_process_that_dies_over_a_summary_is_replaced_within_its_lease(machine
     assert got.headers["x-tidemark-strategy"] == "llm"
     assert len([one for one in machine.upstream.received if is_summary_call(one)]) == 2
     assert waited < 2 * LEASE_SECONDS
+
+
+def workers_of(tidemark: Tidemark) -> list[int]:
+    """The processes that serve."""
+    return [pid for pid in descendants(tidemark.process.pid) if "spawn_main" in command_of(pid)]
+
+
+def kill(pids: Iterable[int]) -> None:
+    """``kill -9``; one that is gone already is."""
+    for pid in pids:
+        with suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
+
+
+def test_a_replaced_worker_has_the_configuration_of_the_start(machine: Machine) -> None:
+    """Two configurations in one server would answer by chance; that the file is broken since concerns no worker."""
+    tidemark = machine.small("--workers", "2")
+    wait_until(lambda: sum("Started server process" in line["event"] for line in tidemark.lines) == 2, WAIT_SECONDS)
+    machine.config().write_text("model_list: [")
+    before = workers_of(tidemark)
+    kill(before[:1])
+    wait_until(lambda: sum("Started server process" in line["event"] for line in tidemark.lines) == 3, WAIT_SECONDS)
+    kill(before[1:])
+    wait_until(lambda: sum("Started server process" in line["event"] for line in tidemark.lines) == 4, WAIT_SECONDS)
+    assert not set(before) & set(workers_of(tidemark))
+    assert tidemark.chat([user("Hello.")]).status_code == 200
+    assert tidemark.end() == 0
+
+
+def test_without_a_worker_connections_are_refused_until_one_is_ready(machine: Machine) -> None:
+    """A client is told at once; workers that die in a row are started later each time, and then serve again."""
+    tidemark = machine.small("--workers", "2")
+    wait_until(lambda: sum("Started server process" in line["event"] for line in tidemark.lines) == 2, WAIT_SECONDS)
+
+    def is_refused() -> bool:
+        kill(workers_of(tidemark))
+        with suppress(httpx.ReadError, httpx.RemoteProtocolError, httpx.ReadTimeout):
+            try:
+                httpx.get(f"{tidemark.url}/health/liveness", timeout=1, verify=NO_TLS)
+            except httpx.ConnectError:
+                return "another starts in 2.0 s" in tidemark.text
+        return False
+
+    wait_until(is_refused, WAIT_SECONDS)
+    assert all(f"another starts in {pause} s" in tidemark.text for pause in ("0.0", "0.5", "1.0"))
+
+    def is_served() -> bool:
+        with suppress(httpx.TransportError):
+            return httpx.get(f"{tidemark.url}/health/liveness", timeout=5, verify=NO_TLS).status_code == 200
+        return False
+
+    wait_until(is_served, WAIT_SECONDS)
+    assert tidemark.end() == 0

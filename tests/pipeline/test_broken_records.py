@@ -11,8 +11,11 @@ from typing import Any
 import pytest
 import redis
 
+from proxy.app import build_dialects
 from proxy.archive import Page
+from proxy.core.conversation.request import Dialect
 from proxy.core.events import Event, RecordBroken
+from proxy.dialects.stored import shapes
 from proxy.store.codec import Codec
 from proxy.store.conversations import RedisStore
 from proxy.store.embedded.server import EmbeddedValkey
@@ -62,7 +65,13 @@ def other(packed: bytes) -> bytes:
     return packed.replace(b'"role"', b'"r\xffle"')
 
 
-BREAKS = pytest.mark.parametrize("harm", [newer, torn, other])
+def undecodable(packed: bytes) -> bytes:
+    """One whose text is no UTF-8, while its frame and its members are whole."""
+    place = packed.index(b'"content"') + 12
+    return packed[:place] + b"\xff" + packed[place + 1 :]
+
+
+BREAKS = pytest.mark.parametrize("harm", [newer, torn, other, undecodable])
 
 
 def break_message(admin: Any, conversation: str, position: int, harm: Any) -> None:
@@ -210,3 +219,40 @@ def test_a_broken_record_is_logged_with_its_place(client: Client, admin: Any, ta
     got(client, f"/{talk}")
     metrics = client.http.get("/metrics").text
     assert "tidemark_store_broken_records_total 1.0" in metrics
+
+
+def test_a_record_that_a_turn_mends_is_told_once(client: Client, admin: Any, talk: str) -> None:
+    """A wrong number of messages: the answer is right, and the log and the metric say that something was damaged."""
+    admin.hset(key(talk, "c"), "count", "many")
+    for text in ("Three.", "Four."):
+        assert client.chat([user(text)], **STORED).status_code == 200
+    assert admin.hget(key(talk, "c"), "count") == b"8"
+    assert "tidemark_store_broken_records_total 1.0" in client.http.get("/metrics").text
+
+
+async def test_a_conversation_whose_hashes_were_cut_is_told_when_it_is_whole_again(tmp_path: Path) -> None:
+    """The client sends all of it again, so nothing is lost."""
+    events: list[Event] = []
+    with EmbeddedValkey(tmp_path / "store") as server, redis.Redis.from_url(server.url) as admin:
+        store = RedisStore(
+            server.url, Codec(), ttl_seconds=100, recall_timeout_seconds=5, record_timeout_seconds=5, emit=events.append
+        )
+        try:
+            said = [asked("x"), assistant("a")]
+            id_ = await store.record(turn_of("cut", said))
+            admin.set(key(id_, "h"), admin.get(key(id_, "h"))[:-5])
+            for _ in range(2):
+                said = [*said, asked("y"), assistant("b")]
+                assert await store.record(turn_of("cut", said)) == id_
+        finally:
+            await store.close()
+            await asyncio.sleep(0)
+    assert [one.conversation for one in events if isinstance(one, RecordBroken)] == [id_]
+
+
+@pytest.mark.parametrize("dialect", build_dialects().values(), ids=lambda dialect: dialect.name)
+def test_bytes_that_are_no_utf_8_are_a_message_of_no_dialect(dialect: Dialect) -> None:
+    """So they are an unreadable record, also for the check of the store, and no request fails over them."""
+    assert dialect.is_message(b'{"role":"user","content":"a"}')
+    assert not dialect.is_message(b'{"role":"user","content":"\xff"}')
+    assert shapes(b'{"role":"user","content":"\xff"}')

@@ -100,7 +100,27 @@ def test_a_base_url_answers_who_asks_whether_anybody_is_there(bench: Bench, requ
     """Claude Code does so at its start."""
     http = bench.client(request.node.nodeid).http
     assert [http.head(path).status_code for path in ("/", "/v1")] == [200, 200]
-    assert http.get("/").status_code == 405
+    assert http.get("/").status_code == 404
+
+
+def test_a_browser_at_the_servers_address_is_led_to_the_console(bench: Bench, request: pytest.FixtureRequest) -> None:
+    """The address is what ``serve`` prints first, so people open it."""
+    http = bench.client(request.node.nodeid).http
+    answer = http.get("/", headers={"accept": "text/html,application/xhtml+xml,*/*;q=0.8"})
+    assert (answer.status_code, answer.headers["location"]) == (303, "/console")
+
+
+@pytest.mark.parametrize(
+    "path", ["/%6Detrics", "/health%2Freadiness", "/health/%72eadiness", "/%63onsole", "/tidemark/%6Dodels"]
+)
+def test_a_path_with_signs_is_no_other_way_to_tidemarks_own(
+    bench: Bench, request: pytest.FixtureRequest, path: str
+) -> None:
+    """A reverse proxy that refuses ``/metrics`` compares what was written."""
+    http = bench.client(request.node.nodeid).http
+    answer = http.get(path)
+    assert (answer.status_code, answer.json()["error"]["code"]) == (404, "unknown_url")
+    assert http.get("/tidemark/models/openai%2Fnone").json()["error"]["code"] != "unknown_url"
 
 
 ANTHROPIC = """

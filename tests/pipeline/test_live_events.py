@@ -177,7 +177,7 @@ def test_a_made_up_position_is_refused(client: Client, position: str) -> None:
 
 def test_the_listeners_of_a_worker_are_bounded(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
     """One too many gets 503 and a time; another is admitted when it has left."""
-    monkeypatch.setattr(live_events, "MAX_LISTENERS", 1)
+    monkeypatch.setattr(live_events, "OWNER_PLACES", 1)
     with listening(client):
         refused = client.http.get("/tidemark/events", headers=client.headers())
         assert (refused.status_code, refused.json()["error"]["code"]) == (503, "server_busy")

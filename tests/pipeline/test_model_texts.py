@@ -150,10 +150,10 @@ def test_a_rule_that_the_model_repeats_stands_once_and_is_carried_on(
     said = [user(rule), *history(10), user("Now?")]
     forced(client, said)
     assert summary_message(bench).count(rule) == 1
-    assert f"Rule: {rule}" not in summary_message(bench)
+    assert f"User said: {rule}" not in summary_message(bench)
     said += [assistant("Fine."), *history(6), user("And now?")]
     forced(client, said)
-    assert f"Rule: {rule}" in summary_message(bench)
+    assert f"User said: {rule}" in summary_message(bench)
 
 
 ECHO = "\n".join(f"{'User' if one['role'] == 'user' else 'Assistant'}: {one['content']}" for one in LIBRARY[:8])

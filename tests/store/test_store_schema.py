@@ -2,28 +2,91 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 import redis
+from starlette.testclient import TestClient
 
+from proxy.app import create_app
+from proxy.config import Address, load
+from proxy.config.sections import Compression
 from proxy.core.errors import SchemaUnknown
 from proxy.store import keys
 from proxy.store.codec import Codec
 from proxy.store.conversations import RedisStore
 from proxy.store.embedded.server import EmbeddedValkey
-from proxy.store.schema import SCHEMA
-from tests.store.turns import Client, assistant, dialogue
+from proxy.store.schema import SCHEMA, CompressionSwitch
+from tests.pipeline.test_streaming import wait_until
+from tests.store.turns import Client, assistant, dialogue, user
+
+LOOKS = 12
+"""Reads of the schema: four looks of three connections."""
 
 
-async def test_the_first_start_notes_the_schema_and_the_next_ones_leave_it(store: RedisStore) -> None:
-    """A store from before there was a number has schema 1, too, and gets it without any other change."""
-    await store.ask("DEL", keys.SCHEMA)
-    await store.check_schema()
-    assert int(await store.ask("GET", keys.SCHEMA)) == SCHEMA
-    assert await store.ask("PTTL", keys.SCHEMA) == -1
-    await store.check_schema()
-    assert store.is_well
+async def test_a_new_store_has_the_newest_schema_and_later_starts_leave_it(short_folder: Path) -> None:
+    """Nobody of an older version has written there."""
+    with EmbeddedValkey(short_folder) as server:
+        store = RedisStore(server.url, Codec(), ttl_seconds=None)
+        for _ in range(2):
+            assert await store.check_schema() == SCHEMA
+            assert await store.ask("PTTL", keys.SCHEMA) == -1
+        await store.ask("SET", keys.SCHEMA, "1")
+        assert await store.check_schema() == 1
+        assert store.is_well
+        await store.close()
+
+
+async def test_a_store_from_before_there_was_a_number_has_the_first(short_folder: Path) -> None:
+    """It gets the number without any other change."""
+    with EmbeddedValkey(short_folder) as server:
+        store = RedisStore(server.url, Codec(), ttl_seconds=None)
+        await store.ask("ZADD", keys.everybodys_index(), 1, "one")
+        assert await store.check_schema() == 1
+        assert await store.ask("GET", keys.SCHEMA) == b"1"
+        await store.close()
+
+
+async def test_messages_are_compressed_one_look_after_the_schema_says_so() -> None:
+    """So every older worker has looked meanwhile, and leaves the store alone before it could meet one."""
+    switched: list[bool] = []
+    raised: list[int] = []
+
+    async def raise_schema() -> None:
+        raised.append(len(switched))
+
+    switch = CompressionSwitch(switched.append, raise_schema)
+    for schema in (0, 1, SCHEMA, SCHEMA, 1, SCHEMA, SCHEMA):
+        await switch.note(schema)
+    assert switched == [False, False, False, True, False, False, True]
+    assert raised == [2, 5]
+
+
+@pytest.mark.parametrize(
+    ("mode", "before", "after"),
+    [("auto", None, "zstd"), ("auto", "1", "none"), ("zstd", "1", "zstd"), ("none", None, "none")],
+)
+def test_a_server_compresses_where_its_store_and_configuration_say_so(
+    short_folder: Path, mode: Compression, before: str | None, after: str
+) -> None:
+    """A shared store of an older version is left readable for it, until the configuration says that none is there."""
+    codec = Codec(compress_messages=False)
+    settings = load(None, {"HOME": str(short_folder.parent)})
+    with EmbeddedValkey(short_folder) as server, redis.Redis.from_url(server.url) as admin:
+        if before is not None:
+            admin.set(keys.SCHEMA, before)
+        section = replace(settings.store, compression=mode, url=Address(server.url))
+        app = create_app(
+            replace(settings, store=section), store_url=server.url, secret=b"s" * 40, warn=lambda _: None, codec=codec
+        )
+        message = user("a long message " * 200)
+        with TestClient(app):
+            wait_until(lambda: (len(codec.pack_message(message, 1, 1.0)) < 1000) == (after == "zstd"), 30)
+            if after == "none":
+                wait_until(lambda: admin.info("commandstats")["cmdstat_get"]["calls"] > LOOKS, 30)
+                assert len(codec.pack_message(message, 1, 1.0)) > 1000
+        assert admin.get(keys.SCHEMA) == (b"1" if (before, after) == ("1", "none") else b"2")
 
 
 @pytest.mark.parametrize("stored", [str(SCHEMA + 1), "of another kind"])

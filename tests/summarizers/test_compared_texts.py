@@ -84,11 +84,13 @@ async def test_a_cascade_hides_no_loss(talk: Talk) -> None:
     """A rule that the first summary dropped is missing in the second one's receipt too, though no text has it."""
     writer = ReceiptWriter()
     said = talk("Never touch prod. Always answer in French.")
-    first = await writer.receipt(said, None, SummaryText("Rule: Never touch prod.", "extractive"))
+    first = await writer.receipt(said, None, SummaryText("User said: Never touch prod.", "extractive"))
     assert render_receipt(first).startswith("rules 1/2")
     recipe = SummaryRecipe("extractive", "", 1)
-    previous = PrefixSummary(b"p", 1, "Rule: Never touch prod.", recipe, "extractive", "automatic", 1.0, receipt=first)
-    written = SummaryText("Rule: Never touch prod.\nRule: Avoid tabs.", "extractive")
+    previous = PrefixSummary(
+        b"p", 1, "User said: Never touch prod.", recipe, "extractive", "automatic", 1.0, receipt=first
+    )
+    written = SummaryText("User said: Never touch prod.\nUser said: Avoid tabs.", "extractive")
     second = await writer.receipt(talk("Avoid tabs."), previous, written)
     assert render_receipt(second).startswith("rules 2/3")
 
@@ -102,8 +104,8 @@ async def test_a_comparison_that_takes_too_long_costs_no_summary(talk: Talk) -> 
 
 def test_equal_messages_give_equal_receipts(talk: Talk) -> None:
     """A receipt is part of a stored summary, which all workers must make alike."""
-    one = receipt_of(details_of(talk(*TALK), "Rule: Be brief.", "User: Grace"))
-    assert one == receipt_of(details_of(talk(*TALK), "Rule: Be brief.", "User: Grace"))
+    one = receipt_of(details_of(talk(*TALK), "User said: Be brief.", "User: Grace"))
+    assert one == receipt_of(details_of(talk(*TALK), "User said: Be brief.", "User: Grace"))
 
 
 @given(st.lists(st.sampled_from(["a", "b-a", "B", "c.", "Σ", "\n", "a_b"]), max_size=12), st.data())

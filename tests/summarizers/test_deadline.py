@@ -122,11 +122,11 @@ async def test_the_plain_summary_keeps_what_was_carried_the_request_and_the_newe
 ) -> None:
     """What the user asks for first, then rules of the earlier summary, then the newest messages."""
     said = talk(*[f"Message {number} says little." for number in range(400)], "Please fix src/app.py now.")
-    previous = "Rule: Never touch prod.\nFiles: src/app.py\nOpen request: Look around."
+    previous = "User said: Never touch prod.\nFiles: src/app.py\nOpen request: Look around."
     text = (await PlainSummarizer(counter).summarize(SummaryTask(said, previous, 300, MODEL))).text
     lines = text.splitlines()
     assert lines[0] == "Open request: Please fix src/app.py now."
-    assert lines[1:3] == ["Rule: Never touch prod.", "Files: src/app.py"]
+    assert lines[1:3] == ["User said: Never touch prod.", "Files: src/app.py"]
     assert any("Message 399" in line for line in lines)
     assert counter.count_text(text, MODEL) <= 300
 

@@ -11,7 +11,7 @@ from proxy.core.conversation.messages import Message
 from proxy.core.ports import SummaryTask, TokenCounter
 from proxy.dialects.chat.message import parse_message
 from proxy.summarizers import ExtractiveSummarizer, HybridSummarizer
-from proxy.summarizers.ledger import ledger_of
+from proxy.summarizers.ledger import RULE, ledger_of
 from tests.summarizers.test_hybrid import Narrator
 
 MODEL = "gpt-4o"
@@ -68,8 +68,8 @@ async def test_files_commands_and_errors_outlive_pasted_requirements(counter: To
         summary = (await hybrid.summarize(SummaryTask(messages, summary, bound, MODEL))).text
         ledger = summary.partition("\nNarrative:")[0].splitlines()
         kinds = {line.split(":")[0] for line in ledger}
-        assert {"Rule", "Open request", "Files", "Commands", "Error"} <= kinds
-        assert {f"Rule: {rule}" for rule in OWN_RULES} <= set(ledger)
+        assert {"User said", "Open request", "Files", "Commands", "Error"} <= kinds
+        assert {f"User said: {rule}" for rule in OWN_RULES} <= set(ledger)
     assert summary is not None
     assert "src/part_29.py" in summary
     assert "pytest tests/test_29.py" in summary
@@ -80,14 +80,14 @@ def test_a_documents_demands_are_rules_that_come_after_the_users_own() -> None:
     """Where there are many, what the user says to the assistant has the first place."""
     directive = "You must never edit the file config/prod.yaml."
     ledger = ledger_of([message(role="user", content=f"{REQUIREMENTS}\n{directive}")], "")
-    assert len(ledger.entries["Rule"]) == 41
-    assert next(entry for kind, entry in ledger.lines() if kind == "Rule") == directive
+    assert len(ledger.entries[RULE]) == 41
+    assert next(entry for kind, entry in ledger.lines() if kind == RULE) == directive
 
 
 def test_a_few_demands_in_a_users_own_words_are_rules() -> None:
     """However they are worded."""
     said = "The API must be versioned. Answers must be JSON. At most 3 retries. No secrets may ever be logged."
-    assert len(ledger_of([message(role="user", content=said)], "").entries["Rule"]) == 4
+    assert len(ledger_of([message(role="user", content=said)], "").entries[RULE]) == 4
 
 
 @pytest.mark.anyio
@@ -100,7 +100,7 @@ async def test_many_rules_of_the_users_own_leave_each_kind_its_share(counter: To
     ).text
     assert "src/part_4.py" in text
     assert "part 4 has no name" in text
-    assert text.count("Rule: Never use port") >= 8
+    assert text.count("User said: Never use port") >= 8
 
 
 @pytest.mark.anyio

@@ -386,7 +386,7 @@ print(asyncio.run(ExtractiveSummarizer(LocalTokenCounter()).summarize(task)).tex
 WORDS = st.text(st.sampled_from("ab .!?\n#-:{}😀中é\u200b"), max_size=60) | st.sampled_from(
     [
         "User: never do that.",
-        "Rule: x",
+        "User said: x",
         "Narrative:",
         "https://a.b/c",
         "",

@@ -1,14 +1,15 @@
 """The ledger's lines are right: at least 95 of 100 entries of each kind are what people say is true of 25 talks.
 
 ``talks/`` has the talks, written by people who did not know the rules. The rules were made with one half of them; the
-other half is held out: nobody has read it for them. ``pytest tests/summarizers/test_ledger_precision.py -s -k figures``
-prints the table of docs/fidelity.md.
+other half is held out: nobody has read it for them. ``unseen_talks/`` has eight more, written when the rules were
+ready, in which ten sentences each only sound like a rule; nothing was changed for them. ``pytest
+tests/summarizers/test_ledger_precision.py -s -k figures`` prints the tables of docs/fidelity.md.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -17,7 +18,7 @@ import pytest
 
 from proxy.core.conversation.messages import Message
 from proxy.dialects.chat.message import parse_message
-from proxy.summarizers.ledger import KINDS, ledger_of
+from proxy.summarizers.ledger import KINDS, RULE, ledger_of
 from proxy.summarizers.receipts import details_of
 from proxy.summarizers.sentences import words_of
 
@@ -30,7 +31,7 @@ incident-payments-en legal-fr meeting-de spec-import-en support-router-en trip-l
 TUNED = frozenset(TUNED_TEXT.split())
 """The talks with which the rules were made; all others are held out."""
 TRUTHS = {
-    "Rule": "rules",
+    RULE: "rules",
     "Open request": "open_request",
     "Error": "errors",
     "Files": "files",
@@ -38,9 +39,9 @@ TRUTHS = {
     "Identifiers": "identifiers",
     "Links": "links",
 }
-SENTENCES = {"Rule", "Open request", "Error"}
+SENTENCES = {RULE, "Open request", "Error"}
 LEAST_RECALL = {
-    "Rule": (0.80, 0.62),
+    RULE: (0.80, 0.62),
     "Open request": (1.0, 1.0),
     "Error": (0.20, 0.08),
     "Files": (0.84, 0.70),
@@ -49,7 +50,7 @@ LEAST_RECALL = {
     "Links": (0.95, 0.90),
 }
 """What the rules reach in the half that they were made with and in the other, a little lower."""
-LEAST_PRECISION = {("Rule", True): 0.90}
+LEAST_PRECISION = {(RULE, True): 0.90}
 """The one figure below 95 %: what the held-out half says of rules. Four of its six errors are rules that were replaced
 in words which no pattern knows."""
 
@@ -95,12 +96,23 @@ def parsed(*messages: dict[str, Any]) -> tuple[Message, ...]:
 
 
 @cache
+def unseen_talks() -> list[tuple[dict[str, Any], tuple[Message, ...]]]:
+    """Each talk that was written when the rules were ready, and its messages."""
+    paths = sorted((Path(__file__).parent / "unseen_talks").glob("*.json"))
+    values = [json.loads(path.read_text("utf-8")) for path in paths]
+    return [(value, parsed(*value["messages"])) for value in values]
+
+
+@cache
 def counted(kind: str, *, held_out: bool | None) -> Count:
     """The figures of one kind in a half of the talks, or in all."""
+    return count_of(kind, [one[1:] for one in talks() if held_out in (None, one[0])])
+
+
+def count_of(kind: str, compared: Iterable[tuple[dict[str, Any], tuple[Message, ...]]]) -> Count:
+    """The figures of one kind in some talks."""
     sums = [0, 0, 0, 0]
-    for is_held_out, value, messages in talks():
-        if held_out not in (None, is_held_out):
-            continue
+    for value, messages in compared:
         truth = value["truth"][TRUTHS[kind]] or []
         truths = [truth] if isinstance(truth, str) else truth
         entries = [entry for own, entry in ledger_of(messages, "", request_chars=8000).lines() if own == kind]
@@ -118,12 +130,27 @@ def test_at_least_95_of_100_entries_are_right(kind: str) -> None:
         assert count.precision >= LEAST_PRECISION.get((kind, bool(held_out)), 0.95)
 
 
+def test_what_looks_like_a_rule_is_quoted_and_not_called_one() -> None:
+    """Of talks that nobody has made patterns for, not half of it is one: but all of it the user has said."""
+    for value, messages in [*(one[1:] for one in talks()), *unseen_talks()]:
+        said = " ".join(" ".join(message.text for message in messages if message.role == "user").split())
+        lines = [entry for kind, entry in ledger_of(messages, "").lines() if kind == RULE]
+        assert [entry for entry in lines if entry not in said] == [], value["name"]
+    assert RULE == "User said"
+
+
+def test_exact_details_of_unseen_talks_are_right() -> None:
+    """All kinds but the quotations and one command, a pun on yarn."""
+    for kind in sorted(set(KINDS) - {RULE, "Commands"}):
+        assert count_of(kind, unseen_talks()).precision >= 0.95
+
+
 def test_the_documentation_has_the_figures() -> None:
-    """As this prints them: entries, precision and recall in the half that made the rules, and in the other."""
+    """As this prints them: entries, precision and recall in the half that made the rules, the other, and the unseen."""
     rows = []
     for kind in KINDS:
-        halves = [counted(kind, held_out=held_out) for held_out in (False, True)]
-        cells = [f"{count.entries} | {count.precision:.0%} | {count.recall:.0%}" for count in halves]
+        counts = [counted(kind, held_out=False), counted(kind, held_out=True), count_of(kind, unseen_talks())]
+        cells = [f"{count.entries} | {count.precision:.0%} | {count.recall:.0%}" for count in counts]
         rows.append(f"| {kind} | {' | '.join(cells)} |".replace("%", " %"))
     print("", *rows, sep="\n")
     documentation = Path("docs/fidelity.md").read_text("utf-8")
@@ -196,7 +223,7 @@ def test_identifiers_are_whole(talk: Talk, said: str, names: str | None) -> None
 def test_a_labelled_rule_has_its_label_once(talk: Talk) -> None:
     """The mark of a list goes, and the number of a section stays."""
     said = "Rule: never touch prod.\n- Never push to main.\n2. Always run the tests.\nFR-2.1.1 The importer must stop."
-    assert list(ledger_of(talk(said), "").entries["Rule"]) == [
+    assert list(ledger_of(talk(said), "").entries[RULE]) == [
         "never touch prod.",
         "Never push to main.",
         "Always run the tests.",
@@ -218,7 +245,7 @@ def test_a_pasted_specification_leaves_its_rules(talk: Talk) -> None:
     """All of its demands; where there are many, what the user says in person comes first."""
     lines = [f"FR-1.{number} The part {number} must report its state." for number in range(24)]
     rules = [
-        entry for kind, entry in ledger_of(talk("\n".join(lines), "Read.", "Never push."), "").lines() if kind == "Rule"
+        entry for kind, entry in ledger_of(talk("\n".join(lines), "Read.", "Never push."), "").lines() if kind == RULE
     ]
     assert rules == ["Never push.", *lines]
 
@@ -242,9 +269,9 @@ REPLACED = [
 @pytest.mark.parametrize(("rule", "newer"), REPLACED)
 def test_a_rule_that_was_replaced_leaves(talk: Talk, rule: str, newer: str) -> None:
     """And its replacement stands in its own full words, in one round and in two."""
-    assert list(ledger_of(talk(rule), "").entries["Rule"]) == [rule]
-    assert list(ledger_of(talk(rule, "Fine.", newer), "").entries["Rule"]) == [newer]
-    assert list(ledger_of(talk(newer), f"Rule: {rule}").entries["Rule"]) == [newer]
+    assert list(ledger_of(talk(rule), "").entries[RULE]) == [rule]
+    assert list(ledger_of(talk(rule, "Fine.", newer), "").entries[RULE]) == [newer]
+    assert list(ledger_of(talk(newer), f"User said: {rule}").entries[RULE]) == [newer]
 
 
 @pytest.mark.parametrize(
@@ -262,4 +289,4 @@ def test_a_rule_that_was_replaced_leaves(talk: Talk, rule: str, newer: str) -> N
 )
 def test_another_matter_replaces_nothing(talk: Talk, rule: str, newer: str) -> None:
     """A rule that is lost costs more than one that is out of date."""
-    assert rule in ledger_of(talk(rule, "Fine.", newer), "").entries["Rule"]
+    assert rule in ledger_of(talk(rule, "Fine.", newer), "").entries[RULE]

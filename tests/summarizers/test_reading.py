@@ -26,7 +26,7 @@ SAID = (
     "Sure. It is at https://example.org/a and in src/app.py.",
 )
 TEXTS = st.lists(st.sampled_from([*SAID, "Error: it failed.", "1. One\n2. Two", "x" * 700]), min_size=1, max_size=6)
-PREVIOUS = "Rule: Avoid tabs.\nUser: We moved to Lyon.\n What is next?"
+PREVIOUS = "User said: Avoid tabs.\nUser: We moved to Lyon.\n What is next?"
 
 
 @pytest.mark.anyio

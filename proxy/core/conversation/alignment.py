@@ -76,6 +76,26 @@ def align(stored: Sequence[Message], incoming: Sequence[Message], *, reply_lost:
     return Alignment("conflicts", stored_count, count) if has_later_question else Alignment("repeats", after, count)
 
 
+def align_newest(newest: Sequence[Message], incoming: Sequence[Message]) -> Alignment | None:
+    """Find the new messages by the newest stored ones alone; None where earlier ones may decide.
+
+    The result is that of ``align`` with all stored messages, but for ``base``, which counts the newest ones.
+
+    :param newest: the last ones of the stored messages, at least one
+    """
+    digests = [message.digest for message in newest]
+    answers = [message.digest for message in incoming if message.role == "assistant"]
+    if not set(answers).issubset(digests):
+        return None
+    overlap = _overlap_with_newest(digests, incoming)
+    if overlap is None:
+        return None if answers else Alignment("follows", len(newest), 0)
+    end, run = overlap
+    if end != run or run >= len(newest):
+        return None
+    return Alignment("follows", len(newest), end)
+
+
 def _overlap_with_newest(stored_digests: Sequence[bytes], incoming: Sequence[Message]) -> tuple[int, int] | None:
     """Find the client's messages that equal the newest stored ones: the index after them, and how many they are.
 

@@ -75,7 +75,11 @@ def flush_key(family: str, prefix: bytes, covered: int, absorbed: Sequence[bytes
 
 
 def leaving(
-    messages: Sequence[Message], tokens: Sequence[int], summary: PrefixSummary, in_use: PrefixSummary | None
+    messages: Sequence[Message],
+    tokens: Sequence[int],
+    summary: PrefixSummary,
+    in_use: PrefixSummary | None,
+    left_out: int = 0,
 ) -> tuple[int, tuple[Leaving, ...]]:
     """Return the position of the first client message that leaves, and all messages that leave.
 
@@ -86,17 +90,18 @@ def leaving(
     :param tokens: the tokens of each message
     :param summary: the summary that comes into use
     :param in_use: the summary before it, of the same prefix or a shorter one; None where there was none
+    :param left_out: how many client messages stand before ``messages``; the summary in use stands for them
     """
     start = in_use.covered if in_use else 0
     absorbed, before = set(summary.absorbed), set(in_use.absorbed if in_use else ())
-    candidates, position = [], 0
+    candidates, position = [], left_out
     for message, count in zip(messages, tokens, strict=True):
         if position >= summary.covered and not message.is_system:
             break
         if not message.is_system:
             position += 1
             candidates.append(Leaving(position, message, count))
-        elif position and message.digest in absorbed:
+        elif position > left_out and message.digest in absorbed:
             candidates.append(Leaving(position + 1, message, count))
     return start + 1, tuple(leaver for leaver in candidates if not _had_left(leaver, start, before))
 

@@ -112,6 +112,9 @@ class TurnRecord:
     """Present where the messages after ``stored_count`` take the place of stored ones."""
     max_output_tokens: int = 0
     """The longest reply that the request asks for, which its limit depends on; 0 where it names none."""
+    left_out_count: int = 0
+    """Stored history only: how many stored messages before ``messages`` were not read."""
+    left_out_tokens: int = 0
 
     def with_reply(self, reply: Message, tokens: int, usage: Mapping[str, object]) -> TurnRecord:
         """Return the record of the same turn with its complete reply.
@@ -144,6 +147,8 @@ class TurnRecord:
             self.response,
             self.echo,
             self.max_output_tokens,
+            self.left_out_count,
+            self.left_out_tokens,
         )
 
     def with_response(self, response: ResponseRecord) -> TurnRecord:
@@ -173,6 +178,8 @@ class TurnRecord:
             response,
             self.echo,
             self.max_output_tokens,
+            self.left_out_count,
+            self.left_out_tokens,
         )
 
 

@@ -44,6 +44,7 @@
             * ``FlushRefused``
     * ``StoreError``: the store is at fault (``store.py``)
         * ``StoreUnavailable``
+            * ``StoreDamaged``
             * ``StoreRefuses``
                 * ``SchemaUnknown``
         * ``RecordUnreadable``
@@ -113,6 +114,7 @@ from proxy.core.errors.service import (
 from proxy.core.errors.store import (
     RecordUnreadable,
     SchemaUnknown,
+    StoreDamaged,
     StoreError,
     StoreFull,
     StoreInUse,
@@ -164,6 +166,7 @@ __all__ = [
     "ServerBusy",
     "ServiceError",
     "SettingsConflict",
+    "StoreDamaged",
     "StoreError",
     "StoreFull",
     "StoreInUse",

@@ -41,6 +41,10 @@ class TurnNotStored(StoreError):
     code = "turn_not_stored"
 
 
+class StoreDamaged(StoreUnavailable):
+    """Files of the embedded store are damaged, and this command does not mend them."""
+
+
 class StoreInUse(StoreError):
     """Another process runs on the same data folder."""
 

@@ -19,6 +19,7 @@ from proxy.core.planning.situation import (
     CannotFit,
     Compact,
     CompactionPlan,
+    EarlierMessagesNeeded,
     NoCompaction,
     PlanInput,
     Reason,
@@ -37,6 +38,8 @@ class Candidates:
         self.budget = plan_input.budget
         self.places = [place for place, message in enumerate(plan_input.messages) if not message.is_system]
         self.client_messages = [plan_input.messages[place] for place in self.places]
+        self.left_out = plan_input.left_out.count
+        self.count = self.left_out + len(self.places)
         self.total = plan_input.total
         self.head_end = self.places[0] if self.places else len(plan_input.messages)
         self.head_tokens = (
@@ -45,6 +48,17 @@ class Candidates:
         self.summary = self._usable_summary()
         self.start = self.summary.covered if self.summary else 0
         self.absorbed = frozenset(self.summary.absorbed if self.summary else ())
+        if self.left_out and self.summary is None:
+            raise EarlierMessagesNeeded
+
+    def place(self, covered: int) -> int:
+        """Return the place of the first message that is not covered.
+
+        :raises EarlierMessagesNeeded: it was left out
+        """
+        if covered < self.left_out:
+            raise EarlierMessagesNeeded
+        return self.places[covered - self.left_out]
 
     @cached_property
     def cuts(self) -> list[bool]:
@@ -72,11 +86,18 @@ class Candidates:
         of this request.
         """
         summary = self.plan_input.summary
-        if summary is None or not 0 < summary.covered < len(self.client_messages) or not self.cuts[summary.covered]:
+        first = max(self.left_out, 1)
+        if summary is None or not first <= summary.covered < self.count or not self.is_open(summary.covered):
+            return None
+        if summary.absorbed and self.left_out:
             return None
         if summary.absorbed and not summary.holds_for(inner_systems(self.plan_input.messages)):
             return None
         return summary
+
+    def is_open(self, covered: int) -> bool:
+        """Return whether a cut is allowed after the first ``covered`` messages."""
+        return self.cuts[covered - self.left_out]
 
     def current(self) -> NoCompaction | ReuseSummary:
         """Return what would be sent without a new summary; a compacted conversation stays compacted (FR-2.4.1)."""
@@ -131,18 +152,16 @@ class Candidates:
 
     def tail_tokens(self, covered: int) -> int:
         """Return the tokens from the first message on that is not covered."""
-        return self.tokens_before[-1] - self.tokens_before[self.places[covered]]
+        return self.tokens_before[-1] - self.tokens_before[self.place(covered)]
 
     def inner_tokens(self, covered: int) -> int:
         """Return the tokens of the system messages inside the prefix."""
-        return self.system_tokens_before[self.places[covered]] - self.system_tokens_before[self.head_end]
+        return self.system_tokens_before[self.place(covered)] - self.system_tokens_before[self.head_end]
 
     def inner_places(self, covered: int) -> list[int]:
         """Return the places of the system messages inside the prefix, oldest first."""
         return [
-            place
-            for place in range(self.head_end, self.places[covered])
-            if self._stays(self.plan_input.messages[place])
+            place for place in range(self.head_end, self.place(covered)) if self._stays(self.plan_input.messages[place])
         ]
 
     def candidates(self) -> list[int]:
@@ -150,11 +169,11 @@ class Candidates:
 
         The newest message always stays.
         """
-        return [covered for covered in range(self.start + 1, len(self.client_messages)) if self.cuts[covered]]
+        return [covered for covered in range(self.start + 1, self.count) if self.is_open(covered)]
 
     def keeps_last_messages(self, covered: int) -> bool:
         """Return whether ``keep_last_messages`` are left (S2); more may be, since no cut separates a tool call."""
-        return covered <= len(self.client_messages) - max(self.plan_input.policy.keep_last_messages, 1)
+        return covered <= self.count - max(self.plan_input.policy.keep_last_messages, 1)
 
     def within_retention(self, candidates: Sequence[int], retention: int) -> list[int]:
         """Return the candidates that keep no more than the retention (FR-1.3.3) or ``keep_last_messages`` demand."""
@@ -166,13 +185,13 @@ class Candidates:
     def client_tokens_after(self, covered: int) -> int:
         """Return the tokens of the client messages that are not covered; a retention is compared with them."""
         systems = self.system_tokens_before
-        return self.tail_tokens(covered) - (systems[-1] - systems[self.places[covered]])
+        return self.tail_tokens(covered) - (systems[-1] - systems[self.place(covered)])
 
     def plan_due(self, current: NoCompaction | ReuseSummary) -> CompactionPlan:
         """Plan a compaction that is due: keep the longest tail that fits, or state why nothing is done."""
         before, budget, policy = current.tokens, self.budget, self.plan_input.policy
         must = before > budget.limit
-        if not must and (self.total < budget.min_tokens or len(self.client_messages) < policy.min_messages):
+        if not must and (self.total < budget.min_tokens or self.count < policy.min_messages):
             return _unchanged(current, "below_minimum")
         if (swap := self.swap(current)) is not None:
             return swap
@@ -203,7 +222,10 @@ class Candidates:
 
     def is_all_retained(self) -> bool:
         """Return whether all messages without a summary are within the retention, so that none can be summarized."""
-        return sum(self.plan_input.tokens[place] for place in self.places[self.start :]) <= self.budget.retention
+        return (
+            sum(self.plan_input.tokens[place] for place in self.places[self.start - self.left_out :])
+            <= self.budget.retention
+        )
 
     def without_cut(self, current: NoCompaction | ReuseSummary) -> CompactionPlan:
         """Plan for a request without an allowed cut: it is sent as it is, if it fits."""
@@ -249,7 +271,8 @@ class Candidates:
         """Return the outcome for one choice of prefix."""
         inner = self.inner_places(covered)
         absorbed_places = [place for place in inner if self.plan_input.messages[place].digest in absorbed]
-        replaced_places = sorted([*absorbed_places, *self.places[self.start : covered]])
+        own_places = self.places[self.start - self.left_out : covered - self.left_out]
+        replaced_places = sorted([*absorbed_places, *own_places])
         replaced = self._sum(replaced_places) + (self.plan_input.summary_tokens if self.summary else 0)
         return Compact(
             covered=covered,

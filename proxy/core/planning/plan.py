@@ -46,7 +46,8 @@ def plan(plan_input: PlanInput) -> CompactionPlan:
     else:
         planned = candidates.plan_due(current)
     if isinstance(planned, CannotFit) and candidates.summary is not None:
-        # The stored summary was made for a larger window, or covers too much: plan a new one (FR-5.3.1).
+        # The stored summary was made for a larger window, or covers too much: plan a new one (FR-5.3.1). Where messages
+        # were left out, that needs them.
         return plan(replace(plan_input, summary=None))
     return planned
 
@@ -81,7 +82,7 @@ def plan_ahead(plan_input: PlanInput) -> Compact | None:
     current = candidates.current()
     if not budget.prepare_mark < current.tokens <= budget.high_water:
         return None
-    if candidates.total < budget.min_tokens or len(candidates.client_messages) < policy.min_messages:
+    if candidates.total < budget.min_tokens or candidates.count < policy.min_messages:
         return None
     coming = budget.high_water - current.tokens
     waiting = candidates.prepared()
@@ -111,7 +112,7 @@ def _nearer(candidates: Candidates, waiting: Candidates, coming: int) -> Compact
     All messages up to the high water follow a summary that was prepared early. Where the policy retains fewer (FR-1.3,
     S2), the next summary continues from it once most of those messages have arrived.
     """
-    budget, count = candidates.budget, len(candidates.client_messages)
+    budget, count = candidates.budget, candidates.count
     floor = candidates.client_tokens_after(max(count - max(candidates.plan_input.policy.keep_last_messages, 1), 0))
     must_stay, turn = max(budget.retention, floor), candidates.client_tokens_after(max(count - TURN_MESSAGES, 0))
     remaining = waiting.client_tokens_after(waiting.start) + coming

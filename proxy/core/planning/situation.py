@@ -23,6 +23,21 @@ Reason = Literal[
 the client asks the provider to compact."""
 
 
+class EarlierMessagesNeeded(Exception):
+    """A request whose oldest messages were left unread needs them after all, so it is made again (FR-4.3.1)."""
+
+
+@value
+class LeftOut:
+    """The oldest messages of a conversation, which were not read because its summary stands for them (FR-4.3.1)."""
+
+    count: int = 0
+    tokens: int = 0
+
+
+NOTHING_LEFT_OUT = LeftOut()
+
+
 @value
 class PlanInput:
     """Everything that the plan depends on."""
@@ -43,11 +58,13 @@ class PlanInput:
     prepared_tokens: int = 0
     first_summary_tokens: int = 0
     """How much ``other_tokens`` changes when the request has a summary."""
+    left_out: LeftOut = NOTHING_LEFT_OUT
+    """The messages before ``messages``; ``summary`` stands for them."""
 
     @property
     def total(self) -> int:
         """Return the tokens of the request as it came."""
-        return self.other_tokens + sum(self.tokens)
+        return self.other_tokens + sum(self.tokens) + self.left_out.tokens
 
 
 @value

@@ -7,6 +7,7 @@ from typing import Protocol
 
 from proxy.core.conversation.messages import Message
 from proxy.core.conversation.request import ModelRequest
+from proxy.core.planning.situation import NOTHING_LEFT_OUT, LeftOut
 from proxy.core.values import value
 
 
@@ -27,11 +28,13 @@ class RequestCount:
     """The mark of the counting rules, to be stored with the count; empty where the count must not be reused."""
     first_summary_tokens: int = 0
     """How much ``other_tokens`` changes where a summary becomes the first system message, which has the tools."""
+    left_out: LeftOut = NOTHING_LEFT_OUT
+    """The messages before ``messages`` that were not read."""
 
     @property
     def total(self) -> int:
         """Return the tokens of the whole request."""
-        return self.other_tokens + sum(self.messages)
+        return self.other_tokens + sum(self.messages) + self.left_out.tokens
 
 
 Stored = Callable[[str, int], Awaitable[Sequence[tuple[Message, int]]]]

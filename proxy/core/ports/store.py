@@ -108,6 +108,10 @@ class ConversationStore(Protocol):
         """
         ...
 
+    async def message_ids(self, conversation: str, stop: int) -> Sequence[str]:
+        """Return the ids of the messages up to position ``stop``, a fork's earlier ones too, oldest first."""
+        ...
+
     async def originals(self, conversation: str) -> Mapping[int, StoredMessage]:
         """Return the answers that the client repeats in other words since, as they were answered, by position."""
         ...
@@ -170,6 +174,10 @@ class RequestHeads(Protocol):
 
     async def leading_system_messages(self, conversation: str) -> Sequence[bytes]:
         """Return those of one conversation, in the client's bytes."""
+        ...
+
+    async def summarized_count(self, conversation: str) -> int:
+        """Return for how many messages a summary stood in the last request of a conversation; 0 for none."""
         ...
 
 

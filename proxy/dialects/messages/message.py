@@ -73,7 +73,7 @@ def is_message(raw: bytes) -> bool:
     """Return whether stored bytes are a message: an object with a known role and a content."""
     try:
         try:
-            head = _HEAD.decode(raw)
+            head = _HEAD.decode(raw.decode())  # the decoder does not look at bytes that it skips
             return head.role in ROLES and bytes(head.content)[:1] in (b'"', b"[")
         except msgspec.MsgspecError:  # json accepts unpaired surrogates: clients cut emoji in two
             value = json.loads(raw)

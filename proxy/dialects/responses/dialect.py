@@ -165,7 +165,7 @@ def is_message(raw: bytes) -> bool:
     """Return whether stored bytes are items: objects with a type or a known role, with commas between them."""
     try:
         try:
-            heads = _HEADS.decode(b"[" + raw + b"]")
+            heads = _HEADS.decode(f"[{raw.decode()}]")  # the decoder does not look at bytes that it skips
         except msgspec.MsgspecError:  # json accepts unpaired surrogates: clients cut emoji in two
             items = json.loads(b"[" + raw + b"]")
             heads = [_Head(item.get("type"), item.get("role")) for item in items]

@@ -84,12 +84,13 @@ class ClientConnection(RequestReader):
         self._in_pieces = True
         if self._progress:
             self._progress = False
-            self._overhead_bytes = 0
+            # The first piece of a head counts, unless it may be the rest of an earlier request for the most part.
+            self._overhead_bytes = self._size if self._in_head and self._changes == 1 else 0
         else:
             self._overhead_bytes += self._size
-            if self._overhead_bytes > HEAD_BYTES:
-                self.refuse(HeadTooLarge(TOO_LARGE))
-                return
+        if self._overhead_bytes > HEAD_BYTES:
+            self.refuse(HeadTooLarge(TOO_LARGE))
+            return
         if self._in_head:
             if not self._split:
                 self._split = True

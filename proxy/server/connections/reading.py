@@ -46,6 +46,8 @@ class RequestReader(HttpToolsProtocol):
         """Whether a request has begun whose head is not complete."""
         self._split = False
         """Whether that head comes in several pieces."""
+        self._changes = 0
+        """How many requests have begun or ended within the piece that is being parsed."""
         self._progress = False
         """Whether a request has begun, or a part of its body has come, since bytes were last counted."""
         self._since = 0.0
@@ -82,6 +84,7 @@ class RequestReader(HttpToolsProtocol):
         if self._refused:
             return
         self._size = len(data)
+        self._changes = 0
         try:
             self.parser.feed_data(data)
         except httptools.HttpParserUpgrade as stopped:
@@ -100,6 +103,7 @@ class RequestReader(HttpToolsProtocol):
         self.url = b""
         self.headers = []
         self._in_head = self._progress = True
+        self._changes += 1
 
     def on_header(self, name: bytes, value: bytes) -> None:
         """Called by the parser for each line of head and trailers."""
@@ -166,6 +170,7 @@ class RequestReader(HttpToolsProtocol):
         """Called by the parser."""
         if self._in_head:  # a head with an offer, which is read once more
             return
+        self._changes += 1
         cycle = self.cycle
         if self._in_pieces:
             self._load.bodies.release(self)

@@ -40,6 +40,7 @@ class Server(uvicorn.Server):
             load=self.load,
         )
         for listener in sockets or ():
+            listener.listen(self.config.backlog)  # a parent without workers lets it refuse
             acceptor = Acceptor(listener, make, self.load)
             self.servers.append(acceptor)  # type: ignore[arg-type] # has what uvicorn asks of a server
             acceptor.resume()

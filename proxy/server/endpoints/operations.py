@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from starlette.requests import Request
@@ -31,6 +31,8 @@ class OperationsEndpoints:
 
     eviction: Callable[[], str]
     """Returns why the store may lose conversations, and the mend; empty where it loses none (``store/watch.py``)."""
+    set_aside: Callable[[], Sequence[str]] = tuple
+    """Returns the names of the folders that keep damaged files of the embedded store."""
 
     def routes(self) -> list[BaseRoute]:
         """Return a route for each path."""
@@ -50,6 +52,8 @@ class OperationsEndpoints:
             states["load"] = "full"
         if eviction := self.eviction():
             states["eviction"] = eviction
+        if folders := self.set_aside():
+            states["damaged_store_files"] = list(folders)
         try:
             await self.store.ping()
         except StoreError as error:

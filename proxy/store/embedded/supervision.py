@@ -14,14 +14,8 @@ from types import TracebackType
 from typing import Self
 
 from proxy.core.errors import StoreUnavailable
+from proxy.core.restarts import Restarts
 from proxy.store.embedded.server import EmbeddedValkey
-
-SOUND_SECONDS = 10.0
-"""A server that ran so long is started again at once. One that ended sooner has a cause that a start does not fix."""
-FIRST_PAUSE_SECONDS = 0.5
-LONGEST_PAUSE_SECONDS = 30.0
-"""The pause before a start doubles from the first to this; the first start is at once."""
-_MAX_DOUBLINGS = 8
 
 
 class Supervised:
@@ -43,11 +37,18 @@ class Supervised:
         self._thread = threading.Thread(target=self._watch, name="embedded-store", daemon=True)
 
     def __enter__(self) -> Self:
-        """Start the server.
+        """Start the server. One that does not start is tried again later: requests work without the store.
 
-        :raises StoreInUse, StoreUnavailable, ConfigError: as ``EmbeddedValkey.start``
+        :raises StoreInUse, ConfigError: as ``EmbeddedValkey.claim``
         """
-        self._server.start()
+        self._server.claim()
+        try:
+            self._server.bring_up()
+        except StoreUnavailable as error:
+            self._warn(f"{error}\nRequests are served without the store meanwhile.")
+        except BaseException:  # interrupted, too: the server must not outlive this process
+            self._server.stop()
+            raise
         self._thread.start()
         return self
 
@@ -65,15 +66,13 @@ class Supervised:
         return self._server.url
 
     def _watch(self) -> None:
-        restarts, pause = 0, 0.0
+        restarts = Restarts()
         while True:
             started = time.monotonic()
             code = self._server.wait()
             if self._ending.is_set():
                 return
-            restarts = 0 if time.monotonic() - started > SOUND_SECONDS else restarts
-            pause = min(FIRST_PAUSE_SECONDS * 2 ** (restarts - 1), LONGEST_PAUSE_SECONDS) if restarts else 0.0
-            restarts = min(restarts + 1, _MAX_DOUBLINGS)
+            pause = restarts.pause_after(time.monotonic() - started)
             self._warn(
                 self._server.message_with_log(f"{_describe_end(code)}, and it is started again in {pause:.1f} s")
             )
@@ -84,15 +83,13 @@ class Supervised:
     def _restart(self) -> None:
         started = time.monotonic()
         try:
-            with self._lock:
-                if self._ending.is_set():
-                    return
-                self._server.launch()
-            self._server.wait_for_answer()
+            self._server.bring_up(self._lock)
         except (StoreUnavailable, OSError) as error:
             if not self._ending.is_set():
                 self._warn(str(error))
         else:
+            if self._ending.is_set():
+                return
             self._warn(f"The embedded store answers again, {time.monotonic() - started:.1f} s after its start.")
 
 

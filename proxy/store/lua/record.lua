@@ -1,9 +1,10 @@
 -- Arguments: hashes, before, facts, turn, its lease's value, n x (digest, system message), messages skip + 1 to N.
--- Answer: own, then a '+' where the conversation begins with this turn, then a '-' where the turn's response is not
--- stored (answered.lua); nil where earlier messages are gone, so that all must be sent, or where the conversation was
--- forgotten meanwhile. Facts: expected id, skip, ttl, age, created, tenant, owner, model, tokens, the client's name,
--- the head it goes on from, its lease, n, how many system messages are not sent because the expected conversation has
--- them, and for a conversation whose answers the client repeats in other words the arguments of `shortened`.
+-- Answer: own, then a '+' where the conversation begins with this turn, then a '~' where its record was damaged and is
+-- whole from now on, then a '-' where the turn's response is not stored (answered.lua); nil where earlier messages are
+-- gone, so that all must be sent, or where the conversation was forgotten meanwhile. Facts: expected id, skip, ttl, age,
+-- created, tenant, owner, model, tokens, the client's name, the head it goes on from, its lease, n, how many system
+-- messages are not sent because the expected conversation has them, and for a conversation whose answers the client
+-- repeats in other words the arguments of `shortened`.
 local expected, skip, ttl, age, created, tenant, owner, model, total, client_name, head, lease, systems, withheld, echo = unpack(facts)
 local turn, lease_value = ARGV[4], ARGV[5]
 local first = 6 + 2 * systems  -- the argument of message skip + 1
@@ -57,7 +58,9 @@ local function set(field, value) fields[#fields + 1], fields[#fields + 2] = fiel
 
 local begins = not conv or (k < N and (k < conv.count or lost))
 local own = begins and free_name() or conv.own
-local began = begins and '+' or ''
+local former = states[own]
+local damaged = begins and former and former.base and not former.whole or not begins and conv.mended
+local began = (begins and '+' or '') .. (damaged and '~' or '')
 if withheld > 0 and own ~= expected then return false end  -- an unexpected fork needs system messages of its own
 if begins then before = rest(own) end
 local stem, stored_owner, since, dies, turns = unpack(before)
@@ -97,7 +100,7 @@ if expected ~= '' and expected ~= own and not open(expected) then
 end
 
 if is_repeated and k == conv.base then alias(name(k + 1), own) end
-if begins or k < N then set('count', N) end
+if begins or k < N then set('count', N) elseif damaged then set('count', conv.count) end
 if k < N then
   call('APPEND', key('h', own), H:sub(16 * (k - W) + 1))
   set('tokens', total)

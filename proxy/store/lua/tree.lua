@@ -47,7 +47,9 @@ local function state(own)  -- a conversation's record; `whole` is whether all it
   if c.base then
     local stored = call('LLEN', key('m', own))
     -- a wrong count: messages and hashes give it, where they agree; the next turn stores it
-    if c.count ~= c.base + stored and stored > 0 and call('STRLEN', key('h', own)) == 16 * stored then c.count = c.base + stored end
+    if c.count ~= c.base + stored and stored > 0 and call('STRLEN', key('h', own)) == 16 * stored then
+      c.count, c.mended = c.base + stored, true
+    end
     c.count = c.count or 0
     local own_count = c.count - c.base
     -- the last hash and one byte that must not exist: so this checks the length too

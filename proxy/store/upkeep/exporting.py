@@ -75,7 +75,8 @@ class StoreExport:
                 writer = FrameWriter(file)
                 if state is None:
                     self._part.chmod(0o600)
-                    header = Header(FORMAT, SCHEMA, __version__, round(self._clock(), 3), epoch)
+                    schema = int(await self._store.call("GET", keys.SCHEMA) or SCHEMA)
+                    header = Header(FORMAT, schema, __version__, round(self._clock(), 3), epoch)
                     self._add(writer, write_line(header))
                 scan = KeyScan(self._store, state)
                 async for names in scan.pages():

@@ -134,6 +134,10 @@ class StoreImport:
                 f"{self._path} was exported by Tidemark {header.version}, with format {header.format} and schema "
                 f"{header.schema}; this version reads {FORMAT} and {SCHEMA}. Import it with that version."
             )
+        if (
+            int(await self._store.call("GET", keys.SCHEMA) or 0) < header.schema
+        ):  # before what older versions cannot read
+            await self._store.call("SET", keys.SCHEMA, str(header.schema), "XX")
         mode = b"replace" if self._replace else b""
         self._progress_key = keys.IMPORT + hashlib.sha256(text + mode).hexdigest()
         packed = await self._store.call("GET", self._progress_key)
@@ -149,6 +153,9 @@ class StoreImport:
         """Check one frame, store its records, and note how far the import is."""
         lines = self._lines(frame)
         records = [line for _, line in lines if isinstance(line, Record)]
+        foreign = next((_name(key) for record in records for key in record.keys if not _is_own(key)), None)
+        if foreign is not None:
+            raise self._broken(frame.start, f"it has the key {printable(foreign)}, which is none of Tidemark's")
         for text, line in lines:
             if isinstance(line, Record | Header):
                 self._checksum.add(text)
@@ -208,6 +215,11 @@ class StoreImport:
             f"{self._path} is not complete at byte {offset:,}: {cause}. The {self.counts.records:,} records before it "
             "are imported; with a complete file the same command goes on after them."
         )
+
+
+def _is_own(key: ExportedKey) -> bool:
+    """Tell whether a key is Tidemark's. A store may be shared with other programs, whose keys no file may write."""
+    return key.key.startswith(keys.PREFIX)
 
 
 def _name(key: ExportedKey) -> bytes:

@@ -7,7 +7,7 @@ import json
 from hypothesis import given
 from hypothesis import strategies as st
 
-from proxy.core.conversation.alignment import Alignment, align
+from proxy.core.conversation.alignment import Alignment, align, align_newest
 from proxy.core.conversation.messages import Message
 from proxy.dialects.chat.message import parse_message
 
@@ -55,6 +55,23 @@ def test_what_comes_of_it_ends_with_what_the_client_sent(stored: list[Message], 
         assert digests(after)[-len(sent) :] == digests(sent)
     if found.new < len(sent):
         assert after[-1] == sent[-1]
+
+
+@given(TALKS, TALKS, st.integers(1, 6))
+def test_the_newest_stored_messages_decide_as_all_of_them_do(
+    stored: list[Message], sent: list[Message], count: int
+) -> None:
+    """Or they say that they cannot; a client that sends a new question alone never needs the earlier ones."""
+    newest = stored[-count:]
+    if not newest:
+        return
+    found = align_newest(newest, sent)
+    if found is None:
+        assert any(message.role == "assistant" or message.digest in digests(newest) for message in sent)
+        return
+    whole = align(stored, sent)
+    assert (found.standing, found.new, found.gap) == (whole.standing, whole.new, whole.gap)
+    assert (found.base, whole.base) == (len(newest), len(stored))
 
 
 def _trimmed(stored: list[Message], sent: list[Message], found: Alignment) -> bool:

@@ -11,9 +11,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from proxy.core.errors import CodingUnknown, InvalidHttp, VersionUnknown
+from proxy.server.connections import Bounds
 from proxy.server.connections.bounds import HEAD_BYTES, HEAD_LINES
 from proxy.server.connections.heads import check_head
-from tests.server.connections.served import GET, Served, answered, hello
+from tests.server.connections.served import GET, WAIT_SECONDS, Served, answered, hello
 
 PIECE = 16_384
 
@@ -49,6 +50,17 @@ def test_a_head_beyond_its_bound_is_refused_in_words(*, head: bytes, whole: bool
                 client.send(head[at : at + (len(head) if whole else PIECE)])
             except ConnectionError:
                 break
+        assert client.error() == (431, "request_head_too_large")
+
+
+@pytest.mark.parametrize("before", [b"", GET])
+def test_the_first_piece_of_a_head_counts_too(before: bytes) -> None:
+    """Nothing follows it, so that only its own bytes can be too many; it could be as long as one read of the socket."""
+    with Served(hello, Bounds(head_seconds=WAIT_SECONDS)) as served, served.client() as client:
+        if before:
+            client.send(before)
+            assert client.answer()[0] == 200
+        client.send(b"GET / HTTP/1.1\r\nhost: x\r\nx-a: " + b"a" * (HEAD_BYTES + 1))
         assert client.error() == (431, "request_head_too_large")
 
 

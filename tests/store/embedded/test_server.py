@@ -187,3 +187,20 @@ def test_a_folder_that_cannot_be_used_is_a_configuration_error(tmp_path: Path) -
     (tmp_path / "file").touch()
     with pytest.raises(ConfigError, match="TIDEMARK_DATA_DIR"):
         EmbeddedValkey(tmp_path / "file").start()
+
+
+def test_nobody_else_reads_the_data_whatever_the_umask(tmp_path: Path) -> None:
+    """Files that an earlier version wrote for everybody are closed, too."""
+    before = os.umask(0)
+    try:
+        folder = tmp_path / "store"
+        (folder / "appendonlydir").mkdir(parents=True)
+        (folder / "appendonlydir").chmod(0o777)
+        (folder / "valkey.log").write_bytes(b"")
+        with EmbeddedValkey(folder) as server, redis.Redis.from_url(server.url) as admin:
+            admin.set("tm:a", "b")
+            modes = {path: path.stat().st_mode & 0o777 for path in folder.rglob("*")}
+    finally:
+        os.umask(before)
+    assert len(modes) > 3
+    assert {path: mode for path, mode in modes.items() if mode & 0o077} == {}

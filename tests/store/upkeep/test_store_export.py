@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 import redis
 
+from proxy.codings.frames import FrameWriter
 from proxy.core.errors import StoreError
 from proxy.core.ports import FlushEntry
 from proxy.store import keys
@@ -18,11 +19,22 @@ from proxy.store.codec import Codec
 from proxy.store.conversations import RedisStore
 from proxy.store.embedded.server import EmbeddedValkey
 from proxy.store.flush_queue import RedisFlushQueue
+from proxy.store.schema import SCHEMA
 from proxy.store.upkeep import exporting, whole_store
 from proxy.store.upkeep.examination import StoreExaminer
+from proxy.store.upkeep.export_lines import (
+    FORMAT,
+    Checkpoint,
+    Checksum,
+    End,
+    ExportedKey,
+    Header,
+    Record,
+    write_line,
+)
 from proxy.store.upkeep.exporting import StoreExport
 from proxy.store.upkeep.importing import StoreImport
-from proxy.store.upkeep.whole_store import WholeStore
+from proxy.store.upkeep.whole_store import ScanState, WholeStore
 from tests.store.conftest import is_older
 from tests.store.turns import Client, assistant, dialogue, user
 from tests.store.upkeep.stored import BOUNDS, contents, fill, open_store
@@ -35,6 +47,23 @@ def valkeys(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Embedded
     folder = tmp_path_factory.mktemp("moved")
     with EmbeddedValkey(folder / "from") as source, EmbeddedValkey(folder / "to") as target:
         yield source, target
+
+
+def exported(path: Path, key: str) -> None:
+    """Write a whole file of one record with one key."""
+    checksum = Checksum()
+    header = Header(FORMAT, SCHEMA, "1", 0.0, "an epoch")
+    record = Record([ExportedKey(key, "string", [b"1"])])
+    with path.open("wb") as file:
+        writer = FrameWriter(file)
+        for line in (header, record):
+            checksum.add(write_line(line))
+            writer.add(write_line(line))
+            if line is header:
+                writer.add(write_line(Checkpoint(0, 0, checksum.end_frame(), ScanState())))
+                writer.end()
+        writer.add(write_line(End(1, 1, checksum.end_frame())))
+        writer.end()
 
 
 @dataclass
@@ -274,3 +303,13 @@ async def test_an_import_counts_what_has_expired_meanwhile(move: Move) -> None:
         pass
     assert late.counts.expired > 10
     assert late.counts.replaced == late.counts.differing == 0
+
+
+async def test_a_file_writes_no_keys_of_other_programs(move: Move) -> None:
+    """A store may be shared. Nothing of the piece with such a key is stored."""
+    exported(move.path, "tm:i:all")
+    await move.load()
+    exported(move.path, "other-app:session:1")
+    with pytest.raises(StoreError, match="other-app:session:1, which is none of Tidemark's"):
+        await move.load()
+    assert move.admins[1].get("other-app:session:1") is None
