@@ -18,7 +18,6 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from proxy.app.dialects import OTHER_PATHS
 from proxy.app.endpoints import Endpoints
 from proxy.app.event_delivery import EventDelivery
 from proxy.app.flushing import Flushing
@@ -48,6 +47,8 @@ if TYPE_CHECKING:
 
 MODEL_REQUESTS = "/v1/"
 """Below it every ``POST`` is work for an upstream, and is admitted within the limits."""
+DOUBLED, SINGLE = b"/v1/v1/", "/v1"
+"""The beginning of a doubled path, and what is too much of it."""
 _NOT_FOUND = "Tidemark has no {method} {path}. It serves POST {dialects} and GET /v1/models."
 
 
@@ -197,6 +198,7 @@ class _Application(Starlette):
         self._admission = admission
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        _undouble(scope)
         if scope["type"] == "http" and not self._browsers.is_plain(scope["headers"]):
             errors = errors_of(scope["path"], self.formats)
             await self._browsers.serve(scope, receive, send, self._serve, errors)
@@ -238,12 +240,23 @@ class _TracedApplication(_Application):
     tracing: RequestTracing
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        _undouble(scope)
         await self.tracing.serve(super().__call__, scope, receive, send)
+
+
+def _undouble(scope: Scope) -> None:
+    """Serve ``/v1/v1/...`` as ``/v1/...``: some SDKs add ``/v1`` to a base URL that ends in it, and some people do.
+
+    Carried as it came, a model's request would pass the pipeline by wherever the upstream's base URL has no ``/v1``.
+    """
+    if scope.get("raw_path", b"").startswith(DOUBLED):
+        scope["raw_path"] = scope["raw_path"].removeprefix(SINGLE.encode())
+        scope["path"] = scope["path"].removeprefix(SINGLE)
 
 
 async def _missing(request: Request, error: Exception) -> Response:
     """Answer a request whose path or method is not served, in OpenAI's envelope."""
-    dialects = ", ".join(path for path in request.app.formats if path not in OTHER_PATHS)
+    dialects = ", ".join(request.app.formats)
     message = _NOT_FOUND.format(method=request.method, path=request.url.path, dialects=dialects)
     missing = InvalidRequest(message, code="unknown_url")
     status = error.status_code if isinstance(error, HTTPException) else 404

@@ -16,8 +16,6 @@ from proxy.store.codec import Codec
 CHAT = "/v1/chat/completions"
 RESPONSES = "/v1/responses"
 MESSAGES = "/v1/messages"
-OTHER_PATHS = {f"/v1{MESSAGES}": MESSAGES}
-"""Paths that mean another one: Anthropic's SDKs add ``/v1`` themselves, also to a base URL that ends in it."""
 
 
 def build_dialects() -> dict[str, Dialect]:

@@ -13,9 +13,9 @@ from starlette.routing import BaseRoute, Route
 from starlette.types import ASGIApp
 
 from proxy.app.console import console_routes
-from proxy.app.dialects import MESSAGES, OTHER_PATHS, RESPONSES
+from proxy.app.dialects import MESSAGES, RESPONSES
 from proxy.app.forwarding import forwarding_endpoint
-from proxy.app.responses import continued_requests, stored_response_endpoints
+from proxy.app.responses import continued_requests, kept_conversation_endpoints, stored_response_endpoints
 from proxy.app.stored_parts import Engine, StoredParts
 from proxy.app.summaries import SummariesByHand
 from proxy.archive import (
@@ -137,9 +137,6 @@ class Endpoints:
             path: self._dialect_endpoint(dialect, relay, emit) for path, dialect in stored.parts.dialects.items()
         }
         """The endpoint of each dialect, by its path."""
-        for path, target in OTHER_PATHS.items():
-            if target in self.dialects:
-                self.dialects[path], self.formats[path] = self.dialects[target], self.formats[target]
         self._forwarding = forwarding_endpoint(stored.parts, self._auth, self.formats, self._max_body_bytes, emit)
         self.direct: dict[str, ASGIApp] = {**dict.fromkeys(FREQUENT, self._forwarding), **self.dialects}
         """The endpoints of POST requests that are found by their path alone, without a look at the routes."""
@@ -176,6 +173,7 @@ class Endpoints:
             *ModelEndpoints(parts.catalog, self._auth, parts.dialects.get(MESSAGES, OPENAI_ERRORS)).routes(),
             *self._token_counts(),
             *self._stored_responses(),
+            *self._kept_conversations(),
             *OfflineEndpoints(parts.offline_service(), self._auth, self._max_body_bytes).routes(),
             *RegistryEndpoints(self._stored.registry, self._auth, self._operator).routes(),
             *SettingsEndpoints(self._stored.operator_settings, self._operator).routes(),
@@ -209,6 +207,13 @@ class Endpoints:
         )
         return [] if endpoints is None else endpoints.routes()
 
+    def _kept_conversations(self) -> list[BaseRoute]:
+        """Return the routes of the Conversations API, where a dialect has stored responses."""
+        endpoints = kept_conversation_endpoints(
+            self._stored, self._forwarding, auth=self._auth, max_body_bytes=self._max_body_bytes
+        )
+        return [] if endpoints is None else endpoints.routes()
+
     def _token_counts(self) -> list[BaseRoute]:
         """Return a route for each dialect whose requests can be counted before they are sent."""
         parts = self._stored.parts
@@ -233,8 +238,6 @@ class Endpoints:
                 asks_any=served == MESSAGES,
             )
             routes.append(endpoint.route())
-            if served in OTHER_PATHS.values():
-                routes.append(endpoint.route("/v1/v1"))
         return routes
 
     def _conversations(self) -> ConversationEndpoints:

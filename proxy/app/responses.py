@@ -4,16 +4,21 @@ from __future__ import annotations
 
 import time
 
+from starlette.types import ASGIApp
+
 from proxy.app.dialects import RESPONSES
 from proxy.app.stored_parts import Engine, StoredParts
 from proxy.archive.background_responses import BackgroundResponses
+from proxy.archive.kept_conversations import ConversationsApi
 from proxy.archive.stored_responses import StoredResponses
 from proxy.compaction.compactor import Compactor
 from proxy.core.events import Event
 from proxy.core.ports import Authenticator, SummarySeal
 from proxy.pipeline.continuing import ContinuedRequests
 from proxy.pipeline.earlier_messages import EarlierMessages
+from proxy.pipeline.kept_conversations import KeptConversations
 from proxy.pipeline.sealed_compaction import SealedCompaction
+from proxy.server.endpoints.kept_conversations import KeptConversationEndpoints
 from proxy.server.endpoints.responses import StoredResponseEndpoints
 
 
@@ -28,7 +33,23 @@ def continued_requests(stored: StoredParts, seal: SummarySeal) -> ContinuedReque
         formats=parts.formats,
         seal=seal,
         timer=time.monotonic,
+        conversations=KeptConversations(store.kept_conversations, store.usage.full),
     )
+
+
+def kept_conversation_endpoints(
+    stored: StoredParts, carry: ASGIApp, *, auth: Authenticator, max_body_bytes: int
+) -> KeptConversationEndpoints | None:
+    """Return the endpoints of the Conversations API; None where no dialect with stored responses is served.
+
+    :param carry: carries a request to an upstream
+    """
+    parts, store = stored.parts, stored.store
+    dialect = parts.dialects.get(RESPONSES)
+    if dialect is None or dialect.responses is None:
+        return None
+    api = ConversationsApi(parts.upstream, store.kept_conversations, dialect, dialect.responses, store.usage, time.time)
+    return KeptConversationEndpoints(api, carry, auth, max_body_bytes)
 
 
 def stored_response_endpoints(

@@ -19,9 +19,11 @@ from proxy.pipeline.earlier_messages import EarlierMessages
 from proxy.pipeline.plain_replies import decode_whole, read_whole
 from proxy.pipeline.values import BufferedReply
 
-OK = 200
+OK, REFUSED = 200, 400
 _UNSERVED = (404, 405, 501)
 """Statuses of an upstream that has no such path, or no such response."""
+_KEEPS_NONE = (400, *_UNSERVED)
+"""The same of a deletion; a server that keeps no responses may call the id a bad one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,17 +75,22 @@ class StoredResponses:
         messages = await self.earlier.own_input(record, self.dialect)
         return [raw for message in messages for _, raw in self.format.items_of(message)]
 
-    async def forget(self, record: ResponseRecord, caller: Caller, path: str) -> None:
-        """Delete a response, also at an upstream that keeps it.
+    async def forget(self, record: ResponseRecord, caller: Caller, path: str) -> UpstreamReply | None:
+        """Delete a response, also at the upstream that may keep it: at each that ``ask_upstream`` would ask.
 
         :param path: of the response, below the base URL
+        :returns: the upstream's refusal, after which nothing is deleted; None where the response is gone
         :raises UpstreamUnreachable, UpstreamTimedOut: the upstream did not answer, and nothing was deleted
         """
         route = await self._route_of(record)
         in_background = record.background or record.head.get("background") == b"true"
-        if route is not None and (in_background or self.upstream.keeps_responses(route, caller)):
-            await (await self.upstream.forward(route, "DELETE", path, b"", caller)).close()
+        if route is not None and (in_background or self.upstream.keeps_responses(route, caller) is not False):
+            reply = await self.upstream.forward(route, "DELETE", path, b"", caller)
+            if reply.status >= REFUSED and reply.status not in _KEEPS_NONE:
+                return reply
+            await reply.close()
         await self.responses.forget(owner_of(caller.fingerprint), record)
+        return None
 
     async def ask_upstream(
         self, record: ResponseRecord | None, method: str, path: str, caller: Caller, model: str = ""

@@ -22,6 +22,7 @@ from proxy.config.sections import EMBEDDED, ROOT_KINDS, SECTIONS, StoreSettings,
 from proxy.config.settings import Settings
 from proxy.config.shipped import PresetValues, load_model_defaults, load_preset
 from proxy.config.tree import Node, Table, YamlError, parse
+from proxy.core.base_urls import lacks_version
 from proxy.core.errors import ConfigError
 
 PLAIN_SECTIONS = ("store", "history", "server", "limits", "transport", "auth", "tokenizer", "memory_flush", "events")
@@ -56,6 +57,8 @@ MAX_BYTES = 4_000_000
 """The longest file, in bytes. A thousand models take 300 kB; a longer file is another one by mistake."""
 TENANT = re.compile("[0-9a-f]{32}")
 _LINE_ENDS = re.compile(rb"\r\n|\r|\n")
+
+NO_VERSION = "the path of the upstream's URL has no version; nearly every server wants it to end in /v1"
 
 
 def load(path: Path | None, environ: Mapping[str, str]) -> Settings:
@@ -126,6 +129,10 @@ def _settings(reader: Reader, root: Table, path: Path | None, environ: Mapping[s
     compaction = read_compaction(
         reader, nodes.get("compaction"), entries, changed(CompactionSettings(), preset.compaction)
     )
+    upstream = overrides.upstream or top.get("upstream")
+    if isinstance(upstream, str) and lacks_version(upstream):
+        line = 0 if overrides.upstream else root.key_lines["upstream"]
+        reader.warn(line, NO_VERSION)
     if is_windows_path(environ.get("TIDEMARK_DATA_DIR", "")):
         reader.problem(
             0, "TIDEMARK_DATA_DIR is a path of Windows; write one of this machine, such as /home/me/tidemark"
@@ -141,7 +148,7 @@ def _settings(reader: Reader, root: Table, path: Path | None, environ: Mapping[s
         model_list=entries,
         preset=top.get("preset"),
         tenants=tenants,
-        upstream=overrides.upstream or top.get("upstream"),
+        upstream=upstream,
         compaction=compaction,
         secrets=overrides.secrets,
         model_defaults=load_model_defaults(),

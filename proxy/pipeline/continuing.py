@@ -13,8 +13,9 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TypeVar
 
+from proxy.core.conversation.kept import KeptConversation, is_kept_here
 from proxy.core.conversation.prefix import owner_of
-from proxy.core.conversation.request import ContinuedRequest, Dialect, ModelRequest
+from proxy.core.conversation.request import ContinuedRequest, Dialect, KeptTurn, ModelRequest
 from proxy.core.conversation.responses import InputReference, ResponseFormat, ResponseRecord
 from proxy.core.conversation.stored_format import StoredFormat
 from proxy.core.errors import (
@@ -31,6 +32,7 @@ from proxy.core.ports import Caller, Clock, ConversationStore, RequestHeads, Res
 from proxy.pipeline.continued_tails import ContinuedTails
 from proxy.pipeline.earlier_messages import EarlierMessages
 from proxy.pipeline.identify import tenant_of
+from proxy.pipeline.kept_conversations import KeptConversations
 from proxy.pipeline.kept_responses import learning_of_upstream
 from proxy.pipeline.plain_replies import decode_whole
 from proxy.pipeline.values import BufferedReply, Controls, Exchange, Refused, Result, StoredPlace
@@ -68,6 +70,7 @@ class ContinuedRequests:
 
     :param responses: what is stored of responses
     :param store: their conversations
+    :param conversations: those of the Conversations API that Tidemark keeps
     :param seal: opens summaries that ``POST /v1/responses/compact`` sealed
     :param timer: seconds, of any origin
     """
@@ -82,10 +85,12 @@ class ContinuedRequests:
         formats: StoredFormat,
         seal: SummarySeal,
         timer: Clock,
+        conversations: KeptConversations,
     ) -> None:
         self._upstream = upstream
         self._responses = responses
         self._seal = seal
+        self._conversations = conversations
         self._earlier = EarlierMessages(store, responses, formats)
         self._tails = ContinuedTails(store, responses, heads, formats)
         self._keeping: Lessons[str] = Lessons(timer)
@@ -102,10 +107,10 @@ class ContinuedRequests:
         if responses is None:
             return request
         sealed, references = responses.sealed_summaries(request.fields), responses.references(request.fields)
-        at_upstream = responses.conversation_at_upstream(request.fields)
-        if not (request.continues or sealed or references or at_upstream):
+        conversation = responses.conversation_at_upstream(request.fields)
+        if not (request.continues or sealed or references or conversation):
             return request
-        if request.continues and at_upstream:
+        if request.continues and conversation:
             raise InvalidRequest(
                 "'previous_response_id' and 'conversation' are mutually exclusive: both say what came before. Send one "
                 "of them.",
@@ -114,8 +119,10 @@ class ContinuedRequests:
             )
         asker = await self._asker(request, caller)
         request = await self._opened(request, responses, sealed, asker)
-        if at_upstream:
-            request = replace(request, continuation=ContinuedRequest(upstream_has=at_upstream))
+        if is_kept_here(conversation):
+            return await self._resolved(request, responses, references, asker, conversation)
+        if conversation:
+            request = replace(request, continuation=ContinuedRequest(upstream_has=conversation))
         if not (request.continues or references):
             return request
         return await self._resolved(request, responses, references, asker)
@@ -155,6 +162,11 @@ class ContinuedRequests:
         if continuation is None or responses is None or not isinstance(result, Exchange):
             return result
         route = await self._upstream.resolve(request.model)
+        if continuation.kept_turn is not None and result.reply.status < 400:
+            turn = self._conversations.adding(
+                result.turn, continuation.kept_turn, owner_of(caller.fingerprint), responses
+            )
+            return replace(result, turn=turn)
         if result.reply.status < 400:
             if continuation.received is not None:
                 self._keeping.note_taken(caller.fingerprint, route.base_url)
@@ -235,11 +247,19 @@ class ContinuedRequests:
         return await request.dialect.parse(responses.rewritten(request.fields, opened, None))
 
     async def _resolved(
-        self, request: ModelRequest, responses: ResponseFormat, references: Sequence[InputReference], asker: _Asker
+        self,
+        request: ModelRequest,
+        responses: ResponseFormat,
+        references: Sequence[InputReference],
+        asker: _Asker,
+        conversation: str = "",
     ) -> ModelRequest:
         """Put the earlier messages before the request's own, and stored items in place of references."""
         items, earlier = await asyncio.gather(
-            self._items(request, responses, references, asker), self._earlier_of(request, asker)
+            self._items(request, responses, references, asker),
+            self._kept_of(request, responses, asker, conversation)
+            if conversation
+            else self._earlier_of(request, asker),
         )
         upstream_has = request.continuation.upstream_has if request.continuation else ""
         if request.continues and earlier is None:
@@ -250,10 +270,15 @@ class ContinuedRequests:
             return replace(request, continuation=ContinuedRequest(upstream_has=upstream_has))
         raws = None if earlier is None else earlier.raws
         whole = await request.dialect.parse(responses.rewritten(request.fields, items, raws), bounded=False)
+        if earlier is not None and earlier.conversation is not None:
+            return replace(
+                whole, continuation=_kept_turn(request, whole, earlier.raws, earlier.conversation, responses)
+            )
         continuation = ContinuedRequest(
             received=request if asker.keeps else None,
             earlier_count=earlier.others if earlier else 0,
             earlier_systems=len(earlier.raws) - earlier.others if earlier else 0,
+            resolved=request.continues or "" if earlier else "",
             upstream_has=upstream_has,
         )
         return replace(whole, continuation=continuation)
@@ -276,6 +301,14 @@ class ContinuedRequests:
                 return None
             raise
         return None if places is None else _Earlier(*places)
+
+    async def _kept_of(
+        self, request: ModelRequest, responses: ResponseFormat, asker: _Asker, identifier: str
+    ) -> _Earlier:
+        """Return the items of the conversation that a request names."""
+        history = await self._conversations.history_for(asker.owner, asker.tenant, identifier, request)
+        raws = responses.sendable_items([item.raw for item in history.items])
+        return _Earlier(raws, 0, history.conversation)
 
     async def _find(self, identifier: str, asker: _Asker) -> ResponseRecord | None:
         """Return a stored response; where the upstream has it too, the store may be away."""
@@ -339,6 +372,32 @@ class _Earlier:
     raws: Sequence[bytes]
     others: int
     """How many of them are no system messages."""
+    conversation: KeptConversation | None = None
+    """The conversation whose items they are; ``others`` is not known then."""
+
+
+def _kept_turn(
+    request: ModelRequest,
+    whole: ModelRequest,
+    earlier: Sequence[bytes],
+    conversation: KeptConversation,
+    responses: ResponseFormat,
+) -> ContinuedRequest:
+    """Return how a request goes on in a conversation that Tidemark keeps.
+
+    :param request: with its own items only
+    :param whole: with all of them
+    """
+    systems = _count_systems(whole) - _count_systems(request)
+    return ContinuedRequest(
+        earlier_count=len(whole.messages) - len(request.messages) - systems,
+        earlier_systems=systems,
+        kept_turn=KeptTurn(conversation, responses.input_items(whole.fields)[len(earlier) :]),
+    )
+
+
+def _count_systems(request: ModelRequest) -> int:
+    return sum(message.is_system for message in request.messages)
 
 
 def _items_by_id(record: ResponseRecord, responses: ResponseFormat, output: bytes) -> Mapping[str, bytes]:

@@ -45,7 +45,7 @@ def with_storage(ending: Ending, turn: PendingTurn, reply: Reply | None, *, stor
     """Return the ending of a turn that is stored or not; an error where the client relies on the store."""
     if stored and reply is not None:
         return ending
-    if turn.give_up is not None and ending.error is None and ending.outcome == "complete":
+    if turn.must_be_stored and ending.error is None and ending.outcome == "complete":
         error = TurnNotStored(_NOT_READ if reply is None else _NOT_STORED)
         error.retry_after = 0.0 if reply is None else StoreUnavailable.retry_after
         return replace(ending, outcome="error", error=error, stored=False)

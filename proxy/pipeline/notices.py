@@ -7,11 +7,14 @@ answer.
 from __future__ import annotations
 
 from dataclasses import replace
+from http import HTTPStatus
 
 from proxy.compaction.values import NotSummarized
+from proxy.core.base_urls import lacks_version
 from proxy.core.errors import CompactionFailed, ContextLengthExceeded
 from proxy.core.planning.budget import ModelProfile
 from proxy.core.planning.situation import Reason
+from proxy.core.ports import Route, UpstreamReply, members_left_out
 from proxy.core.report import Report
 from proxy.pipeline.values import RequestContext
 
@@ -79,6 +82,23 @@ def with_less_reply_warning(context: RequestContext, report: Report) -> Report:
         f"the reply has less space: the request is above its usual limit of {budget.limit} tokens and leaves "
         f"{budget.window - report.tokens_after} of the window's {budget.window}"
     )
+    return replace(report, warning=f"{notice}; {report.warning}" if report.warning else notice)
+
+
+def with_base_warning(report: Report, reply: UpstreamReply, route: Route) -> Report:
+    """Say where a 404 probably comes from: the base URL of the upstream has no version."""
+    if reply.status != HTTPStatus.NOT_FOUND or route.lane != "wire" or not lacks_version(route.base_url):
+        return report
+    notice = "the upstream has no such path, and its base URL does not end in /v1, as nearly every server wants it"
+    return replace(report, warning=f"{notice}; {report.warning}" if report.warning else notice)
+
+
+def with_left_out_warning(report: Report, reply: UpstreamReply) -> Report:
+    """Say which members of a request its upstream never got, because it speaks chat completions only."""
+    names = members_left_out(reply)
+    if not names:
+        return report
+    notice = f"the upstream speaks chat completions only, so {' and '.join(names)} was left out"
     return replace(report, warning=f"{notice}; {report.warning}" if report.warning else notice)
 
 

@@ -12,10 +12,12 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
+from proxy.core.conversation.messages import JsonValue
 from proxy.core.conversation.prefix import owner_of
 from proxy.core.conversation.records import TurnRecord
 from proxy.core.conversation.reply import Reply
 from proxy.core.conversation.request import ModelRequest
+from proxy.core.conversation.responses import CONVERSATION, EARLIER_RESPONSE
 from proxy.core.errors import UpstreamError
 from proxy.core.events import ContextFull, Listener
 from proxy.core.planning.budget import ModelProfile, budget_for
@@ -27,7 +29,7 @@ from proxy.pipeline.continuing import ContinuedRequests
 from proxy.pipeline.fit import BudgetFitter
 from proxy.pipeline.identify import Identifier
 from proxy.pipeline.kept_responses import response_keeping
-from proxy.pipeline.notices import replay_warning
+from proxy.pipeline.notices import replay_warning, with_base_warning, with_left_out_warning
 from proxy.pipeline.plain_replies import decode_whole
 from proxy.pipeline.repeated_turns import RepeatedTurns
 from proxy.pipeline.search_offers import SearchOffers
@@ -107,6 +109,8 @@ class Pipeline:
             with suppress(EarlierMessagesNeeded):
                 return await self._run(short[0], caller, controls, progress, short[1])
         whole = await self._continued.resolve(request, caller)
+        if members := _resolved_members(whole):
+            caller = replace(caller, answered_with=members)
         result = await self._run_from_history(whole, caller, controls, progress)
         if whole.continuation is None:
             return result
@@ -227,6 +231,9 @@ class Pipeline:
                 reply, leave_out = await self._sender.send(context, fitted, with_counts=learn is not None)
         except UpstreamError as error:
             return Refused(error, report)
+        report = with_left_out_warning(report, reply)
+        if reply.status >= 400:
+            report = with_base_warning(report, reply, context.route)
         turn = self._turn(context, report, learn, leave_out)
         return Exchange(reply, turn, report, None if report.degraded else fitted.summary)
 
@@ -319,6 +326,16 @@ class Pipeline:
                 await self._calibrations.learn(key, counted, tokens, self._clock())
 
         return learn
+
+
+def _resolved_members(request: ModelRequest) -> tuple[tuple[str, JsonValue], ...]:
+    """Return what the client's request names and the upstream's does not any more, as a response names it."""
+    continuation = request.continuation
+    if continuation is None:
+        return ()
+    if continuation.kept_turn is not None:
+        return ((CONVERSATION, {"id": continuation.kept_turn.conversation.id}),)
+    return ((EARLIER_RESPONSE, continuation.resolved),) if continuation.resolved else ()
 
 
 def _without_received(request: ModelRequest) -> ModelRequest:

@@ -130,7 +130,7 @@ class Relay:
                 if fold.ended and not stream.ended:
                     stream.ended = True
                     stream.stored = await self._end(turn, reader)
-                    if not stream.stored and turn.give_up is not None:
+                    if not stream.stored and turn.must_be_stored and stream.is_plain:
                         if rest := _without(leave_out, turn.dialect.before_end(events.feed(chunk))):
                             await deliver(rest)
                         return
@@ -201,9 +201,28 @@ class Relay:
         recording = self._recorder.record(record, turn.prepare if complete else None, turn.give_up)
         if turn.give_up is not None and record.complete != complete:  # the reply could not be counted
             recording = _without_reply(recording)
-        if turn.learn is None or content is None or not complete:
+        if content is None or not complete:
             return recording
-        return self._recorded_and_learned(recording, self._learn(turn.learn, content))
+        if turn.learn is not None:
+            recording = self._recorded_and_learned(recording, self._learn(turn.learn, content))
+        return recording if turn.add is None else self._recorded_and_added(recording, turn, turn.add(content))
+
+    async def _recorded_and_added(
+        self, recording: Awaitable[bool], turn: PendingTurn, adding: Coroutine[Any, Any, None]
+    ) -> bool:
+        """Wait for both, and return whether what the client relies on is stored. A client that leaves ends neither."""
+
+        async def add() -> bool:
+            try:
+                await adding
+            except Exception as error:  # noqa: BLE001 - whatever it is, the client must hear of it
+                self._on_failure(error)
+                return False
+            return True
+
+        added = self._recorder.run_apart(add())
+        stored = await recording
+        return await added and (stored or turn.give_up is None)
 
     @staticmethod
     async def _recorded_and_learned(recording: Awaitable[bool], learning: Coroutine[Any, Any, None]) -> bool:

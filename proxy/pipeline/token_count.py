@@ -10,6 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from http import HTTPStatus
 
+from proxy.core.conversation.kept import is_kept_here
 from proxy.core.conversation.request import Dialect, ModelRequest
 from proxy.core.errors import DialectNotServed
 from proxy.core.lessons import Lessons
@@ -48,6 +49,10 @@ class InputTokenCounting:
         request = await dialect.parse(body, anonymous=True)
         if not request.model:
             return (await self.counter.count(request, "")).total
+        responses = request.dialect.responses
+        conversation = "" if responses is None else responses.conversation_at_upstream(request.fields)
+        if self.continued is not None and is_kept_here(conversation):  # nobody else can count its items
+            request = await self.continued.resolve(request, caller)
         route = await self.upstream.resolve(request.model)
         question = (route.base_url, route.upstream_model, path.partition("?")[0])
         speaks = not route.dialects or dialect.name in route.dialects  # what is configured is not asked

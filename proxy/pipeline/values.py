@@ -6,9 +6,9 @@ The server makes ``Controls`` from request headers. The steps of ``pipeline/pipe
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Sequence
 from dataclasses import dataclass, replace
-from typing import Literal, Protocol
+from typing import Any, Literal, Protocol
 
 from proxy.core.conversation.messages import Message
 from proxy.core.conversation.prefix import PrefixChain
@@ -33,6 +33,8 @@ Prepare = Callable[[str], Awaitable[None]]
 """Begins to prepare the next summary; takes the id that the turn was stored under."""
 LeaveOut = Callable[[bytes], bytes]
 """Takes whole events of a stream, and returns them without what the client did not ask for."""
+Add = Callable[[Reply], Coroutine[Any, Any, None]]
+"""Adds a complete reply to the conversation that its client named; raises where the store does not take it."""
 KeepResponse = Callable[[TurnRecord, Reply], TurnRecord]
 """Adds to a turn's record what is stored of its response."""
 GiveUp = Callable[[TurnRecord], None]
@@ -201,6 +203,13 @@ class PendingTurn:
     """Present where the upstream reports what Tidemark asked for and the client did not."""
     keep_response: KeepResponse | None = None
     """Present where the client may ask for the response again by its id."""
+    add: Add | None = None
+    """Present where Tidemark keeps the conversation that the client named."""
+
+    @property
+    def must_be_stored(self) -> bool:
+        """Whether the client relies on the store for this turn, so that it must hear where it is not stored."""
+        return self.give_up is not None or self.add is not None
 
     def record_with(self, reply: Reply, counter: TokenCounter) -> TurnRecord:
         """Return the record with the reply; an incomplete reply is not among its messages."""

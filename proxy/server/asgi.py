@@ -43,7 +43,7 @@ async def read_body(receive: Receive, headers: Headers, max_bytes: int) -> bytes
     for name, declared in headers:
         if name == b"content-length":
             if declared.isdigit() and int(declared) > max_bytes:
-                raise _too_large(max_bytes)
+                raise too_large(max_bytes)
             break
     pieces = BytesIO()  # its value is not copied; joining a list of pieces would copy them
     size = 0
@@ -54,7 +54,7 @@ async def read_body(receive: Receive, headers: Headers, max_bytes: int) -> bytes
         piece: bytes = message.get("body", b"")
         size += len(piece)
         if size > max_bytes:
-            raise _too_large(max_bytes)
+            raise too_large(max_bytes)
         if not message.get("more_body", False) and size == len(piece):
             return piece
         pieces.write(piece)
@@ -154,7 +154,8 @@ class Response:
             await self.end(self._errors.error_event(error, self._last_piece))
 
 
-def _too_large(max_bytes: int) -> BodyTooLarge:
+def too_large(max_bytes: int) -> BodyTooLarge:
+    """Return the error of a body that must be read whole."""
     return BodyTooLarge(
         f"The request body is larger than {max_bytes} bytes. Send a smaller one, or raise server.max_body_mb."
     )

@@ -37,6 +37,11 @@ def listed_items(raws: Sequence[bytes], response: str) -> list[dict[str, Any]]:
     return [_listed(json.loads(raw), f"{response}:{place}") for place, raw in enumerate(raws)]
 
 
+def shown_item(raw: bytes, identifier: str) -> dict[str, Any]:
+    """Return an item as a list shows it, with the id that it is stored under."""
+    return _listed({**json.loads(raw), "id": identifier}, identifier)
+
+
 def _listed(item: dict[str, Any], seed: str) -> dict[str, Any]:
     kind = item.get("type") or "message"
     prefix = "msg" if kind == "message" else "item"

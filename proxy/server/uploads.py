@@ -6,19 +6,53 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Callable
+from io import BytesIO
 from types import TracebackType
 from typing import Self
 
 from starlette.types import Message, Receive
 
 from proxy.core.ports import Headers
-from proxy.server.asgi import wait_for_disconnect
+from proxy.server.asgi import too_large, wait_for_disconnect
 
 AHEAD_BYTES = 262_144
 """How much of a body is read before somebody takes it. Reading ahead shows a client's disconnection early."""
 IN_MEMORY_BYTES = 1_048_576
 """A form of this length at most is read whole."""
+
+
+async def untyped_body(
+    pieces: AsyncGenerator[bytes, None], max_bytes: int, note_kept: Callable[[], object]
+) -> bytes | AsyncGenerator[bytes, None]:
+    """Look at a body whose sender states no type: ``requests`` and ``fetch`` state none for bytes.
+
+    :param max_bytes: of an object
+    :param note_kept: called before more of the body is kept
+    :returns: a JSON object as a whole, else the body in pieces
+    :raises BodyTooLarge: the object is larger than ``max_bytes``
+    """
+    beginning = b""
+    async for piece in pieces:
+        beginning += piece
+        if beginning.strip() or len(beginning) >= AHEAD_BYTES:
+            break
+    if not beginning.lstrip().startswith(b"{"):
+        return _continued(beginning, pieces)
+    note_kept()
+    whole = BytesIO()
+    async for piece in _continued(beginning, pieces):
+        whole.write(piece)
+        if whole.tell() > max_bytes:
+            raise too_large(max_bytes)
+    return whole.getvalue()
+
+
+async def _continued(beginning: bytes, pieces: AsyncGenerator[bytes, None]) -> AsyncGenerator[bytes, None]:
+    if beginning:
+        yield beginning
+    async for piece in pieces:
+        yield piece
 
 
 def declared_length(headers: Headers) -> int | None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Coroutine, Mapping
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 from proxy.core.conversation.echoes import StoredBranch, StoredBranches
@@ -21,6 +22,7 @@ from proxy.core.ports import Lease
 from proxy.store import keys, scripts
 from proxy.store.codec import Codec
 from proxy.store.commands import RECALL_SECONDS, RECORD_SECONDS, CommandSender
+from proxy.store.kept_conversations import RedisKeptConversations
 from proxy.store.lifetimes import Lifetimes, lifetime
 from proxy.store.listing import Listing
 from proxy.store.records import RecordReader
@@ -81,8 +83,16 @@ class RedisStore(RecordReader):
         longest = self._lifetimes.longest
         self.turns = RedisTurns(sender, self.described)
         self.responses = RedisResponses(sender, codec, longest)
+        self.kept_conversations = RedisKeptConversations(self.ask, codec, self._lifetimes)
         self.listing = Listing(self.ask, longest)
-        self.usage = OwnerUsage(self.ask, self._weigh, max_bytes=max_tenant_bytes, keep_seconds=longest)
+        self.usage = OwnerUsage(
+            self.ask,
+            self._weigh,
+            max_bytes=max_tenant_bytes,
+            keep_seconds=longest,
+            weigh_others=self.kept_conversations.weigh,
+        )
+        self.kept_conversations.note_size = partial(self.usage.note, accepted=False)
         self._writer = TurnWriter(
             sender,
             codec,

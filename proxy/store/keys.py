@@ -38,6 +38,9 @@ key                      type     content
 ``tm:n:DIGEST``          string   digest of a client's name for a conversation and of its credential -> the id
 ``tm:o:DIGEST``          string   digest of a credential and of the id of a response or of an item of its output -> the
                                   conversation's id, then the response's
+``tm:cv:DIGEST``         hash     digest of a credential and of the id of a conversation of the Conversations API -> its
+                                  head, and its items by their numbers (``kept_conversations.py``)
+``tm:ci:OWNER``          set      the ids of a credential's conversations of the Conversations API, to weigh them
 ``tm:u:OWNER``           hash     bytes that a credential has stored and imported; whether an upstream accepted it
 ``tm:uw:OWNER``          string   a mark that its conversations were weighed a moment ago
 ``tm:up:DAY``            string   bytes that credentials imported on a day before any upstream accepted them
@@ -119,6 +122,17 @@ def response(owner: str, identifier: str) -> str:
     """Return the key that leads from an id of a response, or of an item of it, to its conversation."""
     encoded = identifier.encode(errors="surrogatepass")  # a client may send any text as an id
     return f"tm:o:{digest_of(owner.encode(), encoded).hex()}"
+
+
+def kept_conversation(owner: str, identifier: str) -> str:
+    """Return the key of a conversation of the Conversations API."""
+    encoded = identifier.encode(errors="surrogatepass")  # a client may send any text as an id
+    return f"tm:cv:{digest_of(owner.encode(), encoded).hex()}"
+
+
+def kept_index(owner: str) -> str:
+    """Return the key of the ids of a credential's conversations of the Conversations API."""
+    return f"tm:ci:{owner}"
 
 
 def head(family: str) -> str:

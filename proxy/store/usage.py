@@ -51,12 +51,22 @@ class OwnerUsage:
     """Counts. The mutable state is what has yet to be written, which credentials are at the bound, and which accepted.
 
     :param weigh: returns the bytes of memory that a conversation takes
+    :param weigh_others: returns the same of all else that a credential has stored
     :param max_bytes: bound of one credential, in the store's memory; None for no bound
     :param keep_seconds: the lifetime of an unused credential's numbers; 0 for no limit
     """
 
-    def __init__(self, ask: Ask, weigh: Weigh, *, max_bytes: int | None, keep_seconds: int) -> None:
+    def __init__(
+        self,
+        ask: Ask,
+        weigh: Weigh,
+        *,
+        max_bytes: int | None,
+        keep_seconds: int,
+        weigh_others: Weigh | None = None,
+    ) -> None:
         self._ask = ask
+        self._weigh_others = weigh_others
         self._weigh = weigh
         self._max = max_bytes
         self._keep = keep_seconds
@@ -188,7 +198,7 @@ class OwnerUsage:
 
     async def _weighed(self, owner: str) -> int:
         """Weigh the conversations that are still stored, store their sum as the new number, and return it."""
-        total = start = 0
+        total, start = 0 if self._weigh_others is None else await self._weigh_others(owner), 0
         while page := await self._ask("ZRANGE", keys.owner_index(owner), start, start + PAGE - 1):
             for conversation in page:
                 total += await self._weigh(conversation.decode())

@@ -16,7 +16,7 @@ from opentelemetry.context import attach, detach
 from opentelemetry.trace import Span, SpanKind, set_span_in_context
 
 from proxy.core.conversation.request import Dialect
-from proxy.core.ports import Caller, Route, TextRequest, Upload, Upstream, UpstreamReply
+from proxy.core.ports import Caller, Route, TextRequest, Upload, Upstream, UpstreamReply, members_left_out
 from proxy.core.report import Usage
 from proxy.tracing.conventions import (
     CACHED_TOKENS,
@@ -150,6 +150,7 @@ class TracedReply:
     def __init__(self, reply: UpstreamReply, call: CallSpan) -> None:
         self.status = reply.status
         self.headers = reply.headers
+        self.left_out = members_left_out(reply)
         self._reply = reply
         self._call = call
         self._pieces: AsyncIterator[bytes] | None = None

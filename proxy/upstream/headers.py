@@ -8,10 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from functools import lru_cache
+from urllib.parse import urlsplit
 
 from proxy.core.http_headers import KEYS
 from proxy.core.ports import Caller, Headers, Route
 from proxy.core.trace_context import NAMES as TRACE_CONTEXT
+from proxy.upstream.providers import ANTHROPIC_BASE
 
 RETURNED_HEADERS = frozenset({"request-id", "retry-after", "retry-after-ms", "x-request-id", "x-should-retry"})
 """Headers of a provider's answer that a client acts on."""
@@ -64,17 +66,25 @@ def _add_bearer(lines: list[tuple[bytes, bytes]]) -> None:
 def _for_anthropic(route: Route, caller: Caller) -> list[tuple[bytes, bytes]]:
     """Return the same lines with the key and the version as Anthropic's API wants them.
 
-    A token of a subscription stays in ``Authorization``, where Claude Code sends it.
+    The caller's own key stays where it came in two cases: a token of a subscription, which Claude Code sends in
+    ``Authorization``, and before a gateway, whose clients know the header that it reads.
     """
     replaced, configured = _configured(tuple(route.headers), None)
     lines = [line for line in caller.headers if line[0] not in replaced]
     key = route.api_key or caller_key(caller)
-    if key is not None and not (route.api_key is None and key.startswith(SUBSCRIPTION)):
+    stays = route.api_key is None and (not _is_anthropic(route.base_url) or (key or "").startswith(SUBSCRIPTION))
+    if key is not None and not stays:
         lines = [line for line in lines if line[0] not in KEYS]
         lines.append((b"x-api-key", key.encode()))
     if all(name != b"anthropic-version" for name, _ in (*lines, *configured)):
         lines.append((b"anthropic-version", ANTHROPIC_VERSION))
     return [*lines, *configured]
+
+
+@lru_cache(maxsize=MAX_CACHED_ROUTES)
+def _is_anthropic(base_url: str) -> bool:
+    """Tell whether a base URL is Anthropic's own; an empty one is."""
+    return not base_url or urlsplit(base_url).hostname == urlsplit(ANTHROPIC_BASE).hostname
 
 
 @lru_cache(maxsize=MAX_CACHED_ROUTES)

@@ -56,7 +56,7 @@ class OtherDialects:
                 return await self._wire.send(route, chat_body, caller)
             return await self._translate.send(route, chat_body, caller, stream=stream)
 
-        return await self._bridge.send(request, send_chat, _goal(route))
+        return await self._bridge.send(request, send_chat, _goal(route), dict(caller.answered_with))
 
 
 def _goal(route: Route) -> ChatGoal:

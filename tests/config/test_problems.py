@@ -316,3 +316,20 @@ def test_a_word_whose_package_is_missing_names_the_extra(write: Write) -> None:
           defaults: {recall: {method: embedding}}
         """)
     assert load(path, HOME).policy_for("any").recall_method == "embedding"
+
+
+def test_an_upstream_without_a_version_is_told(tmp_path: Path) -> None:
+    """Its requests would be a bare 404. A version anywhere in the path is one: ``/api/v3``, ``/v1beta/openai``."""
+    path = tmp_path / "tidemark.yaml"
+    for base, warned in (
+        ("http://a.test", True),
+        ("http://a.test/openai/", True),
+        ("http://a.test/v1", False),
+        ("http://a.test/api/v3/", False),
+        ("http://a.test/v1beta/openai", False),
+    ):
+        path.write_text(f"upstream: {base}\n")
+        in_file = load(path, {"TIDEMARK_DATA_DIR": str(tmp_path)}).warnings
+        in_environment = load(None, {"TIDEMARK_DATA_DIR": str(tmp_path), "TIDEMARK_UPSTREAM": base}).warnings
+        assert [":1: " in warning and "end in /v1" in warning for warning in in_file] == [True] * warned
+        assert ["environment: " in warning for warning in in_environment] == [True] * warned

@@ -121,6 +121,31 @@ def test_a_deleted_response_is_gone_and_its_conversation_stays(sdk: OpenAI, upst
     assert len(upstream.last.json["input"]) == 5
 
 
+def test_a_response_is_deleted_at_an_upstream_that_may_keep_it(sdk: OpenAI, upstream: ScriptedUpstream) -> None:
+    """Whoever would be asked to show it is asked to delete it, though nobody has seen that upstream keep anything."""
+    upstream.others.kept = {}
+    made = create(sdk, "How is the weather?")
+    assert made.id in upstream.others.kept
+    sdk.responses.delete(made.id)
+    assert upstream.others.kept == {}
+    with pytest.raises(openai.NotFoundError):
+        sdk.responses.retrieve(made.id)
+
+
+def test_a_deletion_that_the_upstream_refuses_deletes_nothing(sdk: OpenAI, upstream: ScriptedUpstream) -> None:
+    """The refusal is the upstream's own, and the client may try again."""
+    upstream.others.kept = {}
+    made = create(sdk, "How is the weather?")
+    upstream.others.refuses_deletions = True
+    try:
+        with pytest.raises(openai.InternalServerError) as refused:
+            sdk.responses.delete(made.id)
+        assert "not now" in str(refused.value)
+    finally:
+        upstream.others.refuses_deletions = False
+    assert sdk.responses.retrieve(made.id).id == made.id
+
+
 def test_the_input_items_of_a_response_are_listed(sdk: OpenAI) -> None:
     """Those of its own request, the newest first, in pages, each with an id and its parts."""
     first = create(sdk, "How is the weather?")

@@ -103,7 +103,7 @@ def test_http_1_0_makes_no_offer(wire: socket.socket) -> None:
 @pytest.mark.parametrize(
     ("path", "methods"),
     [
-        ("/v1/chat/completions", "POST, OPTIONS"),
+        ("/v1/chat/completions", "GET, HEAD, POST, OPTIONS"),
         (TALK, "POST, OPTIONS"),
         ("/health/liveness", "GET, HEAD, OPTIONS"),
         ("/tidemark/models", "GET, HEAD, OPTIONS"),
@@ -137,7 +137,7 @@ def test_every_endpoint_that_is_read_answers_head(client: Client) -> None:
 def test_a_refused_method_is_answered_in_the_format_of_its_path(client: Client) -> None:
     """A client of a dialect can read only that dialect's errors."""
     assert client.http.get(TALK).json()["problem"]["code"] == "unknown_url"
-    assert client.http.get("/v1/chat/completions").json()["error"]["code"] == "unknown_url"
+    assert client.http.put("/v1/chat/completions").json()["error"]["code"] == "unknown_url"
 
 
 def test_a_body_is_asked_for_before_it_is_sent(bench: Bench, wire: socket.socket) -> None:

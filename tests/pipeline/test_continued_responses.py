@@ -517,6 +517,7 @@ def test_an_upstream_of_chat_completions_only_is_gone_on_with_by_id(bench: Bench
     first = asking.say("How is the weather?")
     second = asking.say("And the tide?", first["id"])
     assert second["id"] != first["id"]
+    assert (first["previous_response_id"], second["previous_response_id"]) == (None, first["id"])
     assert [message["content"] for message in bench.upstream.last.messages] == [
         "How is the weather?",
         "Fine weather.",
@@ -526,6 +527,17 @@ def test_an_upstream_of_chat_completions_only_is_gone_on_with_by_id(bench: Bench
     assert shown.json() == second
     again = asking.post(input="And?", previous_response_id="resp_nobody")
     assert again.json()["error"]["code"] == "previous_response_not_found"
+
+
+def test_the_events_of_a_bridged_answer_name_the_earlier_response(bench: Bench, asking: Asking) -> None:
+    """As the whole answer does; the upstream never saw the id."""
+    bench.upstream.dialects = {"chat"}
+    bench.upstream.script = tells(Turn("Fine weather."))
+    first = asking.say("How is the weather?")
+    streamed = asking.post(input="And the tide?", previous_response_id=first["id"], stream=True).text
+    told = [json.loads(line[6:]) for line in streamed.splitlines() if line.startswith("data: {")]
+    answers = [event["response"]["previous_response_id"] for event in told if "response" in event]
+    assert answers == [first["id"]] * 3
 
 
 def test_a_compressed_refusal_is_understood(bench: Bench, asking: Asking) -> None:

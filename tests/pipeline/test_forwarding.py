@@ -14,7 +14,7 @@ import httpx
 import pytest
 
 from tests.pipeline.conftest import Bench, Client, benched
-from tests.support.scripted import Answer, Received, error, streamed
+from tests.support.scripted import Answer, Received, error, says, streamed
 
 ONE = 'upstream: "{base}"\nserver: {{max_body_mb: 1}}\n'
 LISTED = """
@@ -119,6 +119,8 @@ def digest(pieces: Iterator[bytes]) -> str:
         ("POST", "/v1/batches"),
         ("POST", "/v1/rerank"),
         ("POST", "/v1/nobody/knows"),
+        ("POST", "/v1/models/gemini-pro:generateContent"),
+        ("POST", "/v1/models/gemini-pro:streamGenerateContent?alt=sse"),
     ],
 )
 def test_any_method_and_path_goes_to_the_one_upstream(bench: Bench, client: Client, method: str, path: str) -> None:
@@ -132,6 +134,14 @@ def test_any_method_and_path_goes_to_the_one_upstream(bench: Bench, client: Clie
     if method != "GET":
         last = bench.upstream.last
         assert (last.method, last.body, last.headers["authorization"]) == (method, body, "Bearer one")
+
+
+def test_the_list_of_stored_completions_is_the_upstreams(bench: Bench, client: Client) -> None:
+    """``client.chat.completions.list()``; the same path takes the requests of the pipeline with ``POST``."""
+    bench.upstream.models = {"object": "list", "data": [{"id": "chatcmpl-1"}], "has_more": False}
+    got = client.http.get("/v1/chat/completions?limit=1", headers=client.headers())
+    assert (got.status_code, got.json()) == (404, bench.upstream.models), "as the scripted upstream answers this path"
+    assert client.http.put("/v1/chat/completions").status_code == 405
 
 
 def test_a_status_and_its_headers_are_the_upstreams(bench: Bench, client: Client) -> None:
@@ -176,6 +186,34 @@ def test_a_large_upload_needs_no_memory_bound(client: Client) -> None:
     ).json()
     assert (chunked["length"], chunked["sha256"]) == (size, whole)
     assert (stated["length"], stated["sha256"]) == (size, whole)
+
+
+@pytest.fixture(scope="module")
+def shared(bench: Bench) -> Client:
+    """A client of a Tidemark whose model_list has one upstream, and another name for its model."""
+    config = 'model_list: [{{model_name: mine, litellm_params: {{model: openai/theirs, api_base: "{base}"}}}}]\n'
+    return bench.client("shared", config=config + "server: {{max_body_mb: 1}}\n", own=True)
+
+
+@pytest.mark.parametrize("is_chunked", [False, True])
+def test_a_body_without_a_type_that_is_no_object_is_carried(shared: Client, *, is_chunked: bool) -> None:
+    """HTTP clients state none for bytes. It may be larger than ``server.max_body_mb``, and is not read as JSON."""
+    for whole in (b"\x00sound", b"[1]", b"", b" ", b"plain words", b"".join(upload(2 * MEGABYTE))):
+        sent: Any = iter([whole]) if is_chunked else whole
+        got = shared.http.post("/v1/nobody/uploads", content=sent)
+        assert got.status_code == 200, got.text
+        assert (got.json()["length"], got.json()["sha256"]) == (len(whole), hashlib.sha256(whole).hexdigest())
+
+
+@pytest.mark.parametrize("is_chunked", [False, True])
+def test_an_object_without_a_type_is_read_for_its_model(shared: Client, *, is_chunked: bool) -> None:
+    """It keeps the bound of JSON; one that cannot be read is the upstream's to refuse."""
+    for content, body in ((b' {"model": "mine"}', '{"model":"theirs"}'), (b'{"model": ', '{"model": ')):
+        got = shared.http.post("/v1/nobody/knows", content=iter([content]) if is_chunked else content)
+        assert (got.status_code, got.json()["body"]) == (200, body)
+    large = b'{"model": "mine", "a": "' + b"a" * MEGABYTE + b'"}'
+    got = shared.http.post("/v1/nobody/knows", content=iter([large]) if is_chunked else large)
+    assert (got.status_code, got.json()["error"]["code"]) == (413, "request_too_large")
 
 
 def test_json_keeps_the_bound_of_bodies(client: Client) -> None:
@@ -395,6 +433,43 @@ def test_a_dialects_path_with_more_slashes_does_not_pass_the_pipeline_by(
     assert got.status_code == 404
     assert "single slashes" in got.json()["error"]["message"]
     assert len(bench.upstream.received) == asked
+
+
+def test_a_404_of_an_upstream_whose_base_has_no_version_names_the_mend(bench: Bench) -> None:
+    """The upstream's answer stays as it is; one with a version has no such warning."""
+    bench.upstream.script = lambda _: Answer([b"404: Not Found"], 404)
+    talk = {"model": "m", "messages": [{"role": "user", "content": "Hi."}]}
+    for base, warned in ((bench.upstream_url, True), ("{base}", False)):
+        asking = bench.client("astray", config=BASE_ALONE.replace("{base}", base), own=True)
+        got = asking.post(talk)
+        assert (got.status_code, got.text) == (404, "404: Not Found")
+        assert ("does not end in /v1" in got.headers.get("x-tidemark-warning", "")) is warned
+
+
+def test_a_doubled_v1_is_carried_once(client: Client) -> None:
+    """Of paths that are only carried, too."""
+    assert client.http.get("/v1/v1/files?limit=1").json()["path"] == "/v1/files"
+
+
+BASE_ALONE = 'upstream: "{base}"\n'
+
+
+@pytest.mark.parametrize(
+    ("path", "body"),
+    [
+        ("/v1/v1/chat/completions", {"messages": [{"role": "user", "content": "Hi."}]}),
+        ("/v1/v1/responses", {"input": "Hi."}),
+        ("/v1/v1/messages", {"max_tokens": 9, "messages": [{"role": "user", "content": "Hi."}]}),
+    ],
+)
+def test_a_doubled_v1_does_not_pass_the_pipeline_by(bench: Bench, path: str, body: dict[str, Any]) -> None:
+    """Not even where the upstream's base URL has none, so that what is doubled for Tidemark would be right for it."""
+    bench.upstream.script = says("Hello there.")
+    config = BASE_ALONE.replace("{base}", bench.upstream_url)
+    doubled = bench.client("doubled", config=config, own=True)
+    got = doubled.http.post(path, json={"model": "m", **body}, headers=doubled.headers())
+    assert "x-tidemark-conversation" in got.headers, got.text
+    assert bench.upstream.last.path == path.removeprefix("/v1/v1")
 
 
 def test_a_query_keeps_its_percent_escapes(bench: Bench, client: Client) -> None:

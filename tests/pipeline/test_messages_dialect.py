@@ -220,6 +220,21 @@ def test_an_overflow_is_replayed_smaller(bench: Bench, anthropic_client: Anthrop
     assert "tokens and sent again" in answer.headers["x-tidemark-warning"]
 
 
+@pytest.mark.parametrize("stream", [False, True])
+def test_what_only_anthropic_serves_is_left_out_with_a_warning(
+    bench: Bench, anthropic_client: AnthropicClient, *, stream: bool
+) -> None:
+    """An upstream of chat completions cannot reach the client's MCP servers; the answer says so."""
+    bench.upstream.dialects = {"chat"}
+    servers = [{"type": "url", "name": "tides", "url": "https://tides.test/mcp"}]
+    talk = [user("How is the weather?")]
+    got = anthropic_client.ask(talk, stream=stream, mcp_servers=servers, container={"skills": []})
+    assert got.status_code == 200, got.text
+    assert "mcp_servers and container was left out" in got.headers["x-tidemark-warning"]
+    plain = anthropic_client.ask(talk, stream=stream, mcp_servers=[], container=None)
+    assert "x-tidemark-warning" not in plain.headers
+
+
 def test_a_stream_that_breaks_off_ends_with_an_error_event(bench: Bench, anthropic_client: AnthropicClient) -> None:
     """No ``message_stop`` is made up, and what the upstream said of its own failure passes."""
     pieces = streamed_reply(streamed_text("Fine weather."))[:4]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import json
 import uuid
 from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack, suppress
@@ -10,6 +11,7 @@ from dataclasses import replace
 
 import pytest
 
+from proxy.core.conversation.kept import PREFIX, KeptConversation, KeptItem
 from proxy.core.conversation.responses import ResponseRecord
 from proxy.core.errors import ImportLimit, StoreFull, StoreUnavailable
 from proxy.store import usage
@@ -103,6 +105,24 @@ async def test_conversations_that_are_gone_do_not_count(opened: Open, tenant: st
     await store.ask("HSET", f"tm:u:{tenant}", "bytes", 10 * MEGABYTE)
     await fill(store, tenant, 2)
     assert int(await store.ask("HGET", f"tm:u:{tenant}", "bytes")) < MEGABYTE
+
+
+async def test_conversations_that_a_client_keeps_by_id_count(opened: Open, tenant: str, now: float) -> None:
+    """Those of the Conversations API, until they are deleted; then they make room."""
+    store = opened()
+    kept = KeptConversation(f"{PREFIX}{tenant}", now, b"{}")
+    raw = json.dumps({"role": "user", "content": TEXT}, ensure_ascii=False).encode()
+    await store.kept_conversations.create(tenant, kept, [])
+    for number in range(25):
+        assert await store.kept_conversations.add(tenant, kept, [KeptItem(f"msg_{number}", raw)])
+    await store.usage.settle()
+    assert tenant in store.usage.full
+    with pytest.raises(StoreFull):
+        await store.usage.admit(tenant, 1, now, trusted=False)
+    assert await store.kept_conversations.forget(tenant, kept.id)
+    await store.usage.forgotten(tenant)
+    await store.usage.settle()
+    assert tenant not in store.usage.full
 
 
 async def test_a_credential_that_was_answered_may_import_what_fits(opened: Open, tenant: str, now: float) -> None:

@@ -47,13 +47,14 @@ class OtherEndpoints:
     """Answers what is no generation.
 
     ``kept`` holds the responses that a script answered with, by id; None for an upstream that keeps none. ``counts``
-    answers requests to count, in place of the fixed count.
+    answers requests to count, in place of the fixed count. ``refuses_deletions`` is an outage of deletions.
     """
 
     def __init__(self) -> None:
         self.models: Json = {"object": "list", "data": [{"id": "scripted", "object": "model", "owned_by": "tests"}]}
         self.kept: dict[str, Json] | None = {}
         self.counts: Script | None = None
+        self.refuses_deletions = False
 
     def answer(self, request: Received) -> Answer | None:
         """The answer, or None for what the script answers."""
@@ -94,6 +95,8 @@ class OtherEndpoints:
 
     def _stored(self, method: str, response_id: str, rest: str) -> Answer:
         """What the upstream keeps of a response."""
+        if method == "DELETE" and self.refuses_deletions:
+            return error(503, "not now")
         found = (self.kept or {}).get(response_id)
         if found is None:
             return error(404, f"Response with id '{response_id}' not found.")

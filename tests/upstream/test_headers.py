@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -41,3 +42,26 @@ def test_every_line_goes_that_may(
     assert lines == [*passed, *own, *key, (b"accept-encoding", b"identity")]
     lines.clear()  # nobody's list is another's
     assert outgoing(route, Caller(b"", ())) == [*own, *key, (b"accept-encoding", b"identity")]
+
+
+BEARER, OWN = (b"authorization", b"Bearer a-token"), (b"x-api-key", b"a-token")
+SUBSCRIBED = (b"authorization", b"Bearer sk-ant-oat01-x")
+
+
+@pytest.mark.parametrize(
+    ("base", "configured", "sent", "expected"),
+    [
+        ("https://gateway.test/v1", None, BEARER, BEARER),
+        ("https://gateway.test/v1", None, OWN, OWN),
+        ("https://gateway.test/v1", "ours", BEARER, (b"x-api-key", b"ours")),
+        ("https://api.anthropic.com/v1", None, BEARER, OWN),
+        ("", None, BEARER, OWN),
+        ("https://api.anthropic.com/v1", None, SUBSCRIBED, SUBSCRIBED),
+    ],
+)
+def test_a_gateway_in_anthropics_format_gets_the_callers_key_where_it_came(
+    base: str, configured: str | None, sent: tuple[bytes, bytes], expected: tuple[bytes, bytes]
+) -> None:
+    """Its clients know which header it reads. Anthropic itself reads ``x-api-key`` alone, but for a subscription."""
+    route = Route("wire", "m", "m", "anthropic", base, api_key=configured)
+    assert [line for line in outgoing(route, Caller(b"", [sent])) if line[0] in KEYS] == [expected]

@@ -200,13 +200,13 @@ def test_an_unknown_dialect_in_the_configuration_is_refused(value: Any) -> None:
 @pytest.mark.parametrize(
     ("sent", "configured", "expected"),
     [
-        (("authorization", "Bearer sk-ant-1"), None, {"x-api-key": "sk-ant-1"}),
+        (("authorization", "Bearer a-token"), None, {"authorization": "Bearer a-token"}),
         (("x-api-key", "sk-ant-1"), None, {"x-api-key": "sk-ant-1"}),
         (("authorization", "Bearer sk-ant-1"), "sk-own", {"x-api-key": "sk-own"}),
         (("authorization", "Bearer sk-ant-oat01-x"), None, {"authorization": "Bearer sk-ant-oat01-x"}),
     ],
 )
-async def test_anthropic_gets_messages_with_its_own_headers(
+async def test_a_gateway_of_anthropics_format_gets_messages_with_the_headers_of_that_format(
     wire: WireLane, sent: tuple[str, str], configured: str | None, expected: dict[str, str]
 ) -> None:
     """Over the wire, although chat completions for it go through litellm; the version has a default."""

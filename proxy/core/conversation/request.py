@@ -10,6 +10,7 @@ from collections.abc import Awaitable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
+from proxy.core.conversation.kept import KeptConversation
 from proxy.core.conversation.messages import JsonValue, Message
 from proxy.core.conversation.reply import Reply, ReplyFold
 from proxy.core.conversation.responses import ResponseFormat
@@ -84,6 +85,15 @@ class ModelRequest:
 
 
 @value
+class KeptTurn:
+    """A request of a conversation that Tidemark keeps (``pipeline/kept_conversations.py``)."""
+
+    conversation: KeptConversation
+    own_items: Sequence[bytes]
+    """The items that the request itself brings."""
+
+
+@value
 class ContinuedRequest:
     """How a request goes on from an earlier response (``pipeline/continuing.py``)."""
 
@@ -93,6 +103,10 @@ class ContinuedRequest:
     """How many of the request's non-system messages Tidemark has put before the client's own."""
     earlier_systems: int = 0
     """How many of its system messages."""
+    resolved: str = ""
+    """The id of the earlier response whose messages Tidemark has put in, so that the upstream does not see it."""
+    kept_turn: KeptTurn | None = None
+    """Present where Tidemark has the conversation that the request names, and has put its items in."""
     upstream_has: str = ""
     """The earlier response, or the conversation, that only the upstream has; empty where nothing is missing here."""
 

@@ -14,6 +14,10 @@ from proxy.core.values import value
 
 OUTPUT = "output"
 """The member of a response that is not stored with it: the conversation has it as the assistant's message."""
+CONVERSATION = "conversation"
+"""The member of a request and of its response that names their conversation."""
+EARLIER_RESPONSE = "previous_response_id"
+"""The member of a request and of its response that names the response that both go on from."""
 
 
 @value
@@ -86,6 +90,14 @@ class ResponseFormat(Protocol):
         """Return the elements that refer to stored items by their ids."""
         ...
 
+    def input_items(self, fields: Mapping[str, bytes]) -> Sequence[bytes]:
+        """Return the elements of a request, each in its own bytes."""
+        ...
+
+    def sendable_items(self, raws: Sequence[bytes]) -> Sequence[bytes]:
+        """Return stored elements as a client would send them: answers without what only answers have."""
+        ...
+
     def sealed_summaries(self, fields: Mapping[str, bytes]) -> Sequence[InputReference]:
         """Return the elements that are sealed summaries, whoever made them."""
         ...
@@ -100,7 +112,7 @@ class ResponseFormat(Protocol):
         """Write a body with other elements at some places, and with earlier messages before them.
 
         :param replaced: the elements by place; none removes the one that is there
-        :param earlier: None leaves the member that names the earlier response; else that member is removed
+        :param earlier: None leaves the member that names what came before; else that member is removed
         """
         ...
 

@@ -7,7 +7,7 @@ from proxy.core.ports.clocks import Clock
 from proxy.core.ports.counting import RequestCount, Stored, TokenCounter
 from proxy.core.ports.flushing import ConsumerState, DeadLetter, FlushEntry, FlushQueue, MemoryFlush, QueueState
 from proxy.core.ports.live_events import LiveEventFeed
-from proxy.core.ports.responses import ResponseStore, SummarySeal
+from proxy.core.ports.responses import KeptConversationStore, ResponseStore, SummarySeal
 from proxy.core.ports.store import (
     CalibrationStore,
     ConversationStore,
@@ -35,6 +35,7 @@ from proxy.core.ports.upstream import (
     Upload,
     Upstream,
     UpstreamReply,
+    members_left_out,
     shown_url,
 )
 
@@ -52,6 +53,7 @@ __all__ = [
     "FlushEntry",
     "FlushQueue",
     "Headers",
+    "KeptConversationStore",
     "Lane",
     "LearnedWindowStore",
     "Lease",
@@ -80,5 +82,6 @@ __all__ = [
     "Upload",
     "Upstream",
     "UpstreamReply",
+    "members_left_out",
     "shown_url",
 ]

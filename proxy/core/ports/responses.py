@@ -5,9 +5,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Protocol
 
+from proxy.core.conversation.kept import KeptConversation, KeptHistory, KeptItem
 from proxy.core.conversation.responses import ResponseRecord
 
 
@@ -31,6 +32,39 @@ class ResponseStore(Protocol):
 
     async def forget(self, owner: str, response: ResponseRecord) -> None:
         """Delete a response; its conversation stays."""
+        ...
+
+
+class KeptConversationStore(Protocol):
+    """Conversations of the Conversations API, by their ids and the credentials that made them."""
+
+    async def create(self, owner: str, conversation: KeptConversation, items: Sequence[KeptItem]) -> None:
+        """Store a new conversation."""
+        ...
+
+    async def find(self, owner: str, identifier: str) -> KeptHistory | None:
+        """Return a conversation, which lives on as if it were new; None where the owner has none."""
+        ...
+
+    async def add(
+        self, owner: str, conversation: KeptConversation, items: Sequence[KeptItem], tenant: str = ""
+    ) -> bool:
+        """Store items behind the others, and return whether the conversation is still there.
+
+        :param tenant: whose request brought them; the first one's stays
+        """
+        ...
+
+    async def change(self, owner: str, conversation: KeptConversation, metadata: bytes) -> KeptConversation | None:
+        """Replace the metadata; None where the conversation is gone."""
+        ...
+
+    async def remove(self, owner: str, conversation: KeptConversation, item: str) -> bool:
+        """Delete the items with an id, and return whether there was one."""
+        ...
+
+    async def forget(self, owner: str, identifier: str) -> bool:
+        """Delete a conversation, and return whether it was there."""
         ...
 
 

@@ -32,6 +32,8 @@ class Caller:
     client's own dialect gets it."""
     trace_id: str = ""
     """The W3C trace that the request belongs to, in 32 hexadecimal digits; ``headers`` say the same."""
+    answered_with: tuple[tuple[str, JsonValue], ...] = ()
+    """Members that a bridge writes into the reply: what the client asked for and Tidemark has resolved before."""
 
     def __repr__(self) -> str:
         return f"Caller({self.fingerprint.hex()[:8]})"
@@ -120,6 +122,12 @@ class UpstreamReply(Protocol):
     async def close(self) -> None:
         """Cancel the rest of the upstream call; calling it again changes nothing."""
         ...
+
+
+def members_left_out(reply: UpstreamReply) -> Sequence[str]:
+    """Return the members of a request that its bridge to another dialect left out; only bridged replies have any."""
+    names: Sequence[str] = getattr(reply, "left_out", ())
+    return names
 
 
 class Upstream(Protocol):

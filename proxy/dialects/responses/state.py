@@ -8,21 +8,24 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import groupby
 from typing import Any
 
 import msgspec
 
 from proxy.core.conversation.messages import JsonValue
-from proxy.core.conversation.responses import OUTPUT, InputReference, OutputItem
+from proxy.core.conversation.responses import CONVERSATION, EARLIER_RESPONSE, OUTPUT, InputReference, OutputItem
 from proxy.core.errors import InvalidRequest
 from proxy.dialects.bodies import array_of, body_of, encode_json
 from proxy.dialects.raw_json import decode_value, read_elements, read_members
+from proxy.dialects.responses.echo import as_sent
 from proxy.dialects.responses.openings import opening_error
 from proxy.dialects.responses.request import InputItems
 from proxy.dialects.responses.writing import system_item
 
-_EARLIER = "previous_response_id"
 _SEALED = ("compaction", "compaction_summary")
+_BEFORE = (EARLIER_RESPONSE, CONVERSATION)
+"""Members that say what came before."""
 _INPUT = InputItems()
 
 
@@ -45,7 +48,7 @@ class StoredResponseFormat:
 
     def conversation_at_upstream(self, fields: Mapping[str, bytes]) -> str:
         """Return the id in ``conversation``, which the provider keeps itself; empty without one."""
-        value = decode_value(fields.get("conversation", b"null"), "conversation")
+        value = decode_value(fields.get(CONVERSATION, b"null"), CONVERSATION)
         name = value.get("id") if isinstance(value, dict) else value
         return name if isinstance(name, str) else ""
 
@@ -59,6 +62,18 @@ class StoredResponseFormat:
             for place, item in elements
             if item.get("type") == "item_reference" and isinstance(item.get("id"), str)
         ]
+
+    def input_items(self, fields: Mapping[str, bytes]) -> Sequence[bytes]:
+        """Return the items of ``input``."""
+        return _INPUT.raws_of(fields["input"]) if "input" in fields else []
+
+    def sendable_items(self, raws: Sequence[bytes]) -> Sequence[bytes]:
+        """Return stored items as a client would send them. Those of one turn are rewritten together."""
+        sendable: list[bytes] = []
+        for is_answer, group in groupby(raws, _may_be_answer):
+            run = list(group)
+            sendable += read_elements(b"[" + as_sent(b",".join(run)) + b"]") if is_answer else run
+        return sendable
 
     def sealed_summaries(self, fields: Mapping[str, bytes]) -> Sequence[InputReference]:
         """Return the items of the type ``compaction`` with their ``encrypted_content``."""
@@ -79,11 +94,10 @@ class StoredResponseFormat:
         self, fields: Mapping[str, bytes], replaced: Mapping[int, Sequence[bytes]], earlier: Sequence[bytes] | None
     ) -> bytes:
         """Write a body with other items at some places, and with earlier ones before them."""
-        raws = _INPUT.raws_of(fields["input"]) if "input" in fields else []
         items = list(earlier or ())
-        for place, raw in enumerate(raws):
+        for place, raw in enumerate(self.input_items(fields)):
             items += replaced.get(place, (raw,))
-        members = {name: raw for name, raw in fields.items() if name != _EARLIER or earlier is None}
+        members = {name: raw for name, raw in fields.items() if name not in _BEFORE or earlier is None}
         return body_of(members, {"input": array_of(items)})
 
     def response_of(self, original: bytes) -> tuple[str, Mapping[str, bytes]] | None:
@@ -127,7 +141,12 @@ class StoredResponseFormat:
 
     def repeats_continuation(self, head: Mapping[str, bytes], earlier: str) -> bool:
         """Return whether a response repeats the id that it goes on from."""
-        return _value(head.get(_EARLIER, b"null")) == earlier
+        return _value(head.get(EARLIER_RESPONSE, b"null")) == earlier
+
+
+def _may_be_answer(raw: bytes) -> bool:
+    """Return whether an item may be of the assistant; a look at its bytes spares parsing most others."""
+    return b'"assistant"' in raw or (b'"role"' not in raw and not str(_name_of(raw).type).endswith("_output"))
 
 
 def _name_of(item: bytes) -> _ItemName:

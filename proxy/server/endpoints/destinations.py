@@ -98,7 +98,7 @@ class Destinations:
             return await self._of_form(request, body)
         if kind == PAIRS and not _OBJECT.match(body):  # curl calls every body of -d a form
             return await self._of_pairs(request, body)
-        fields = await _in_thread_if_long(self._members, body)
+        fields = await _in_thread_if_long(partial(self._members, is_json=bool(kind)), body)
         name = decode_value(fields["model"], "model") if "model" in fields else None
         if not isinstance(name, str) or not name:
             return await self._of_query(request, body)
@@ -198,15 +198,18 @@ class Destinations:
             return False
         return self.upstream.sole_route(request.caller) is None or not request.path.startswith(WITHOUT_MODEL)
 
-    def _members(self, body: bytes) -> Mapping[str, bytes]:
-        """Return the members of a JSON body. Where every body goes to one upstream, that may refuse it itself."""
+    def _members(self, body: bytes, *, is_json: bool) -> Mapping[str, bytes]:
+        """Return the members of a JSON body. Where every body goes to one upstream, that may refuse it itself.
+
+        :param is_json: whether its sender says so; a body without a type may be anything
+        """
         if not body.strip():
             return {}
         try:
             check_values(body, MAX_VALUES, "The body")
             return read_members(body, bounded=False, most_members=MAX_MEMBERS)
         except InvalidRequest:
-            if self.reads_models:
+            if self.reads_models and is_json:
                 raise
             return {}
 
@@ -219,15 +222,17 @@ def media_type(headers: Headers) -> bytes:
 def is_read_whole(headers: Headers) -> bool:
     """Whether a request's body is read before it is sent: JSON, short forms, and where there is no body.
 
-    All other bodies go on while they arrive.
+    All other bodies go on while they arrive. One without a type is looked at first (``uploads.untyped_body``).
     """
     length = declared_length(headers)
     kind = media_type(headers)
-    if length is None and not any(name == b"transfer-encoding" for name, _ in headers):
+    if not length and not any(name == b"transfer-encoding" for name, _ in headers):
         return True
     if kind == FORM:
         return is_encoded(headers) or (length is not None and length <= IN_MEMORY_BYTES)
-    return not kind or kind == PAIRS or (b"json" in kind and not kind.endswith(LINES))
+    if not kind:
+        return is_encoded(headers)
+    return kind == PAIRS or (b"json" in kind and not kind.endswith(LINES))
 
 
 async def _in_thread_if_long(read: Callable[[Content], T], body: Content) -> T:

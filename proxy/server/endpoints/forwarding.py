@@ -21,9 +21,9 @@ from proxy.server.asgi import ARRIVES_IN_PIECES, CancelOnDisconnect, ClientGone,
 from proxy.server.capabilities import errors_of
 from proxy.server.encodings import decoded_body, is_encoded
 from proxy.server.endpoints.carrying import carry
-from proxy.server.endpoints.destinations import Destinations, ForwardedRequest, ForwardTarget, is_read_whole
+from proxy.server.endpoints.destinations import Destinations, ForwardedRequest, ForwardTarget, is_read_whole, media_type
 from proxy.server.request_log import RequestLog
-from proxy.server.uploads import ArrivingBody
+from proxy.server.uploads import ArrivingBody, untyped_body
 
 PREFIX = "/v1"
 ACCEPT_ENCODING = b"accept-encoding"
@@ -74,10 +74,13 @@ class ForwardingEndpoint:
     def routes(self) -> list[BaseRoute]:
         """Return the routes, which come after those of all other endpoints.
 
-        A path of Tidemark's own is served with its own methods only, but for the deletion of a provider's model.
+        A path of Tidemark's own is served with its own methods only, but for what providers have on the same paths: the
+        deletion of a model, Google's calls of one (``models/x:generateContent``), and OpenAI's list of completions.
         """
         return [
             Route(f"{PREFIX}/models/{{model:path}}", self, methods=["DELETE"]),
+            Route(f"{PREFIX}/models/{{model:path}}:{{call}}", self, methods=["POST"]),
+            Route(f"{PREFIX}/chat/completions", self, methods=["GET"]),
             _LastRoute(PREFIX + "/{path:path}", self),
         ]
 
@@ -141,7 +144,14 @@ class ForwardingEndpoint:
         if isinstance(body, bytes):
             destination = await self.destinations.of_body(request, body)
             return await self._send(log, scope, destination, caller, None)
-        destination = await self.destinations.of_upload(request, body.pieces())
+        pieces = body.pieces()
+        if not media_type(headers):
+            untyped = await untyped_body(pieces, self.max_body_bytes, lambda: scope.pop(ARRIVES_IN_PIECES, None))
+            if isinstance(untyped, bytes):
+                destination = await self.destinations.of_body(request, untyped)
+                return await self._send(log, scope, destination, caller, None)
+            pieces = untyped
+        destination = await self.destinations.of_upload(request, pieces)
         try:
             return await self._send(log, scope, destination, caller, body)
         finally:

@@ -69,7 +69,7 @@ class StoredResponseEndpoints:
                     return Response(response_stream(members, after), media_type=EVENT_STREAM)
                 return Response(response_object(members), media_type=JSON_TYPE)
         if record is not None and record.background:
-            reply = await self.stored.poll(record, _path_with_query(request), caller)
+            reply = await self.stored.poll(record, path_with_query(request), caller)
             return await self._carried_or_missing(request, reply)
         return await self._upstreams(request, caller, record)
 
@@ -77,7 +77,9 @@ class StoredResponseEndpoints:
         caller, record = await self._stored_for(request)
         if record is None:
             return await self._upstreams(request, caller, None)
-        await self.stored.forget(record, caller, _path(request))
+        refusal = await self.stored.forget(record, caller, _path(request))
+        if refusal is not None:
+            return await carried_reply(refusal)
         return to_json({"id": record.id, "object": "response", "deleted": True})
 
     async def _cancel(self, request: Request) -> Response:
@@ -93,7 +95,7 @@ class StoredResponseEndpoints:
         return await self._upstreams(request, caller, record)
 
     async def _input_items(self, request: Request) -> Response:
-        order, limit = _order(request), _limit(request)
+        order, limit = page_order(request), page_size(request)
         caller, record = await self._stored_for(request)
         if record is None:
             return await self._upstreams(request, caller, None)
@@ -112,7 +114,7 @@ class StoredResponseEndpoints:
         body = await read_plain_body(request, self.max_body_bytes)
         compacted = await self.compaction.compact(body, self.auth.caller(request.headers.raw), COMPACT_PATH)
         if not isinstance(compacted, SealedWindow):
-            return await _carried(compacted)
+            return await carried_reply(compacted)
         return to_json(
             compacted_conversation(
                 compacted.messages,
@@ -131,7 +133,7 @@ class StoredResponseEndpoints:
     async def _upstreams(self, request: Request, caller: Caller, record: ResponseRecord | None) -> Response:
         """Answer what the upstream answers; where there is none that may keep the response, it does not exist."""
         model = request.query_params.get("model", "")
-        path = _path_with_query(request)
+        path = path_with_query(request)
         return await self._carried_or_missing(
             request, await self.stored.ask_upstream(record, request.method, path, caller, model)
         )
@@ -145,10 +147,10 @@ class StoredResponseEndpoints:
                 "A response to a request with 'store': false is not kept. One that an upstream keeps is found by "
                 "'?model=' with a model of that upstream."
             )
-        return await _carried(reply)
+        return await carried_reply(reply)
 
 
-async def _carried(reply: UpstreamReply) -> Response:
+async def carried_reply(reply: UpstreamReply) -> Response:
     """Return an upstream's reply, whose bytes go to the client as they come.
 
     An error is short and is read first, so that one without an end can give way to Tidemark's own.
@@ -178,20 +180,22 @@ def _path(request: Request) -> str:
     return path_below(request.scope)
 
 
-def _path_with_query(request: Request) -> str:
+def path_with_query(request: Request) -> str:
     """Return the path below the upstream's base URL with the client's query, without what names a model."""
     query = "&".join(pair for pair in request.url.query.split("&") if not pair.startswith("model="))
     return _path(request) + (f"?{query}" if query else "")
 
 
-def _order(request: Request) -> str:
+def page_order(request: Request) -> str:
+    """Return the order that a list is asked for in; raises ``InvalidRequest``."""
     order = request.query_params.get("order", "desc")
     if order not in ("asc", "desc"):
         raise InvalidRequest("'order' must be 'asc' or 'desc'.", param="order")
     return order
 
 
-def _limit(request: Request) -> int:
+def page_size(request: Request) -> int:
+    """Return how many items a page has; raises ``InvalidRequest``."""
     text = request.query_params.get("limit", str(DEFAULT_PAGE_ITEMS))
     if not (text.isascii() and text.isdigit() and len(text) < 6 and 1 <= int(text) <= MAX_PAGE_ITEMS):
         raise InvalidRequest(f"'limit' must be a whole number from 1 to {MAX_PAGE_ITEMS}.", param="limit")

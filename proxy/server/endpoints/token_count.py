@@ -38,12 +38,9 @@ class TokenCountEndpoint:
     asks_any: bool = False
     """Whether upstreams that are no provider's own address are asked, too."""
 
-    def route(self, base: str = "/v1") -> BaseRoute:
-        """Return the route of the path.
-
-        :param base: the path of the client's base URL
-        """
-        return Route(base + self.path, with_error_envelope(self._count, self.dialect), methods=["POST"])
+    def route(self) -> BaseRoute:
+        """Return the route of the path."""
+        return Route("/v1" + self.path, with_error_envelope(self._count, self.dialect), methods=["POST"])
 
     async def _count(self, request: Request) -> Response:
         body = await read_plain_body(request, self.max_body_bytes)

@@ -14,6 +14,7 @@ from proxy.core.conversation.messages import DIGEST_BYTES
 from proxy.core.conversation.prefix import OWN_CHARACTERS, is_id
 from proxy.core.errors import RecordUnreadable
 from proxy.store.codec import MOVED, Codec, unreadable
+from proxy.store.kept_conversations import check_kept
 from proxy.store.previews import check_preview
 from proxy.store.references import RECIPE_BYTES
 from proxy.store.responses import check_response
@@ -110,6 +111,10 @@ def _response(codec: Codec, element: Element) -> None:
     check_response(codec, element.place, element.value)
 
 
+def _kept_conversation(codec: Codec, element: Element) -> None:
+    check_kept(codec, element.place, element.value)
+
+
 def _json(codec: Codec, element: Element) -> None:
     if not isinstance(codec.unpack_json(element.value), dict):
         raise unreadable("it is no object")
@@ -173,6 +178,8 @@ _OTHER: Mapping[str, Rule] = {
     "d": Rule("zset", _listed_id),
     "n": Rule("string", _conversation_id),
     "o": Rule("string", _anything),
+    "ci": Rule("set", _anything),
+    "cv": Rule("hash", _kept_conversation),
     "u": Rule("hash", _anything),
     "uw": Rule("string", _anything),
     "up": Rule("string", _number),

@@ -32,6 +32,10 @@ class RequestBridge(Protocol):
         """
         ...
 
+    def left_out(self, request: ModelRequest) -> Sequence[str]:
+        """Return the members whose loss the client must hear of; chat completions has nothing like them."""
+        ...
+
     def system_of(self, request: ModelRequest) -> str:
         """Return the system text that stands beside the messages."""
         ...

@@ -7,10 +7,11 @@ speak chat completions only, and through litellm to all other providers.
 from __future__ import annotations
 
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
 from itertools import takewhile
 from typing import Protocol
 
+from proxy.core.conversation.messages import JsonValue
 from proxy.core.conversation.request import ModelRequest
 from proxy.core.errors import UpstreamBroken
 from proxy.core.ports import Headers, UpstreamReply
@@ -75,31 +76,45 @@ class ChatBridge:
     def __init__(self, write: WriteMessage) -> None:
         self._write = write
 
-    async def send(self, request: ModelRequest, send: SendChat, goal: ChatGoal = "server") -> UpstreamReply:
+    async def send(
+        self,
+        request: ModelRequest,
+        send: SendChat,
+        goal: ChatGoal = "server",
+        answered_with: Mapping[str, JsonValue] | None = None,
+    ) -> UpstreamReply:
         """Send a request, and wait for status and headers of its reply.
 
         :param request: in one of the dialects ``BRIDGED``; its model is already the upstream's
         :param goal: who answers
+        :param answered_with: members of a response that the request does not have any more
         :raises InvalidRequest: chat completions cannot say what it asks for
         :raises UpstreamError: there was no answer, or none in chat completions
         """
         writer: ReplyWriter
         asking: RequestBridge
         if request.dialect.name == "responses":
-            asking, writer = ResponsesRequestBridge(), ResponsesReplyWriter(request, int(time.time()))
+            asking, writer = ResponsesRequestBridge(), ResponsesReplyWriter(request, int(time.time()), answered_with)
         else:
             asking, writer = MessagesRequestBridge(), MessagesReplyWriter(request)
+        left_out = asking.left_out(request)
         reply = await send(chat_body(request, asking, self._write, goal))
         is_stream = any(name == b"content-type" and b"event-stream" in value for name, value in reply.headers)
         if request.stream and reply.status < 400:
-            return BridgedStream(reply, writer, is_stream=is_stream)
-        return await _whole(reply, writer, is_stream=is_stream)
+            return BridgedStream(reply, writer, is_stream=is_stream, left_out=left_out)
+        return await _whole(reply, writer, is_stream=is_stream, left_out=left_out)
 
 
 class BridgedStream:
-    """``UpstreamReply`` that writes each event as soon as the upstream's own piece is there."""
+    """``UpstreamReply`` that writes each event as soon as the upstream's own piece is there.
 
-    def __init__(self, reply: UpstreamReply, writer: ReplyWriter, *, is_stream: bool) -> None:
+    :param left_out: members of the request that could not be said
+    """
+
+    def __init__(
+        self, reply: UpstreamReply, writer: ReplyWriter, *, is_stream: bool, left_out: Sequence[str] = ()
+    ) -> None:
+        self.left_out = left_out
         self.status = reply.status
         self.headers: Headers = [EVENT_STREAM, *_carried(reply.headers)]
         self._reply = reply
@@ -143,9 +158,13 @@ class BridgedStream:
 
 
 class ReadReply:
-    """``UpstreamReply`` whose body is there."""
+    """``UpstreamReply`` whose body is there.
 
-    def __init__(self, status: int, headers: Headers, data: bytes) -> None:
+    :param left_out: members of the request that could not be said
+    """
+
+    def __init__(self, status: int, headers: Headers, data: bytes, left_out: Sequence[str] = ()) -> None:
+        self.left_out = left_out
         self.status = status
         self.headers = headers
         self._data = data
@@ -158,7 +177,9 @@ class ReadReply:
         """Do nothing: no connection is open."""
 
 
-async def _whole(reply: UpstreamReply, writer: ReplyWriter, *, is_stream: bool) -> UpstreamReply:
+async def _whole(
+    reply: UpstreamReply, writer: ReplyWriter, *, is_stream: bool, left_out: Sequence[str]
+) -> UpstreamReply:
     """Read a reply to its end, and write it as one body."""
     try:
         data = b"".join([piece async for piece in reply.body()])
@@ -175,7 +196,7 @@ async def _whole(reply: UpstreamReply, writer: ReplyWriter, *, is_stream: bool) 
             pass
     if is_stream and not writer.finished:
         raise UpstreamBroken("The upstream's answer broke off before its end.")
-    return ReadReply(reply.status, headers, writer.whole())
+    return ReadReply(reply.status, headers, writer.whole(), left_out)
 
 
 async def _with_last_line(body: AsyncIterator[bytes]) -> AsyncIterator[bytes]:

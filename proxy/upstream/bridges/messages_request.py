@@ -6,7 +6,7 @@ reference, "Messages"; OpenAI API reference, "Create chat completion".
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from proxy.core.conversation.messages import JsonValue, Message
 from proxy.core.conversation.request import ModelRequest
@@ -19,6 +19,8 @@ EFFORTS = ((4_096, "low"), (16_384, "medium"))
 """The effort of a budget for thinking up to so many tokens; ``high`` above."""
 LONGEST_USER = 64
 """Characters; OpenAI refuses a longer ``user``."""
+BY_PROVIDER = ("mcp_servers", "container")
+"""Members that ask for what runs at the provider: connections to MCP servers, and containers with skills."""
 OWN_TOOLS = (None, "custom")
 """Types of tools that the client runs."""
 
@@ -43,6 +45,10 @@ class MessagesRequestBridge:
             "parallel_tool_calls": False if tools and choice.get("disable_parallel_tool_use") is True else None,
         }
         return without_none(members)
+
+    def left_out(self, request: ModelRequest) -> Sequence[str]:
+        """Return the members that only Anthropic serves, and that the model then answers without."""
+        return [name for name in BY_PROVIDER if name in request.fields and value_of(request.fields, name)]
 
     def system_of(self, request: ModelRequest) -> str:
         """Return the text of ``system``."""

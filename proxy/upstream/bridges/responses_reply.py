@@ -52,9 +52,15 @@ class ResponsesReplyWriter:
     """Writes one reply. Its state is the items so far, and the number of the next event.
 
     :param created_at: seconds since 1970
+    :param answered_with: members that the request does not have any more
     """
 
-    def __init__(self, request: ModelRequest, created_at: int) -> None:
+    def __init__(
+        self,
+        request: ModelRequest,
+        created_at: int,
+        answered_with: Mapping[str, JsonValue] | None = None,
+    ) -> None:
         self._head: dict[str, Any] = {
             "id": f"resp_{secrets.token_hex(24)}",
             "object": "response",
@@ -66,6 +72,7 @@ class ResponsesReplyWriter:
         for name, default in REPEATED.items():
             value = value_of(request.fields, name)
             self._head[name] = default if value is None else value
+        self._head |= answered_with or {}
         self._custom = custom_tools(request)
         self._namespaces = namespaces(request)
         self._number = 0

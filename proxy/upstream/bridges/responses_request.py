@@ -8,7 +8,7 @@ response" and "Create chat completion".
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from proxy.core.conversation.messages import JsonValue, Message
@@ -62,6 +62,11 @@ class ResponsesRequestBridge:
         if members["tools"] is None:
             members["parallel_tool_calls"] = None
         return without_none(members | {"tool_choice": _choice(fields, has_tools=members["tools"] is not None)})
+
+    def left_out(self, request: ModelRequest) -> Sequence[str]:
+        """Return nothing: what only the provider could do is refused."""
+        del request
+        return ()
 
     def system_of(self, request: ModelRequest) -> str:
         """Return the instructions."""

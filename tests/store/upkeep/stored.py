@@ -10,6 +10,7 @@ from typing import Any
 
 import redis
 
+from proxy.core.conversation.kept import PREFIX, KeptConversation, KeptItem
 from proxy.core.conversation.prefix import chain_of, conversation_id
 from proxy.core.models import ModelObservation
 from proxy.core.planning.budget import ModelWindow
@@ -64,6 +65,10 @@ async def fill(url: str, conversations: int = 3, codec: Codec | None = None) -> 
         stored[await store.record(turn)] = raws(turn.messages)
         forking = [*dialogue(2, "talk 0"), *dialogue(3, "another way")]
         stored[await client.send(forking, assistant("yes"))] = raws([*forking, assistant("yes")])
+        conversation = KeptConversation(PREFIX + tenant, time.time(), b'{"ship":"Argo"}', tenant)
+        await store.kept_conversations.create(
+            tenant, conversation, [KeptItem("msg_1", b'{"role":"user","content":"Hi."}')]
+        )
         await _fill_beside(store, codec, tenant)
     finally:
         await store.close()
