@@ -136,7 +136,7 @@ class Endpoints:
         for path, target in OTHER_PATHS.items():
             if target in self.dialects:
                 self.dialects[path], self.formats[path] = self.dialects[target], self.formats[target]
-        self._forwarding = forwarding_endpoint(stored.parts, self._auth, self.formats, self._max_body_bytes, emit)
+        self._forwarding = forwarding_endpoint(stored, self._auth, self.formats, self._max_body_bytes, emit)
         self.direct: dict[str, ASGIApp] = {**dict.fromkeys(FREQUENT, self._forwarding), **self.dialects}
         """The endpoints of POST requests that are found by their path alone, without a look at the routes."""
 

@@ -21,7 +21,12 @@ def continued_requests(stored: StoredParts, seal: SummarySeal) -> ContinuedReque
     """Return the step that resolves earlier responses and items."""
     parts, store = stored.parts, stored.store
     return ContinuedRequests(
-        upstream=parts.upstream, responses=store.responses, store=store, formats=parts.formats, seal=seal
+        upstream=parts.upstream,
+        responses=store.responses,
+        store=store,
+        formats=parts.formats,
+        seal=seal,
+        accounts=stored.accounts,
     )
 
 
@@ -64,5 +69,7 @@ def stored_response_endpoints(
         format=dialect.responses,
         clock=time.time,
     )
-    reading = StoredResponses(parts.upstream, store.responses, earlier, dialect, dialect.responses, background)
+    reading = StoredResponses(
+        parts.upstream, store.responses, earlier, dialect, dialect.responses, background, stored.accounts
+    )
     return StoredResponseEndpoints(reading, compaction, auth, max_body_bytes)

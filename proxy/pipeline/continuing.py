@@ -20,8 +20,10 @@ from proxy.core.conversation.stored_format import StoredFormat
 from proxy.core.errors import (
     EarlierResponseElsewhere,
     EarlierResponseUnknown,
+    EarlierResponseUnreachable,
     InvalidRequest,
     ItemNotFound,
+    ObjectNotFound,
     StoreError,
     UpstreamError,
 )
@@ -30,6 +32,7 @@ from proxy.pipeline.earlier_messages import EarlierMessages
 from proxy.pipeline.identify import tenant_of
 from proxy.pipeline.kept_responses import learning_of_upstream
 from proxy.pipeline.plain_replies import decode_whole
+from proxy.pipeline.shared_accounts import SharedAccounts
 from proxy.pipeline.values import BufferedReply, Exchange, Refused, Result
 
 MAX_UPSTREAMS = 1024
@@ -52,6 +55,8 @@ class _Asker:
     tenant: str
     keeps: bool | None
     """Whether the upstream keeps responses itself; None where nobody knows."""
+    caller: Caller
+    route: Route
 
 
 class ContinuedRequests:
@@ -60,6 +65,7 @@ class ContinuedRequests:
     :param responses: what is stored of responses
     :param store: their conversations
     :param seal: opens summaries that ``POST /v1/responses/compact`` sealed
+    :param accounts: knows who made what the upstream has
     """
 
     def __init__(
@@ -70,10 +76,12 @@ class ContinuedRequests:
         store: ConversationStore,
         formats: StoredFormat,
         seal: SummarySeal,
+        accounts: SharedAccounts,
     ) -> None:
         self._upstream = upstream
         self._responses = responses
         self._seal = seal
+        self._accounts = accounts
         self._earlier = EarlierMessages(store, responses, formats)
         self._keeping: BoundedCache[str, bool] = BoundedCache(MAX_UPSTREAMS)
         """By base URL."""
@@ -83,6 +91,8 @@ class ContinuedRequests:
 
         :raises InvalidRequest: the earlier response is unknown to everybody, or a sealed summary is not this tenant's
         :raises ItemNotFound: an item is unknown to everybody
+        :raises EarlierResponseUnreachable, ObjectNotFound: the upstream has the earlier response or the conversation in
+            an account that tenants share, and it is not this caller's
         :raises StoreUnavailable: the store did not answer, so nobody knows the earlier messages
         """
         responses = request.dialect.responses
@@ -102,6 +112,8 @@ class ContinuedRequests:
         asker = await self._asker(request, caller)
         request = await self._opened(request, responses, sealed, asker)
         if at_upstream:
+            if await self._unreachable([at_upstream], asker):
+                raise ObjectNotFound(at_upstream, is_open=self._accounts.is_open, param="conversation")
             request = replace(request, continuation=ContinuedRequest(upstream_has=at_upstream))
         if not (request.continues or references):
             return request
@@ -161,7 +173,13 @@ class ContinuedRequests:
 
     async def _asker(self, request: ModelRequest, caller: Caller) -> _Asker:
         route = await self._upstream.resolve(request.model)
-        return _Asker(owner_of(caller.fingerprint), tenant_of(caller, route), self._keeps(route))
+        return _Asker(owner_of(caller.fingerprint), tenant_of(caller, route), self._keeps(route), caller, route)
+
+    async def _unreachable(self, identifiers: Sequence[str], asker: _Asker) -> Sequence[str]:
+        """Return which ids the upstream must not be asked for, as nobody but Tidemark can tell its tenants apart."""
+        if asker.keeps is False or not identifiers:
+            return ()
+        return await self._accounts.unreachable(asker.route, asker.caller, identifiers)
 
     def _keeps(self, route: Route) -> bool | None:
         """Return whether a route's upstream keeps responses, as far as known."""
@@ -215,6 +233,8 @@ class ContinuedRequests:
             return None
         record = await self._find(request.continues, asker)
         if record is None or not record.may_be_sent_for(asker.tenant):
+            if await self._unreachable([request.continues], asker):
+                raise EarlierResponseUnreachable(request.continues)
             return None
         if record.upstream_has and asker.keeps is False:
             raise EarlierResponseElsewhere(request.continues)
@@ -247,6 +267,11 @@ class ContinuedRequests:
         names = list(dict.fromkeys(reference.text for reference in references))
         records = await asyncio.gather(*[self._find(name, asker) for name in names])
         stored = await self._stored_items(request.dialect, dict(zip(names, records, strict=True)), asker)
+        missing = [reference for reference in references if reference.text not in stored]
+        unreachable = await self._unreachable([reference.text for reference in missing], asker) if asker.keeps else ()
+        for reference in missing:
+            if reference.text in unreachable:
+                raise _unknown_item(reference, request.dialect.messages_member)
         groups: list[list[tuple[int, bytes]]] = []
         for reference in references:
             raw = stored.get(reference.text)

@@ -271,7 +271,7 @@ class Pipeline:
             max_output_tokens=request.max_output_tokens or 0,
         )
         prepare = self._fitter.prepare_after(context, report)
-        keep_response = response_keeping(context)
+        keep_response = response_keeping(context, self._upstream)
         return PendingTurn(
             record,
             context.route.upstream_model,

@@ -38,6 +38,8 @@ key                      type     content
 ``tm:n:DIGEST``          string   digest of a client's name for a conversation and of its credential -> the id
 ``tm:o:DIGEST``          string   digest of a credential and of the id of a response or of an item of its output -> the
                                   conversation's id, then the response's
+``tm:own:DIGEST``         string   digest of an account that tenants share and of the id of what it has -> who made that
+``tm:accounts``          hash     ``OWNER ACCOUNT`` -> when that credential last made something there (``owners.py``)
 ``tm:u:OWNER``           hash     bytes that a credential has stored and imported; whether an upstream accepted it
 ``tm:uw:OWNER``          string   a mark that its conversations were weighed a moment ago
 ``tm:up:DAY``            string   bytes that credentials imported on a day before any upstream accepted them
@@ -89,6 +91,8 @@ IMPORT = "tm:import:"
 """The beginning of the keys that say how far an import is; a digest of the file's header follows."""
 SCHEMA = "tm:schema"
 """Its value is the number of the store's schema."""
+ACCOUNTS = "tm:accounts"
+"""Which credentials made something in accounts that they share."""
 PROBE = "tm:probe"
 """Its value is empty; writing it shows whether the store takes writes."""
 
@@ -117,6 +121,12 @@ def response(owner: str, identifier: str) -> str:
     """Return the key that leads from an id of a response, or of an item of it, to its conversation."""
     encoded = identifier.encode(errors="surrogatepass")  # a client may send any text as an id
     return f"tm:o:{digest_of(owner.encode(), encoded).hex()}"
+
+
+def owned(account: str, identifier: str) -> str:
+    """Return the key of who made an object of a provider's account; ``lua/answered.lua`` knows its beginning."""
+    encoded = identifier.encode(errors="surrogatepass")  # a client may send any text as an id
+    return f"tm:own:{digest_of(account.encode(), encoded).hex()}"
 
 
 def head(family: str) -> str:

@@ -102,6 +102,7 @@ class TurnWriter:
         """
         if turn.response is None:
             return 0
+        await self._responses.note_owner(owner, turn.response)
         if beside is None or b"-" in own[OWN_CHARACTERS:]:
             return await self._responses.keep(owner, replace(turn.response, conversation=conversation))
         self._responses.note_stored(conversation, beside)

@@ -5,7 +5,9 @@
         * ``InvalidRequest``
             * ``EarlierResponseElsewhere``
             * ``EarlierResponseUnknown``
+                * ``EarlierResponseUnreachable``
             * ``ItemNotFound``
+            * ``ObjectNotFound``
         * ``ResponseNotFound``
         * ``BodyTooLarge``
         * ``UnsupportedEncoding``
@@ -76,6 +78,7 @@ from proxy.core.errors.client import (
     DialectNotServed,
     EarlierResponseElsewhere,
     EarlierResponseUnknown,
+    EarlierResponseUnreachable,
     Forbidden,
     ForeignPage,
     HeadTooLarge,
@@ -88,6 +91,7 @@ from proxy.core.errors.client import (
     NoSummary,
     NotAuthenticated,
     NoUpstream,
+    ObjectNotFound,
     PreviewNotFound,
     RequestTimedOut,
     ResponseNotFound,
@@ -141,6 +145,7 @@ __all__ = [
     "DialectNotServed",
     "EarlierResponseElsewhere",
     "EarlierResponseUnknown",
+    "EarlierResponseUnreachable",
     "FlushNotTaken",
     "FlushRefused",
     "Forbidden",
@@ -155,6 +160,7 @@ __all__ = [
     "NoSummary",
     "NoUpstream",
     "NotAuthenticated",
+    "ObjectNotFound",
     "Overloaded",
     "PreviewNotFound",
     "RecordUnreadable",

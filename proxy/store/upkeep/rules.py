@@ -173,6 +173,8 @@ _OTHER: Mapping[str, Rule] = {
     "d": Rule("zset", _listed_id),
     "n": Rule("string", _conversation_id),
     "o": Rule("string", _anything),
+    "own": Rule("string", _anything),
+    "accounts": Rule("hash", _number),
     "u": Rule("hash", _anything),
     "uw": Rule("string", _anything),
     "up": Rule("string", _number),
