@@ -312,6 +312,7 @@ def _pipeline(
         upstream=parts.upstream,
         searches=engine.searches,
         calibrations=stored.calibrations,
+        accounts=stored.accounts,
         emit=emit,
         clock=time.time,
         timer=time.perf_counter,

@@ -18,7 +18,15 @@ import msgspec
 from proxy.core.errors import InvalidRequest, ObjectNotFound, StoreError
 from proxy.core.ports import Caller, Route, Upload, UpstreamReply
 from proxy.pipeline.plain_replies import decode_whole
-from proxy.pipeline.shared_accounts import ID_PREFIXES, SharedAccounts, Standing, account_of, names_of_path, steps_of
+from proxy.pipeline.shared_accounts import (
+    ID_PREFIXES,
+    SharedAccounts,
+    Standing,
+    account_of,
+    names_of_path,
+    steps_of,
+    unescaped,
+)
 from proxy.pipeline.values import BufferedReply
 
 MODEL_CALLS = frozenset(
@@ -34,7 +42,6 @@ MOST_ANSWER_BYTES = 1_048_576
 _STEP_BYTES, _OVERLAP_BYTES = 65_536, 2048
 """How much of a body is searched at once, and how much twice: the longest id, with every character escaped."""
 _QUOTED = re.compile(rb'"([A-Za-z0-9][A-Za-z0-9._:-]{3,255})"')
-_ESCAPED = re.compile(rb"\\u00([2-7][0-9A-Fa-f])")
 _PROVIDERS_ID = re.compile(rf"(?:{ID_PREFIXES})[-_][A-Za-z0-9]{{8,}}")
 _MADE_LATER: Mapping[str, Sequence[str]] = {
     "batches": ("output_file_id", "error_file_id"),
@@ -127,9 +134,7 @@ async def _references(body: bytes) -> Sequence[str]:
         if start:
             await asyncio.sleep(0)
         piece = body[start : start + _STEP_BYTES + _OVERLAP_BYTES]
-        if b"\\u00" in piece:
-            piece = _ESCAPED.sub(lambda escape: bytes((int(escape[1], 16),)), piece)
-        names.update(text for raw in _QUOTED.findall(piece) if not (text := raw.decode()).isalpha())
+        names.update(text for raw in _QUOTED.findall(unescaped(piece)) if not (text := raw.decode()).isalpha())
         if len(names) > MOST_REFERENCES:
             raise InvalidRequest(
                 f"The body has more than {MOST_REFERENCES} different texts that may be ids, and each is looked up. "

@@ -13,6 +13,8 @@ from functools import lru_cache
 from urllib.parse import unquote, urlsplit
 
 from proxy.core.conversation.prefix import owner_of
+from proxy.core.conversation.request import ModelRequest
+from proxy.core.errors import ObjectNotFound
 from proxy.core.ports import Caller, OwnerStore, Route, Upstream
 
 REMEMBERED_PLACES = 1024
@@ -21,6 +23,11 @@ ID_PREFIXES = "asst|batch|cntr|container|conv|eval|file|ftjob|msg|msgbatch|resp|
 """How OpenAI's and Anthropic's ids begin, before a hyphen or an underscore."""
 _WORD = re.compile(rf"(?!(?:{ID_PREFIXES})_)[a-z]+(?:_[a-z]+)*|file_batches")
 """A part of a path that is no id, but the name of what ids are below (``files``, ``input_items``)."""
+
+
+_ESCAPED = re.compile(rb"\\u00([2-7][0-9A-Fa-f])")
+"""A character of ASCII that is written as an escape, which could hide an id."""
+_MENTIONED = re.compile(rb'"((?:cntr|container|file|skill|vs)[-_][A-Za-z0-9._-]{1,255})"')
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,6 +78,19 @@ class SharedAccounts:
         standing = await self.standing(route, caller, identifiers)
         return standing.foreign if self.is_open else [*standing.foreign, *standing.unseen]
 
+    def mentioned(self, route: Route, request: ModelRequest) -> Sequence[str]:
+        """Return the ids of files, vector stores and containers in a request to a model, if tenants share them."""
+        return _mentioned(request) if account_of(self.upstream, route) else ()
+
+    async def check(self, route: Route, caller: Caller, identifiers: Collection[str]) -> None:
+        """Refuse what a caller may not reach.
+
+        :raises ObjectNotFound: one of the objects is not the caller's to reach
+        :raises StoreUnavailable: nobody knows at present
+        """
+        if unreachable := await self.unreachable(route, caller, identifiers):
+            raise ObjectNotFound(unreachable[0], is_open=self.is_open)
+
     async def claim(self, route: Route, caller: Caller, identifiers: Sequence[str]) -> None:
         """Store that a caller has made something.
 
@@ -103,6 +123,30 @@ def steps_of(path: str) -> list[str]:
     """Return the parts of a path without escapes; some servers drop what follows a semicolon, and white space."""
     steps = unquote(path.partition("?")[0]).replace("\\", "/").split("/")
     return [name for step in steps if (name := step.partition(";")[0].strip(" \t\r\n\0"))]
+
+
+def unescaped(data: bytes) -> bytes:
+    """Return JSON without the escapes of characters of ASCII, so that ids can be searched in it."""
+    if b"\\u00" not in data:
+        return data
+    return _ESCAPED.sub(lambda escape: bytes((int(escape[1], 16),)), data)
+
+
+def _mentioned(request: ModelRequest) -> list[str]:
+    """Return the ids of a provider's objects in a request, by the members that have them in any dialect.
+
+    Most requests have none, and cost a search for a few words.
+    """
+    fields, names = request.fields, []
+    messages, tools = fields.get(request.dialect.messages_member, b""), fields.get("tools", b"")
+    parts = [messages] if b"file_id" in messages or b"\\u00" in messages else []
+    if tools and any(mark in tools for mark in (b"file_id", b"vector_store", b'"container"', b"\\u00")):
+        parts.append(tools)
+    if "container" in fields:
+        parts.append(fields["container"])
+    for part in parts:
+        names += [name.decode() for name in _MENTIONED.findall(unescaped(part))]
+    return names
 
 
 @lru_cache(REMEMBERED_PLACES)

@@ -24,6 +24,7 @@ compaction: {{defaults: {{strategy: extractive}}}}
 """
 OWN_KEYS = SHARED.replace(", api_key: configured", "")
 CLOSED = "auth: {shared_account: false}"
+DOCUMENT = '{"type": "document", "source": {"type": "file", "file_id": "%s"}}'
 ALICE, BOB = "alice", "bob"
 
 
@@ -284,3 +285,34 @@ def test_without_a_store_nobody_gets_what_may_be_anothers(
     assert (answer.status_code, answer.json()["error"]["code"]) == (503, "store_unavailable")
     assert ask(bob, "POST", "/v1/embeddings", json={"model": "small", "input": "x"}).status_code == 200
     assert ask(bob, "POST", "/v1/files", json={}).status_code == 200
+
+
+@pytest.mark.parametrize("text", ["file-77", "file\\u002d77"])
+@pytest.mark.parametrize(
+    ("path", "members"),
+    [
+        ("responses", '"input": [{"role": "user", "content": [{"type": "input_file", "file_id": "%s"}]}]'),
+        ("responses", '"input": "Hi", "tools": [{"type": "file_search", "vector_store_ids": ["%s"]}]'),
+        ("responses", '"input": "Hi", "tools": [{"type": "code_interpreter", "container": "%s"}]'),
+        (
+            "chat/completions",
+            '"messages": [{"role": "user", "content": [{"type": "file", "file": {"file_id": "%s"}}]}]',
+        ),
+        ("messages", f'"max_tokens": 9, "messages": [{{"role": "user", "content": [{DOCUMENT}]}}]'),
+    ],
+)
+def test_a_model_reads_no_file_of_another_tenant(
+    bench: Bench, shared: tuple[Client, Client], path: str, members: str, text: str
+) -> None:
+    """In no dialect, and the error is in the dialect's envelope."""
+    alice, bob = shared
+    bench.upstream.script = lambda received: Answer([b'{"id": "file-77"}'] if not received.dialect else [b"{}"])
+    assert make(alice) == "file-77"
+    body = '{"model": "small", %s}' % (members % text)
+    headers = {"authorization": f"Bearer {bob.key}", "content-type": "application/json"}
+    answer = bob.http.post(f"/v1/{path}", content=body, headers=headers)
+    assert (answer.status_code, "file-77" in answer.json()["error"]["message"]) == (404, True), answer.text
+    assert len(bench.upstream.received) == 1
+    headers["authorization"] = f"Bearer {alice.key}"
+    alice.http.post(f"/v1/{path}", content=body, headers=headers)
+    assert len(bench.upstream.received) == 2
