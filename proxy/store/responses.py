@@ -115,9 +115,16 @@ class RedisResponses:
             target = conversation + response.id
             await asyncio.gather(
                 *[self._lead(keys.response(owner, name), target, self._keep_seconds) for name in _names(response)],
-                *[self._lead(name, owner, self._owned_seconds) for name in _owned(response)],
+                self.claim(owner, response),
             )
         return beside.size
+
+    async def claim(self, owner: str, response: ResponseRecord) -> None:
+        """Store only whose a response and its items are, where tenants share the account that has them.
+
+        :raises StoreUnavailable: the store did not answer in time
+        """
+        await asyncio.gather(*[self._lead(name, owner, self._owned_seconds) for name in _owned(response)])
 
     async def note_owner(self, owner: str, response: ResponseRecord) -> None:
         """Note that a credential has a response in an account that it may share with others."""

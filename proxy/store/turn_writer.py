@@ -59,6 +59,8 @@ class TurnWriter:
         """
         owner = turn.owner or turn.tenant
         if owner in self._usage.full:
+            if turn.response is not None:  # its upstream has it all the same
+                await self._responses.claim(owner, turn.response)
             raise StoreFull(FULL)
         if len(turn.messages) > MANY_MESSAGES:
             parts = await asyncio.to_thread(part_turn, turn, turn.stored_count)

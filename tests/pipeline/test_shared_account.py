@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import gzip
 import json
+import os
 from itertools import count
 from typing import Any
 
@@ -11,6 +13,7 @@ import pytest
 
 from proxy.store.embedded.server import EmbeddedValkey
 from tests.pipeline.conftest import Bench, Client
+from tests.support import keeping
 from tests.support.keeping import StatefulUpstream
 from tests.support.scripted import Answer, Received
 
@@ -43,6 +46,8 @@ class Provider(StatefulUpstream):
         made: dict[str, Any] = {"id": f"obj-{number}", "object": path}
         if path == "threads/runs":
             made["thread_id"] = f"thread_{number}"
+        if path.endswith("/cancel"):
+            made = {"id": path.split("/")[1], "object": "batch", "output_file_id": f"file-{number}"}
         if path.endswith("/complete"):
             made = {"id": path.split("/")[1], "object": "upload", "file": {"id": f"file-{number}"}}
         return Answer([json.dumps(made).encode()])
@@ -222,10 +227,39 @@ def test_what_comes_of_an_object_belongs_to_its_maker(bench: Bench, shared: tupl
     upload = make(alice, "/v1/uploads")
     file = ask(alice, "POST", f"/v1/uploads/{upload}/complete", json={}).json()["file"]["id"]
     thread = ask(alice, "POST", "/v1/threads/runs", json={}).json()["thread_id"]
-    for path in (f"files/{file}", f"threads/{thread}"):
+    batch = make(alice, "/v1/batches")
+    results = ask(alice, "POST", f"/v1/batches/{batch}/cancel").json()["output_file_id"]
+    for path in (f"files/{file}", f"files/{results}", f"threads/{thread}"):
         assert ask(bob, "GET", f"/v1/{path}").status_code == 404
         assert ask(alice, "GET", f"/v1/{path}").status_code == 200
     del bench
+
+
+@pytest.mark.parametrize("size", [0, 2**21])
+def test_a_creations_answer_arrives_as_it_was_sent(bench: Bench, shared: tuple[Client, Client], size: int) -> None:
+    """Compressed ones are read for their id; those beyond a megabyte only pass."""
+    alice, bob = shared
+    body = gzip.compress(json.dumps({"id": "obj-compressed", "noise": os.urandom(size).hex()}).encode())
+    headers = [(b"content-type", b"application/json"), (b"content-encoding", b"gzip")]
+    bench.upstream.script = lambda _: Answer([body[:50], body[50:]], headers=headers)
+    assert len(ask(alice, "POST", "/v1/files", json={}).json()["noise"]) == 2 * size
+    assert ask(bob, "GET", "/v1/files/obj-compressed").status_code == (200 if size else 404)
+
+
+def test_the_items_of_a_background_response_are_its_makers(bench: Bench, shared: tuple[Client, Client]) -> None:
+    """Known once a poll has brought them."""
+    alice, bob = shared
+    queued = keeping.response(next(NUMBERS), [], status="queued", background=True)
+    bench.upstream.script = lambda _: Answer([json.dumps(queued).encode()])
+    name = respond(alice, background=True).json()["id"]
+    bench.settle()
+    assert ask(bob, "GET", f"/v1/responses/{name}").status_code == 404
+    kept = bench.upstream.others.kept or {}
+    kept[name] |= {"status": "completed", "output": keeping.items("Fine.", queued["created_at"] + 90_000)}
+    item = ask(alice, "GET", f"/v1/responses/{name}").json()["output"][0]["id"]
+    bench.upstream.script = Provider()
+    assert respond(bob, [{"type": "item_reference", "id": item}]).status_code == 404
+    assert respond(alice, [{"type": "item_reference", "id": item}]).status_code == 200
 
 
 def test_what_nobody_was_seen_to_make_is_open_by_default(shared: tuple[Client, Client]) -> None:
