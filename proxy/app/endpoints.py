@@ -137,7 +137,7 @@ class Endpoints:
             path: self._dialect_endpoint(dialect, relay, emit) for path, dialect in stored.parts.dialects.items()
         }
         """The endpoint of each dialect, by its path."""
-        self._forwarding = forwarding_endpoint(stored.parts, self._auth, self.formats, self._max_body_bytes, emit)
+        self._forwarding = forwarding_endpoint(stored, self._auth, self.formats, self._max_body_bytes, emit)
         self.direct: dict[str, ASGIApp] = {**dict.fromkeys(FREQUENT, self._forwarding), **self.dialects}
         """The endpoints of POST requests that are found by their path alone, without a look at the routes."""
 
@@ -324,6 +324,7 @@ def _pipeline(
         upstream=parts.upstream,
         searches=engine.searches,
         calibrations=stored.calibrations,
+        accounts=stored.accounts,
         emit=emit,
         clock=time.time,
         timer=time.perf_counter,

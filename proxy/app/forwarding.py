@@ -5,8 +5,8 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping
 
-from proxy.app.parts import Parts
-from proxy.app.stored_parts import BYTES_A_MEGABYTE
+from proxy.app.stored_parts import BYTES_A_MEGABYTE, StoredParts
+from proxy.archive.carried_objects import CarriedObjects
 from proxy.config.sections import ServerSettings
 from proxy.core.conversation.request import ErrorFormat
 from proxy.core.events import Listener
@@ -18,14 +18,14 @@ from proxy.server.spools import SpoolBounds, Spools
 
 
 def forwarding_endpoint(
-    parts: Parts, auth: Authenticator, formats: Mapping[str, ErrorFormat], max_body_bytes: int, emit: Listener
+    stored: StoredParts, auth: Authenticator, formats: Mapping[str, ErrorFormat], max_body_bytes: int, emit: Listener
 ) -> ForwardingEndpoint:
     """Return the endpoint; it has no state.
 
     :param formats: the error formats of dialects, by path
     :param max_body_bytes: of bodies that are read whole
     """
-    settings = parts.settings
+    parts, settings = stored.parts, stored.parts.settings
     destinations = Destinations(
         parts.upstream,
         PromptCheck(parts.catalog, parts.counter),
@@ -34,6 +34,7 @@ def forwarding_endpoint(
     )
     return ForwardingEndpoint(
         destinations,
+        objects=CarriedObjects(stored.accounts),
         upstream=parts.upstream,
         auth=auth,
         formats=formats,

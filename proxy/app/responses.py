@@ -34,6 +34,7 @@ def continued_requests(stored: StoredParts, seal: SummarySeal) -> ContinuedReque
         seal=seal,
         timer=time.monotonic,
         conversations=KeptConversations(store.kept_conversations, store.usage.full),
+        accounts=stored.accounts,
     )
 
 
@@ -91,5 +92,7 @@ def stored_response_endpoints(
         format=dialect.responses,
         clock=time.time,
     )
-    reading = StoredResponses(parts.upstream, store.responses, earlier, dialect, dialect.responses, background)
+    reading = StoredResponses(
+        parts.upstream, store.responses, earlier, dialect, dialect.responses, background, stored.accounts
+    )
     return StoredResponseEndpoints(reading, compaction, auth, max_body_bytes)

@@ -31,6 +31,7 @@ from proxy.pipeline.recall import Recaller
 from proxy.pipeline.recall_indexes import RecallIndexes
 from proxy.pipeline.search_offers import SearchOffers
 from proxy.pipeline.search_rounds import RoundParts
+from proxy.pipeline.shared_accounts import SharedAccounts
 from proxy.store.calibrations import RedisCalibrations
 from proxy.store.codec import Codec
 from proxy.store.conversations import RedisStore
@@ -72,7 +73,7 @@ class StoredParts:
         self.codec = codec = codec or build_codec(dialects.values())
         ttl_seconds = settings.store.ttl_days * SECONDS_A_DAY
         self.lifetimes = _lifetimes(settings)
-        most = settings.store.max_tenant_mb
+        most, owner_days = settings.store.max_tenant_mb, settings.store.owner_days
         self.store = RedisStore(
             url,
             codec,
@@ -83,6 +84,7 @@ class StoredParts:
             library=settings.transport.store == "library",
             wait_replicas=settings.store.wait_replicas,
             wait_seconds=settings.store.wait_seconds,
+            owner_seconds=None if owner_days is None else owner_days * SECONDS_A_DAY,
         )
         self.deletion_hooks: list[DeletionHook] = []
         """The hooks that delete a conversation's records outside the store."""
@@ -98,6 +100,7 @@ class StoredParts:
         self.live = LiveOverrides(models, time.time, emit)
         lessons = RedisLearnedWindows(self.store.ask, codec, ttl_seconds=ttl_seconds)
         self.parts = Parts(settings, warn, self.live, lessons, dialects, emit=emit)
+        self.accounts = SharedAccounts(self.parts.upstream, self.store.owners, settings.auth.shares_account)
         self.registry = ModelRegistry(
             store=models,
             calibrations=self.calibrations,

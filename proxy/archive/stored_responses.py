@@ -7,7 +7,7 @@ in the background is the upstream's to tell.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from proxy.archive.background_responses import BackgroundResponses
 from proxy.core.conversation.prefix import owner_of
@@ -17,6 +17,7 @@ from proxy.core.errors import ModelNotFound, UpstreamError
 from proxy.core.ports import Caller, ResponseStore, Route, Upstream, UpstreamReply
 from proxy.pipeline.earlier_messages import EarlierMessages
 from proxy.pipeline.plain_replies import decode_whole, read_whole
+from proxy.pipeline.shared_accounts import SharedAccounts, account_of, names_of_path
 from proxy.pipeline.values import BufferedReply
 
 OK, REFUSED = 200, 400
@@ -37,6 +38,7 @@ class StoredResponses:
     format: ResponseFormat
     """That of the dialect."""
     background: BackgroundResponses
+    accounts: SharedAccounts
 
     async def find(self, identifier: str, caller: Caller) -> ResponseRecord | None:
         """Return the caller's response with this id; None where there is none, or its conversation is gone.
@@ -67,7 +69,9 @@ class StoredResponses:
         body = await read_whole(reply)
         plain = decode_whole(reply.headers, body)
         if plain is not None:
-            await self.background.record(record, plain, caller)
+            route = await self._route_of(record)
+            account = "" if route is None else account_of(self.upstream, route)
+            await self.background.record(replace(record, account=account), plain, caller)
         return BufferedReply(reply.status, reply.headers, body)
 
     async def input_items(self, record: ResponseRecord) -> Sequence[bytes]:
@@ -95,7 +99,7 @@ class StoredResponses:
     async def ask_upstream(
         self, record: ResponseRecord | None, method: str, path: str, caller: Caller, model: str = ""
     ) -> UpstreamReply | None:
-        """Ask the upstream that may keep a response; None where there is none, or it keeps no responses.
+        """Ask the upstream that may keep a response; None where there is none that may tell this caller of it.
 
         :param record: None for a response that Tidemark does not know
         :param model: names the upstream of such a response; without one, the only upstream is asked
@@ -108,6 +112,8 @@ class StoredResponses:
             route = await self.upstream.resolve(model) if model else self.upstream.sole_route()
         keeps = None if route is None else self.upstream.keeps_responses(route, caller)
         if route is None or keeps is False:
+            return None
+        if record is None and await self.accounts.unreachable(route, caller, names_of_path(path)):
             return None
         reply = await self.upstream.forward(route, method, path, b"", caller)
         if reply.status not in _UNSERVED or keeps:

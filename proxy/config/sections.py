@@ -45,6 +45,9 @@ class StoreSettings:
     wins."""
     max_age_days: float | None = field(default=None, metadata=takes(kinds.or_word("null", kinds.positive("days"))))
     """The longest life of a conversation after its first message. null: as long as it is used."""
+    owner_days: float | None = field(default=365.0, metadata=takes(kinds.or_word("null", kinds.positive("days"))))
+    """For how long after its last use it is known who made what a shared account has (``auth.shared_account``). 365:
+    files stay at providers until they are deleted, and an entry has no content. null: for ever."""
     max_tenant_mb: int | None = field(
         default=1024, metadata=takes(kinds.or_word("null", kinds.whole("megabytes", least=1)))
     )
@@ -188,8 +191,17 @@ class AuthSettings:
     )
     """``passthrough``: the client's own key goes upstream; ``keys``: virtual keys. The first needs no
     administration."""
+    shared_account: bool | None = field(default=None, metadata=takes(kinds.or_word("auto", kinds.flag())))
+    """Whether the account of a configured key is open to every client. It means what Tidemark did not see anybody make,
+    and lists. ``auto``: true with ``passthrough``, because such a key mostly serves one person, and false with
+    ``keys``. What Tidemark saw a tenant make is that tenant's alone either way."""
     identity_headers: tuple[str, ...] = field(default=(), metadata=takes(kinds.several(addresses.header_name())))
     """Further headers that distinguish tenants, beside those of ``server/credentials.py``."""
+
+    @property
+    def shares_account(self) -> bool:
+        """Return what ``shared_account`` means, with ``auto`` resolved."""
+        return self.mode == "passthrough" if self.shared_account is None else self.shared_account
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -13,6 +13,7 @@ from pathlib import Path
 
 from proxy.config import Settings
 from proxy.core.errors import StoreDamaged, TidemarkError
+from proxy.doctor.accounts import check_accounts
 from proxy.doctor.findings import Finding, Progress
 from proxy.doctor.store_server import STORE, examine_server
 from proxy.store.connection.client import FAILURES, StoreClient, connect
@@ -134,6 +135,8 @@ async def _check_server(settings: Settings, server: _Server) -> list[Finding]:
         async with asyncio.timeout(STORE_SECONDS):
             client = connect_to_primary(server.url) if names_sentinels(server.url) else connect(server.url)
             findings = await examine_server(client, server.ranges)
+            if settings.auth.shares_account:
+                findings += await check_accounts(client, is_stated=settings.auth.shared_account is True)
     except TimeoutError:
         detail, mend = f"no answer within {STORE_SECONDS:.0f} s", _mend(settings)
         if server.url.startswith("rediss"):

@@ -21,8 +21,10 @@ from proxy.core.conversation.stored_format import StoredFormat
 from proxy.core.errors import (
     EarlierResponseElsewhere,
     EarlierResponseUnknown,
+    EarlierResponseUnreachable,
     InvalidRequest,
     ItemNotFound,
+    ObjectNotFound,
     RecordUnreadable,
     StoreError,
     UpstreamError,
@@ -35,6 +37,7 @@ from proxy.pipeline.identify import tenant_of
 from proxy.pipeline.kept_conversations import KeptConversations
 from proxy.pipeline.kept_responses import learning_of_upstream
 from proxy.pipeline.plain_replies import decode_whole
+from proxy.pipeline.shared_accounts import SharedAccounts
 from proxy.pipeline.values import BufferedReply, Controls, Exchange, Refused, Result, StoredPlace
 
 MAX_REFERENCES = 2_000
@@ -63,6 +66,8 @@ class _Asker:
     tenant: str
     keeps: bool | None
     """Whether the upstream keeps responses itself; None where nobody knows."""
+    caller: Caller
+    route: Route
 
 
 class ContinuedRequests:
@@ -73,6 +78,7 @@ class ContinuedRequests:
     :param conversations: those of the Conversations API that Tidemark keeps
     :param seal: opens summaries that ``POST /v1/responses/compact`` sealed
     :param timer: seconds, of any origin
+    :param accounts: knows who made what the upstream has
     """
 
     def __init__(
@@ -86,11 +92,13 @@ class ContinuedRequests:
         seal: SummarySeal,
         timer: Clock,
         conversations: KeptConversations,
+        accounts: SharedAccounts,
     ) -> None:
         self._upstream = upstream
         self._responses = responses
         self._seal = seal
         self._conversations = conversations
+        self._accounts = accounts
         self._earlier = EarlierMessages(store, responses, formats)
         self._tails = ContinuedTails(store, responses, heads, formats)
         self._keeping: Lessons[str] = Lessons(timer)
@@ -101,6 +109,8 @@ class ContinuedRequests:
 
         :raises InvalidRequest: the earlier response is unknown to everybody, or a sealed summary is not this tenant's
         :raises ItemNotFound: an item is unknown to everybody
+        :raises EarlierResponseUnreachable, ObjectNotFound: the upstream has the earlier response or the conversation in
+            an account that tenants share, and it is not this caller's
         :raises StoreUnavailable: the store did not answer, so nobody knows the earlier messages
         """
         responses = request.dialect.responses
@@ -122,6 +132,8 @@ class ContinuedRequests:
         if is_kept_here(conversation):
             return await self._resolved(request, responses, references, asker, conversation)
         if conversation:
+            if await self._unreachable([conversation], asker):
+                raise ObjectNotFound(conversation, is_open=self._accounts.is_open, param="conversation")
             request = replace(request, continuation=ContinuedRequest(upstream_has=conversation))
         if not (request.continues or references):
             return request
@@ -222,7 +234,13 @@ class ContinuedRequests:
 
     async def _asker(self, request: ModelRequest, caller: Caller) -> _Asker:
         route = await self._upstream.resolve(request.model)
-        return _Asker(owner_of(caller.fingerprint), tenant_of(caller, route), self._keeps(route, caller))
+        return _Asker(owner_of(caller.fingerprint), tenant_of(caller, route), self._keeps(route, caller), caller, route)
+
+    async def _unreachable(self, identifiers: Sequence[str], asker: _Asker) -> Sequence[str]:
+        """Return which ids the upstream must not be asked for, as nobody but Tidemark can tell its tenants apart."""
+        if asker.keeps is False or not identifiers:
+            return ()
+        return await self._accounts.unreachable(asker.route, asker.caller, identifiers)
 
     def _keeps(self, route: Route, caller: Caller) -> bool | None:
         """Return whether a route's upstream keeps a caller's responses, as far as known."""
@@ -289,6 +307,8 @@ class ContinuedRequests:
             return None
         record = await self._find(request.continues, asker)
         if record is None or not record.may_be_sent_for(asker.tenant):
+            if await self._unreachable([request.continues], asker):
+                raise EarlierResponseUnreachable(request.continues)
             return None
         if record.upstream_has and asker.keeps is False:
             raise EarlierResponseElsewhere(request.continues)
@@ -331,6 +351,11 @@ class ContinuedRequests:
             raise _too_many_references(len(names), request.dialect.messages_member)
         records = await _read_each(names, lambda name: self._find(name, asker))
         stored = await self._stored_items(request.dialect, dict(zip(names, records, strict=True)), asker)
+        missing = [reference for reference in references if reference.text not in stored]
+        unreachable = await self._unreachable([reference.text for reference in missing], asker) if asker.keeps else ()
+        for reference in missing:
+            if reference.text in unreachable:
+                raise _unknown_item(reference, request.dialect.messages_member)
         groups: list[list[tuple[int, bytes]]] = []
         for reference in references:
             raw = stored.get(reference.text)

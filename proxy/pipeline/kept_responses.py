@@ -13,27 +13,36 @@ from proxy.core.conversation.records import TurnRecord
 from proxy.core.conversation.reply import Reply
 from proxy.core.conversation.request import ContinuedRequest, ModelRequest
 from proxy.core.conversation.responses import ResponseFormat, ResponseRecord
+from proxy.core.ports import Upstream
+from proxy.pipeline.shared_accounts import account_of
 from proxy.pipeline.values import KeepResponse, PendingTurn, RequestContext
 
 IN_BACKGROUND = (b'"queued"', b'"in_progress"')
 """States of a response that its provider makes in the background."""
 
 
-def response_keeping(context: RequestContext) -> KeepResponse | None:
+def response_keeping(context: RequestContext, upstream: Upstream) -> KeepResponse | None:
     """Return what adds a request's response to the record of its turn; None where it is not to be stored."""
     request = context.request
     responses = request.dialect.responses
     if responses is None or not responses.is_kept(request.fields):
         return None
+    route = context.route
+    account = "" if upstream.keeps_responses(route, context.caller) is False else account_of(upstream, route)
 
     def keep(record: TurnRecord, reply: Reply) -> TurnRecord:
-        return _with_response(record, reply, request, responses)
+        return _with_response(record, reply, request, responses, account)
 
     return keep
 
 
-def _with_response(record: TurnRecord, reply: Reply, request: ModelRequest, responses: ResponseFormat) -> TurnRecord:
-    """Return a turn's record with that of its response, where the reply is one that can be asked for again."""
+def _with_response(
+    record: TurnRecord, reply: Reply, request: ModelRequest, responses: ResponseFormat, account: str
+) -> TurnRecord:
+    """Return a turn's record with that of its response, where the reply is one that can be asked for again.
+
+    :param account: the one that has the response, where tenants share it
+    """
     answered = responses.response_of(reply.original) if reply.original else None
     if answered is None:
         return record
@@ -57,6 +66,7 @@ def _with_response(record: TurnRecord, reply: Reply, request: ModelRequest, resp
         items=[item for item, _ in items],
         upstream_has=continuation.upstream_has,
         background=background,
+        account=account,
     )
     return record.with_response(response)
 

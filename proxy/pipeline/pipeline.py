@@ -34,6 +34,7 @@ from proxy.pipeline.plain_replies import decode_whole
 from proxy.pipeline.repeated_turns import RepeatedTurns
 from proxy.pipeline.search_offers import SearchOffers
 from proxy.pipeline.sending import RequestSender
+from proxy.pipeline.shared_accounts import SharedAccounts
 from proxy.pipeline.stored_history import StoredHistory
 from proxy.pipeline.stream_openings import look_at_opening
 from proxy.pipeline.values import (
@@ -67,12 +68,14 @@ class Pipeline:
         upstream: Upstream,
         searches: SearchOffers,
         calibrations: CalibrationStore,
+        accounts: SharedAccounts,
         emit: Listener = lambda _: None,
         clock: Clock,
         timer: Clock,
     ) -> None:
         self._history = history
         self._continued = continued
+        self._accounts = accounts
         self._commands = commands
         self._catalog = catalog
         self._identifier = identifier
@@ -170,6 +173,8 @@ class Pipeline:
         if request.messages is not messages:  # without the commands it has another chain
             place = None
         context = await self.identify(request, caller, controls, place=place)
+        if objects := self._accounts.mentioned(context.route, request):
+            await self._accounts.check(context.route, caller, objects)
         result = await self._send(context, progress)
         if isinstance(result, Refused) or controls.mode == "off":
             return result
@@ -301,7 +306,7 @@ class Pipeline:
             left_out_tokens=count.left_out.tokens,
         )
         prepare = self._fitter.prepare_after(context, report)
-        keep_response = response_keeping(context)
+        keep_response = response_keeping(context, self._upstream)
         return PendingTurn(
             record,
             context.route.upstream_model,

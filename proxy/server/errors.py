@@ -12,6 +12,8 @@ ENCODINGS = ("gzip", "deflate", "br", "zstd")
 STATUS: dict[type[errors.TidemarkError], HTTPStatus] = {
     errors.InvalidRequest: HTTPStatus.BAD_REQUEST,
     errors.ItemNotFound: HTTPStatus.NOT_FOUND,
+    errors.EarlierResponseUnreachable: HTTPStatus.NOT_FOUND,
+    errors.ObjectNotFound: HTTPStatus.NOT_FOUND,
     errors.ResponseNotFound: HTTPStatus.NOT_FOUND,
     errors.ContextLengthExceeded: HTTPStatus.BAD_REQUEST,
     errors.ClientError: HTTPStatus.BAD_REQUEST,

@@ -25,6 +25,7 @@ from proxy.store.commands import RECALL_SECONDS, RECORD_SECONDS, CommandSender
 from proxy.store.kept_conversations import RedisKeptConversations
 from proxy.store.lifetimes import Lifetimes, lifetime
 from proxy.store.listing import Listing
+from proxy.store.owners import RedisOwners
 from proxy.store.records import RecordReader
 from proxy.store.references import pack_reference, prepared_for
 from proxy.store.responses import RedisResponses
@@ -50,6 +51,7 @@ class RedisStore(RecordReader):
     :param max_tenant_bytes: what one credential may store; None for no bound
     :param library: send commands by redis-py, not only those over TLS
     :param wait_replicas: how many replicas must have a turn before it counts as stored, within ``wait_seconds``
+    :param owner_seconds: how long it is known who made what a shared account has; None for no limit
     :raises ConfigError: the URL cannot be used
     """
 
@@ -67,6 +69,7 @@ class RedisStore(RecordReader):
         library: bool = False,
         wait_replicas: int = 0,
         wait_seconds: float = 0.0,
+        owner_seconds: float | None = 365 * 86_400.0,
     ) -> None:
         sender = CommandSender(
             url,
@@ -82,7 +85,8 @@ class RedisStore(RecordReader):
         self._lifetimes = lifetimes or Lifetimes(lifetime(ttl_seconds))
         longest = self._lifetimes.longest
         self.turns = RedisTurns(sender, self.described)
-        self.responses = RedisResponses(sender, codec, longest)
+        self.owners = RedisOwners(sender, owner_seconds)
+        self.responses = RedisResponses(sender, codec, longest, self.owners)
         self.kept_conversations = RedisKeptConversations(self.ask, codec, self._lifetimes)
         self.listing = Listing(self.ask, longest)
         self.usage = OwnerUsage(

@@ -41,6 +41,8 @@ key                      type     content
 ``tm:cv:DIGEST``         hash     digest of a credential and of the id of a conversation of the Conversations API -> its
                                   head, and its items by their numbers (``kept_conversations.py``)
 ``tm:ci:OWNER``          set      the ids of a credential's conversations of the Conversations API, to weigh them
+``tm:own:DIGEST``         string   digest of an account that tenants share and of the id of what it has -> who made that
+``tm:accounts``          hash     ``OWNER ACCOUNT`` -> when that credential last made something there (``owners.py``)
 ``tm:u:OWNER``           hash     bytes that a credential has stored and imported; whether an upstream accepted it
 ``tm:uw:OWNER``          string   a mark that its conversations were weighed a moment ago
 ``tm:up:DAY``            string   bytes that credentials imported on a day before any upstream accepted them
@@ -94,6 +96,8 @@ IMPORT = "tm:import:"
 """The beginning of the keys that say how far an import is; a digest of the file's header follows."""
 SCHEMA = "tm:schema"
 """Its value is the number of the store's schema."""
+ACCOUNTS = "tm:accounts"
+"""Which credentials made something in accounts that they share."""
 PROBE = "tm:probe"
 """Its value is empty; writing it shows whether the store takes writes."""
 
@@ -133,6 +137,12 @@ def kept_conversation(owner: str, identifier: str) -> str:
 def kept_index(owner: str) -> str:
     """Return the key of the ids of a credential's conversations of the Conversations API."""
     return f"tm:ci:{owner}"
+
+
+def owned(account: str, identifier: str) -> str:
+    """Return the key of who made an object of a provider's account; ``lua/answered.lua`` knows its beginning."""
+    encoded = identifier.encode(errors="surrogatepass")  # a client may send any text as an id
+    return f"tm:own:{digest_of(account.encode(), encoded).hex()}"
 
 
 def head(family: str) -> str:

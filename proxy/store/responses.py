@@ -24,12 +24,15 @@ from proxy.core.errors import RecordUnreadable, StoreError
 from proxy.store import keys, scripts
 from proxy.store.codec import VERSION, Codec, unreadable
 from proxy.store.commands import CommandSender
+from proxy.store.owners import RedisOwners
 from proxy.store.scripts import Argument
 
 LONG_BYTES = 256
 """Longer members of a response are stored apart, once for each conversation."""
 MAX_ITEMS = 256
 """Items of one response that can be referred to."""
+OWNED_SECONDS = 30 * 86_400
+"""The least time for which it is known whose a response is: OpenAI keeps responses so long."""
 STORED_MEMBERS = 10_000
 """Digests of long members that the store has. What is removed here is only sent again."""
 _ID_CHARACTERS = FAMILY_CHARACTERS + OWN_CHARACTERS
@@ -60,7 +63,7 @@ class BesideTurn:
     """What stores a response together with its turn (``answered.lua``)."""
 
     names: Sequence[str]
-    """The keys that lead to the response."""
+    """The keys that lead to the response, and those that say whose it is."""
     arguments: Sequence[Argument]
     new: Sequence[bytes]
     """The digests of the long members among the arguments."""
@@ -75,7 +78,7 @@ _DECODER = msgspec.msgpack.Decoder(_Response)
 class RedisResponses:
     """Responses in Redis. Its state is the digests of long members that the store has, and whether it is a cluster."""
 
-    def __init__(self, sender: CommandSender, codec: Codec, keep_seconds: int) -> None:
+    def __init__(self, sender: CommandSender, codec: Codec, keep_seconds: int, owners: RedisOwners) -> None:
         """Send nothing yet.
 
         :param keep_seconds: how long an id leads to its response after its last use; 0 for no limit
@@ -83,6 +86,8 @@ class RedisResponses:
         self._sender = sender
         self._codec = codec
         self._keep_seconds = keep_seconds
+        self._owned_seconds = max(keep_seconds, OWNED_SECONDS) if keep_seconds else 0
+        self._owners = owners
         self._slots_apart = sender.is_cluster
         """Whether a script cannot also write what leads to a response. Some servers turn out to be clusters."""
         self._stored: BoundedCache[tuple[str, bytes], bool] = BoundedCache(STORED_MEMBERS)
@@ -108,8 +113,23 @@ class RedisResponses:
         self.note_stored(conversation, beside)
         if self._slots_apart:
             target = conversation + response.id
-            await asyncio.gather(*[self._lead(keys.response(owner, name), target) for name in _names(response)])
+            await asyncio.gather(
+                *[self._lead(keys.response(owner, name), target, self._keep_seconds) for name in _names(response)],
+                self.claim(owner, response),
+            )
         return beside.size
+
+    async def claim(self, owner: str, response: ResponseRecord) -> None:
+        """Store only whose a response and its items are, where tenants share the account that has them.
+
+        :raises StoreUnavailable: the store did not answer in time
+        """
+        await asyncio.gather(*[self._lead(name, owner, self._owned_seconds) for name in _owned(response)])
+
+    async def note_owner(self, owner: str, response: ResponseRecord) -> None:
+        """Note that a credential has a response in an account that it may share with others."""
+        if response.account:
+            await self._owners.note(response.account, [response.id], owner)
 
     def beside_turn(self, owner: str, turn: TurnRecord) -> BesideTurn | None:
         """Return what stores a turn's response together with it; None without one, or where slots do not allow it."""
@@ -197,14 +217,16 @@ class RedisResponses:
         head, long = _split(response.head)
         packed = self._codec.seal(VERSION + _pack(_packable(response, head)))
         new = [digest for digest in long if is_whole or (conversation, digest) not in self._stored]
-        arguments: list[Argument] = [response.id, packed, self._keep_seconds, len(new)]
+        arguments: list[Argument] = [response.id, packed, self._keep_seconds, len(new), owner, self._owned_seconds]
         size = len(packed)
         for digest in new:
             sealed = self._codec.seal(long[digest])
             arguments += (_MARK + digest, sealed)
             size += len(sealed)
         arguments += [_MARK + digest for digest in long if digest not in new]
-        names = () if self._slots_apart else [keys.response(owner, name) for name in _names(response)]
+        names: list[str] = []
+        if not self._slots_apart:
+            names = [*[keys.response(owner, name) for name in _names(response)], *_owned(response)]
         return BesideTurn(names, arguments, new, size)
 
     async def _write(self, conversation: str, beside: BesideTurn) -> bytes | None:
@@ -216,8 +238,8 @@ class RedisResponses:
             )
         return answer
 
-    def _lead(self, name: str, target: str) -> Awaitable[object]:
-        lasting = ("EX", self._keep_seconds) if self._keep_seconds else ()
+    def _lead(self, name: str, target: str, seconds: int) -> Awaitable[object]:
+        lasting = ("EX", seconds) if seconds else ()
         return self._sender.ask("SET", name, target, *lasting)
 
     def _renew(self, at: str) -> Awaitable[object]:
@@ -259,6 +281,12 @@ def _decode(codec: Codec, packed: bytes) -> _Response:
 def _names(response: ResponseRecord) -> list[str]:
     """Return the ids that lead to a response: its own, and those of its items."""
     return [response.id, *(item.id for item in response.items[:MAX_ITEMS] if item.id)]
+
+
+def _owned(response: ResponseRecord) -> list[str]:
+    """Return the keys that say whose a response and its items are; none where the upstream knows its client's key."""
+    account = response.account
+    return [keys.owned(account, name) for name in _names(response)] if account else []
 
 
 def _split(head: Mapping[str, bytes]) -> tuple[list[tuple[str, bytes, bytes]], dict[bytes, bytes]]:

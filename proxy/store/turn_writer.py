@@ -63,8 +63,7 @@ class TurnWriter:
         :raises StoreUnavailable: the store did not answer in time
         """
         owner = turn.owner or turn.tenant
-        if owner in self._usage.full:
-            raise StoreFull(FULL)
+        await self._refuse_if_full(owner, turn)
         if len(turn.messages) > MANY_MESSAGES:
             parts = await asyncio.to_thread(part_turn, turn, turn.stored_count)
         else:
@@ -99,6 +98,12 @@ class TurnWriter:
             self._usage.note(owner, size, accepted=not turn.imported)
         return conversation
 
+    async def _refuse_if_full(self, owner: str, turn: TurnRecord) -> None:
+        if owner in self._usage.full:
+            if turn.response is not None:  # its upstream has it all the same
+                await self._responses.claim(owner, turn.response)
+            raise StoreFull(FULL)
+
     def _note(self, turn: TurnRecord, owner: str, own: bytes, created: str) -> str:
         """Note what the script did; return the id of the conversation.
 
@@ -120,6 +125,7 @@ class TurnWriter:
         """
         if turn.response is None:
             return 0
+        await self._responses.note_owner(owner, turn.response)
         if beside is None or b"-" in own[OWN_CHARACTERS:]:
             return await self._responses.keep(owner, replace(turn.response, conversation=conversation))
         self._responses.note_stored(conversation, beside)

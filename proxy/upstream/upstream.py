@@ -172,17 +172,21 @@ class LiteLLMUpstream:
             route = native
         return await self.wire.forward(route, method, path, body, caller)
 
+    def has_credential(self, route: Route) -> bool:
+        """Return whether calls go with a credential of the configuration, which all clients share."""
+        if route.lane == "translate":
+            return not isinstance(credential_for(route, NO_CREDENTIAL), Refusal)
+        return route.api_key is not None or any(name in KEYS for name, _ in route.headers)
+
     async def needs_callers_key(self, route: Route) -> bool:
         """Return whether a call without a caller's key would have no credential that the upstream wants.
 
         The configuration says so. ``TIDEMARK_UPSTREAM`` has no place for that, so a server of this machine or
         network is asked for its models without a key.
         """
-        if route.lane == "translate":
-            return isinstance(credential_for(route, NO_CREDENTIAL), Refusal)
-        if route.api_key is not None or any(name in KEYS for name, _ in route.headers):
+        if self.has_credential(route):
             return False
-        if route.base_url != self.upstream_base_url or not is_local(route.base_url):
+        if route.lane == "translate" or route.base_url != self.upstream_base_url or not is_local(route.base_url):
             return True
         try:
             url = endpoint(route.base_url, "/models")

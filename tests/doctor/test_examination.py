@@ -242,3 +242,15 @@ def test_a_pattern_is_examined_by_a_model_that_somebody_names(
     named = asyncio.run(examine(path, environ, lambda _: None, models=["small-1", "other"]))
     found = {finding.check: finding.status for finding in named}
     assert (found["upstream small-1"], found["upstream other"]) in {("ok", "error"), ("warning", "error")}
+
+
+def test_several_tenants_of_one_account_are_told(examined: Examine, tmp_path: Path) -> None:
+    """A warning until the operator says what is meant; one tenant's account is nobody else's."""
+    with EmbeddedValkey(tmp_path / "accounts") as store, redis.Redis.from_url(store.url) as admin:
+        for owner, place in (("alice", "https://shared/v1"), ("bob", "https://shared/v1"), ("bob", "https://own/v1")):
+            admin.hset("tm:accounts", f"{owner} {place}", 1)
+        for value, status in (("auto", "warning"), ("true", "ok"), ("false", None)):
+            more = f'store: {{url: "{store.url}"}}\nauth: {{shared_account: {value}}}\n'
+            findings = examined(more=more, offline=True).get("account", [])
+            assert [finding.status for finding in findings] == ([status] if status else [])
+            assert all("2 credentials" in finding.detail and "//shared/v1" in finding.detail for finding in findings)

@@ -20,6 +20,7 @@ from proxy.pipeline.identify import Identifier, tenant_of
 from proxy.pipeline.pipeline import Pipeline
 from proxy.pipeline.recall import Recaller
 from proxy.pipeline.search_offers import SearchOffers
+from proxy.pipeline.shared_accounts import SharedAccounts
 from proxy.pipeline.values import BufferedReply, Controls, Exchange
 
 ROUTE = Route("wire", "asked", "served", "openai", "http://upstream/v1")
@@ -71,6 +72,9 @@ class _Ports:
     def timer(self) -> float:
         return next(self.ticks)
 
+    def needs_callers_key(self, _: object) -> bool:
+        return True
+
 
 def _exchanged(controls: Controls) -> tuple[Exchange, Any]:
     ports = cast("Any", _Ports())
@@ -95,6 +99,7 @@ def _exchanged(controls: Controls) -> tuple[Exchange, Any]:
         searches=SearchOffers(ports, ports.timer),
         catalog=ports,
         calibrations=ports,
+        accounts=SharedAccounts(ports, ports, is_open=True),
         identifier=identity,
         fitter=fitting,
         clock=lambda: 9.5,

@@ -88,6 +88,16 @@ async def test_what_responses_repeat_of_a_request_counts(opened: Open, tenant: s
     assert 10 < stored < 30
 
 
+async def test_the_response_of_a_full_tenant_is_its_own_all_the_same(opened: Open, tenant: str, now: float) -> None:
+    """Its upstream has it, in an account that tenants share."""
+    store = opened()
+    await fill(store, tenant, 40)
+    response = ResponseRecord(f"resp_{tenant}", 2, "small", 1.5, head={"output": b""}, account="https://shared/v1")
+    with pytest.raises(StoreFull):
+        await store.record(replace(turn_of(tenant, [user("one"), assistant("two")]), response=response))
+    assert await store.owners.owners("https://shared/v1", [response.id]) == [tenant]
+
+
 async def test_what_was_forgotten_makes_room(opened: Open, tenant: str, now: float) -> None:
     """The conversations that are left are weighed, since nobody says which have expired."""
     store = opened()

@@ -59,6 +59,9 @@ class ResponseRecord:
     """The id of what only the upstream has before this response; empty where nothing is missing here."""
     background: bool = False
     """Whether the upstream makes the response in the background, and has to be asked for it."""
+    account: str = ""
+    """The account of a configured key that has the response too; empty where its client's own key has it. It is not
+    stored with the response."""
 
     def may_be_sent_for(self, tenant: str) -> bool:
         """Return whether the messages may go to a tenant's upstream: only to the one that answered them (promise 8)."""

@@ -5,7 +5,9 @@
         * ``InvalidRequest``
             * ``EarlierResponseElsewhere``
             * ``EarlierResponseUnknown``
+                * ``EarlierResponseUnreachable``
             * ``ItemNotFound``
+            * ``ObjectNotFound``
         * ``ResponseNotFound``
         * ``BodyTooLarge``
         * ``UnsupportedEncoding``
@@ -78,6 +80,7 @@ from proxy.core.errors.client import (
     DialectNotServed,
     EarlierResponseElsewhere,
     EarlierResponseUnknown,
+    EarlierResponseUnreachable,
     Forbidden,
     ForeignPage,
     HeadTooLarge,
@@ -91,6 +94,7 @@ from proxy.core.errors.client import (
     NoSummary,
     NotAuthenticated,
     NoUpstream,
+    ObjectNotFound,
     PreviewNotFound,
     RequestTimedOut,
     ResponseNotFound,
@@ -145,6 +149,7 @@ __all__ = [
     "DialectNotServed",
     "EarlierResponseElsewhere",
     "EarlierResponseUnknown",
+    "EarlierResponseUnreachable",
     "FlushNotTaken",
     "FlushRefused",
     "Forbidden",
@@ -160,6 +165,7 @@ __all__ = [
     "NoSummary",
     "NoUpstream",
     "NotAuthenticated",
+    "ObjectNotFound",
     "Overloaded",
     "PreviewNotFound",
     "RecordUnreadable",

@@ -32,6 +32,30 @@ class EarlierResponseUnknown(InvalidRequest):
         )
 
 
+class EarlierResponseUnreachable(EarlierResponseUnknown):
+    """The response is at the upstream, in an account that tenants share, and is not this caller's."""
+
+
+class ObjectNotFound(InvalidRequest):
+    """What the request names is another tenant's, or was not made through Tidemark; the answer does not say which.
+
+    :param is_open: whether everybody may reach what Tidemark did not see made (``auth.shared_account``)
+    """
+
+    def __init__(self, name: str, *, is_open: bool, param: str | None = None) -> None:
+        mend = (
+            ""
+            if is_open
+            else " What was not made through Tidemark, and lists of the provider's account, are served where "
+            "auth.shared_account is true."
+        )
+        super().__init__(
+            f"Not found: {name[:120]!r}. It does not exist, or was not made by this key.{mend}",
+            param=param,
+            code="not_found",
+        )
+
+
 class EarlierResponseElsewhere(InvalidRequest):
     """The response is stored, but the beginning of its conversation is at an upstream that cannot give it."""
 

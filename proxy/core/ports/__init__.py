@@ -7,6 +7,7 @@ from proxy.core.ports.clocks import Clock
 from proxy.core.ports.counting import RequestCount, Stored, TokenCounter
 from proxy.core.ports.flushing import ConsumerState, DeadLetter, FlushEntry, FlushQueue, MemoryFlush, QueueState
 from proxy.core.ports.live_events import LiveEventFeed
+from proxy.core.ports.owners import OwnerStore
 from proxy.core.ports.responses import KeptConversationStore, ResponseStore, SummarySeal
 from proxy.core.ports.store import (
     CalibrationStore,
@@ -62,6 +63,7 @@ __all__ = [
     "MemoryFlush",
     "ModelCatalog",
     "ModelStore",
+    "OwnerStore",
     "QueueState",
     "RequestCount",
     "RequestHeads",

@@ -170,6 +170,10 @@ class Upstream(Protocol):
         """
         ...
 
+    def has_credential(self, route: Route) -> bool:
+        """Return whether calls go with a credential of the configuration, which all clients share."""
+        ...
+
     async def needs_callers_key(self, route: Route) -> bool:
         """Return whether a call without a caller's key would have no credential that the upstream wants.
 

@@ -7,7 +7,8 @@ The pipeline and the endpoints of stored responses reach it through ``Dialect.re
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import groupby
 from typing import Any
 
@@ -27,6 +28,9 @@ _SEALED = ("compaction", "compaction_summary")
 _BEFORE = (EARLIER_RESPONSE, CONVERSATION)
 """Members that say what came before."""
 _INPUT = InputItems()
+_ESCAPED = re.compile(rb"\\u00[2-7]")
+"""A character of ASCII that is written as an escape; no encoder writes letters so."""
+_NO_TYPE = re.compile(rb'"type"\s*:\s*null')
 
 
 class _ItemName(msgspec.Struct):
@@ -53,14 +57,13 @@ class StoredResponseFormat:
         return name if isinstance(name, str) else ""
 
     def references(self, fields: Mapping[str, bytes]) -> Sequence[InputReference]:
-        """Return the items of the type ``item_reference``."""
-        if b'"item_reference"' not in fields.get("input", b""):
+        """Return the items of the type ``item_reference``, which may go without its name."""
+        if not _may_refer(fields.get("input", b"")):
             return ()
-        elements = _elements(fields, b'"item_reference"')
         return [
             InputReference(place, item["id"])
-            for place, item in elements
-            if item.get("type") == "item_reference" and isinstance(item.get("id"), str)
+            for place, item in _elements(fields, _may_refer)
+            if item.get("type") in ("item_reference", None) and isinstance(item.get("id"), str) and "role" not in item
         ]
 
     def input_items(self, fields: Mapping[str, bytes]) -> Sequence[bytes]:
@@ -79,7 +82,7 @@ class StoredResponseFormat:
         """Return the items of the type ``compaction`` with their ``encrypted_content``."""
         if b'"compaction' not in fields.get("input", b""):
             return ()
-        elements = _elements(fields, b'"compaction')
+        elements = _elements(fields, lambda raw: b'"compaction' in raw)
         return [
             InputReference(place, item["encrypted_content"])
             for place, item in elements
@@ -182,14 +185,21 @@ def _answered(raw: bytes, kind: str, name: str) -> bytes:
     return encode_json(value)
 
 
-def _elements(fields: Mapping[str, bytes], mark: bytes) -> Iterator[tuple[int, dict[str, Any]]]:
-    """Yield the items that hold some bytes, decoded, with their places."""
+def _may_refer(raw: bytes) -> bool:
+    """Return whether an item, or the array of all, may be or hold a reference; escapes could hide its name."""
+    if b'"item_reference"' in raw or (b"\\u00" in raw and _ESCAPED.search(raw)):
+        return True
+    return b'"id"' in raw and (raw.startswith(b"[") or b'"type"' not in raw or _NO_TYPE.search(raw) is not None)
+
+
+def _elements(fields: Mapping[str, bytes], may_count: Callable[[bytes], bool]) -> Iterator[tuple[int, dict[str, Any]]]:
+    """Yield the items that may count, decoded, with their places."""
     try:
         raws = _INPUT.raws_of(fields["input"])
     except (ValueError, RecursionError):  # the parser of the request raises the right error
         return
     for place, raw in enumerate(raws):
-        if mark in raw:
+        if may_count(raw):
             value = decode_value(raw, f"input[{place}]")
             if isinstance(value, dict):
                 yield place, value

@@ -1,7 +1,8 @@
 """Carries every request under ``/v1`` that no other endpoint serves: embeddings, files, audio, images, batches.
 
-It stands beside the pipeline: nothing is read but the model, which decides the upstream, and nothing is stored. Bodies
-go on while they arrive, and so do answers. The table of routes has it last.
+It stands beside the pipeline: nothing is read but the model, which decides the upstream, and, where tenants share a
+provider's account, ids; nothing is stored but who made what (``archive/carried_objects.py``). Bodies go on while they
+arrive, and so do answers. The table of routes has it last.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from urllib.parse import unquote
 from starlette.routing import BaseRoute, Match, Route
 from starlette.types import Receive, Scope, Send
 
+from proxy.archive.carried_objects import CarriedObjects
 from proxy.core.conversation.request import ErrorFormat
 from proxy.core.errors import ClientError, InvalidRequest, NoUpstream, TidemarkError
 from proxy.core.events import Listener, Outcome
@@ -63,6 +65,7 @@ class ForwardingEndpoint:
     """Serves every path and method that reach it, as an ASGI application."""
 
     destinations: Destinations
+    objects: CarriedObjects
     upstream: Upstream
     auth: Authenticator
     formats: Mapping[str, ErrorFormat]
@@ -161,13 +164,14 @@ class ForwardingEndpoint:
         self, log: RequestLog, scope: Scope, destination: ForwardTarget, caller: Caller, arriving: ArrivingBody | None
     ) -> Outcome:
         log.model = destination.model
-        reply = await self.upstream.forward(
-            destination.route, scope["method"], destination.path, destination.body, caller
-        )
+        route, method, path, body = destination.route, scope["method"], destination.path, destination.body
+        members = await self.objects.check(route, method, path, body, caller)
+        reply = await self.upstream.forward(route, method, path, body, caller)
         if arriving is not None and reply.status >= REFUSED:
             arriving.discard()
         try:
-            return await carry(log, reply, is_head=scope["method"] == "HEAD")
+            answer = await self.objects.claim(route, caller, reply, members)
+            return await carry(log, answer, is_head=method == "HEAD")
         finally:
             await reply.close()
 

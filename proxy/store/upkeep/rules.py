@@ -180,6 +180,8 @@ _OTHER: Mapping[str, Rule] = {
     "o": Rule("string", _anything),
     "ci": Rule("set", _anything),
     "cv": Rule("hash", _kept_conversation),
+    "own": Rule("string", _anything),
+    "accounts": Rule("hash", _number),
     "u": Rule("hash", _anything),
     "uw": Rule("string", _anything),
     "up": Rule("string", _number),
