@@ -54,7 +54,7 @@ class StoreSettings:
     """The most that one credential may store, in the store's memory. Half of ``max_mb``, so that no credential fills it
     alone."""
     compression: Compression = field(default="auto", metadata=takes(kinds.choice(Compression)))
-    """Whether messages of 1 KB and more are compressed before they are stored: they take 40 to 90 % less memory, and
+    """Whether messages of 1 KB and more are compressed before they are stored. They take 40 to 90 % less memory, and
     storing one costs some 20 microseconds. auto: where every worker can read it, in new and embedded stores. zstd:
     everywhere; workers of versions before compression then leave the store alone. none: never."""
     max_mb: int | None = field(default=2048, metadata=takes(kinds.or_word("null", kinds.whole("megabytes", least=16))))

@@ -114,7 +114,7 @@ class CommandSender:
         return [fields for answers in await asyncio.gather(*map(facts, clients)) for fields in answers]
 
     async def check_schema(self) -> int:
-        """Refuse all calls while the store has a schema that this program does not know; return the one that it has.
+        """Refuse all calls while the store has an unknown schema; return the one that it has.
 
         A new store gets this program's. A store that does not answer changes nothing and returns 0: other calls report
         that.

@@ -35,7 +35,7 @@ REPEAT_SECONDS = 60.0
 
 
 async def read_schema(client: StoreClient) -> bytes:
-    """Return the schema that a store has, and note one in a store that has none: this program's in a new one.
+    """Return the schema that a store has. One without gets a number: this program's where it is new.
 
     :raises OSError: and the others of ``FAILURES``: the store does not answer
     """
@@ -63,7 +63,7 @@ class CompressionSwitch:
         self._schema = 0
 
     async def note(self, schema: int) -> None:
-        """Take the schema that a look found; a worker looks as often as this one, so one look later all know it."""
+        """Take the schema that a look found. All workers look equally often, so one look later they know it."""
         self._switch(min(schema, self._schema) >= COMPRESSED)
         self._schema = schema
         if 0 < schema < COMPRESSED and self._raise_schema is not None:
