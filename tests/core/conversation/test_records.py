@@ -36,6 +36,8 @@ RECORD = TurnRecord(
     response=ResponseRecord("r", 2, "m", 1.5),
     echo=ChangedEcho("cd", 2, b"t", (2,)),
     max_output_tokens=7,
+    left_out_count=11,
+    left_out_tokens=13,
 )
 
 
