@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from benchmarks.speed.load import HOST
-from benchmarks.speed.systems import TIDEMARK, start
+from benchmarks.speed.systems import UPLOADED_TO, start
 from benchmarks.speed.upstream import WHOLE
 from benchmarks.speed.work import CHAT_PATH, WIDE
 
@@ -149,7 +149,7 @@ def served() -> Iterator[tuple[int, int]]:
     """Run Tidemark before a sink; yields port and process id."""
     sink = Sink()
     with tempfile.TemporaryDirectory() as folder:
-        running = start(TIDEMARK, sink.url, Path(folder) / "tidemark")
+        running = start(UPLOADED_TO, sink.url, Path(folder) / "tidemark")
         try:
             yield running.port, running.pid
         finally:

@@ -49,7 +49,7 @@ class System:
     """The works that it performs; empty for all."""
 
 
-def _tidemark(place: Place, lane: str = "wire", transport: str = "{}") -> list[str]:
+def _tidemark(place: Place, lane: str = "wire", transport: str = "{}", server: str = "{}") -> list[str]:
     def entry(name: str, tokens: int) -> list[str]:
         return [
             f"- model_name: {name}",
@@ -59,7 +59,7 @@ def _tidemark(place: Place, lane: str = "wire", transport: str = "{}") -> list[s
         ]
 
     lines = [f"data_dir: {place.folder}", "model_list:", *entry(WIDE, WIDE_TOKENS), *entry(NARROW, NARROW_TOKENS)]
-    lines += ["compaction: {defaults: {strategy: extractive}}", f"transport: {transport}"]
+    lines += ["compaction: {defaults: {strategy: extractive}}", f"transport: {transport}", f"server: {server}"]
     config = place.folder / "tidemark.yaml"
     config.write_text("\n".join(lines), encoding="utf-8")
     return [sys.executable, "-m", "proxy", "serve", "--config", str(config), "--port", str(place.port)]
@@ -71,6 +71,8 @@ FLOOR = System(
     lambda place: [sys.executable, "-m", "benchmarks.speed.relay", str(place.port), place.upstream],
 )
 TIDEMARK = System("tidemark", "Tidemark", _tidemark)
+UPLOADED_TO = System("tidemark", "Tidemark", partial(_tidemark, server="{max_file_first_mb: 1024}"))
+"""Keeps forms whose file comes first, however large they are here."""
 TRANSLATED = System(
     "tidemark-translate",
     "Tidemark, through litellm",

@@ -198,7 +198,8 @@ class _Application(Starlette):
         self._admission = admission
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        _undouble(scope)
+        if scope.get("raw_path", b"")[: len(DOUBLED)] == DOUBLED:
+            _undouble(scope)
         if scope["type"] == "http" and not self._browsers.is_plain(scope["headers"]):
             errors = errors_of(scope["path"], self.formats)
             await self._browsers.serve(scope, receive, send, self._serve, errors)
@@ -240,7 +241,8 @@ class _TracedApplication(_Application):
     tracing: RequestTracing
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        _undouble(scope)
+        if scope.get("raw_path", b"")[: len(DOUBLED)] == DOUBLED:
+            _undouble(scope)
         await self.tracing.serve(super().__call__, scope, receive, send)
 
 
@@ -249,9 +251,8 @@ def _undouble(scope: Scope) -> None:
 
     Carried as it came, a model's request would pass the pipeline by wherever the upstream's base URL has no ``/v1``.
     """
-    if scope.get("raw_path", b"").startswith(DOUBLED):
-        scope["raw_path"] = scope["raw_path"].removeprefix(SINGLE.encode())
-        scope["path"] = scope["path"].removeprefix(SINGLE)
+    scope["raw_path"] = scope["raw_path"].removeprefix(SINGLE.encode())
+    scope["path"] = scope["path"].removeprefix(SINGLE)
 
 
 async def _missing(request: Request, error: Exception) -> Response:

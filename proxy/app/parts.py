@@ -86,7 +86,14 @@ class Parts:
     def summarizer_for(self, profile: ModelProfile, route: Route) -> Summarizer:
         """Return the summarizer that a model's policy names."""
         policy = profile.policy
-        key = (policy.strategy, *_options(policy).values())
+        key = (
+            policy.strategy,
+            policy.template,
+            policy.summarizer_model,
+            policy.summarizer_cache_friendly,
+            policy.summarizer_parallel,
+            policy.summarizer_revise,
+        )
         if key not in self._summarizers:
             self._summarizers[key] = self.chosen_summarizer(profile, route)
         return self._summarizers[key]

@@ -9,6 +9,7 @@ from starlette.types import ASGIApp
 from proxy.app.dialects import RESPONSES
 from proxy.app.stored_parts import Engine, StoredParts
 from proxy.archive.background_responses import BackgroundResponses
+from proxy.archive.carried_objects import CarriedObjects
 from proxy.archive.kept_conversations import ConversationsApi
 from proxy.archive.stored_responses import StoredResponses
 from proxy.compaction.compactor import Compactor
@@ -49,7 +50,15 @@ def kept_conversation_endpoints(
     dialect = parts.dialects.get(RESPONSES)
     if dialect is None or dialect.responses is None:
         return None
-    api = ConversationsApi(parts.upstream, store.kept_conversations, dialect, dialect.responses, store.usage, time.time)
+    api = ConversationsApi(
+        parts.upstream,
+        store.kept_conversations,
+        dialect,
+        dialect.responses,
+        store.usage,
+        CarriedObjects(stored.accounts),
+        time.time,
+    )
     return KeptConversationEndpoints(api, carry, auth, max_body_bytes)
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+from proxy.archive.carried_objects import CarriedObjects
 from proxy.archive.transfer import ImportQuota
 from proxy.core.conversation.kept import PREFIX, KeptConversation, KeptHistory, KeptItem
 from proxy.core.conversation.prefix import owner_of
@@ -36,6 +37,8 @@ class ConversationsApi:
     format: ResponseFormat
     """That of the dialect."""
     quota: ImportQuota
+    objects: CarriedObjects
+    """Knows whose the conversations are that an upstream makes."""
     clock: Callable[[], float]
 
     async def may_be_at_upstream(self, model: str, caller: Caller) -> bool:
@@ -52,15 +55,18 @@ class ConversationsApi:
 
         :param path: below the base URL, with the query
         :raises ModelNotFound: nobody serves ``model``
+        :raises ObjectNotFound: an item names something of another tenant
+        :raises StoreUnavailable: nobody knows at present whether one does
         :raises UpstreamUnreachable, UpstreamTimedOut: there was no answer
         """
         route = await self._route(model, caller)
         keeps = None if route is None else self.upstream.keeps_responses(route, caller)
         if route is None or keeps is False:
             return None
+        members = await self.objects.check(route, "POST", path, body, caller)
         reply = await self.upstream.forward(route, "POST", path, body, caller)
         if keeps or reply.status not in _UNSERVED:
-            return reply
+            return await self.objects.claim(route, caller, reply, members)
         try:
             content = b"".join([piece async for piece in reply.body()])
         except UpstreamError:

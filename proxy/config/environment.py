@@ -41,7 +41,7 @@ SHORT_TOKEN_CHARACTERS = 16
 """A shorter admin token is warned of. Paths of tenants take any credential without delay, so only its length helps."""
 _OTHERS = frozenset({"TIDEMARK_WORKER"})
 """What ``serve`` gives its workers."""
-_SERVICE_LINK = re.compile(r"\w+_(SERVICE_(HOST|PORT)(_\w+)?|PORT_[0-9]+_(TCP|UDP|SCTP)(_\w+)?)")
+_SERVICE_LINK = re.compile(r"_(?:SERVICE_(?:HOST|PORT)|PORT_[0-9]+_(?:TCP|UDP|SCTP))(?:_|\Z)")
 """What Kubernetes and Docker add to a container for each service whose name begins with ``tidemark``."""
 
 
@@ -81,7 +81,7 @@ def warn_of_unknown(reader: Reader, environ: Mapping[str, str]) -> None:
     for name, text in sorted(environ.items()):
         if not name.startswith(_PREFIX) or name in VARIABLES or name in _OTHERS:
             continue
-        if _SERVICE_LINK.fullmatch(name) or (name.endswith("_PORT") and "://" in text):
+        if _SERVICE_LINK.search(name) or (name.endswith("_PORT") and "://" in text):
             continue
         endings = [variable.removeprefix(_PREFIX) for variable in VARIABLES]
         near = difflib.get_close_matches(name.removeprefix(_PREFIX), endings, n=1)

@@ -84,4 +84,5 @@ def _is_named(place: StoredPlace, name: str | None) -> bool:
     chain = place.chain
     if name is None:
         return not chain.has_seed_family
-    return chain.has_seed_family and chain.seed == seed_of(place.tenant, name)
+    seed = seed_of(place.tenant, name)
+    return chain.has_seed_family and chain.seed == seed

@@ -60,7 +60,7 @@ class KeptConversations:
         if owner in self.full:
             raise StoreFull(STORE_FULL)
         history = await self.find(owner, identifier)
-        if history.conversation.tenant not in ("", tenant):
+        if not history.conversation.may_be_sent_for(tenant):
             raise ConversationNotFound(
                 f"Conversation with id {identifier[:120]!r} was answered by another upstream, and only that one gets "
                 "its items. Use a model of that upstream, or begin another conversation."

@@ -6,6 +6,7 @@ answer.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from http import HTTPStatus
 
@@ -14,7 +15,7 @@ from proxy.core.base_urls import lacks_version
 from proxy.core.errors import CompactionFailed, ContextLengthExceeded
 from proxy.core.planning.budget import ModelProfile
 from proxy.core.planning.situation import Reason
-from proxy.core.ports import Route, UpstreamReply, members_left_out
+from proxy.core.ports import Route, UpstreamReply
 from proxy.core.report import Report
 from proxy.pipeline.values import RequestContext
 
@@ -93,11 +94,8 @@ def with_base_warning(report: Report, reply: UpstreamReply, route: Route) -> Rep
     return replace(report, warning=f"{notice}; {report.warning}" if report.warning else notice)
 
 
-def with_left_out_warning(report: Report, reply: UpstreamReply) -> Report:
+def with_left_out_warning(report: Report, names: Sequence[str]) -> Report:
     """Say which members of a request its upstream never got, because it speaks chat completions only."""
-    names = members_left_out(reply)
-    if not names:
-        return report
     notice = f"the upstream speaks chat completions only, so {' and '.join(names)} was left out"
     return replace(report, warning=f"{notice}; {report.warning}" if report.warning else notice)
 

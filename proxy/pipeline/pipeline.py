@@ -22,7 +22,7 @@ from proxy.core.errors import UpstreamError
 from proxy.core.events import ContextFull, Listener
 from proxy.core.planning.budget import ModelProfile, budget_for
 from proxy.core.planning.situation import EarlierMessagesNeeded
-from proxy.core.ports import CalibrationStore, Caller, Clock, ModelCatalog, Upstream
+from proxy.core.ports import CalibrationStore, Caller, Clock, ModelCatalog, Upstream, members_left_out
 from proxy.core.report import Report
 from proxy.pipeline.commands import Commands
 from proxy.pipeline.continuing import ContinuedRequests
@@ -236,7 +236,8 @@ class Pipeline:
                 reply, leave_out = await self._sender.send(context, fitted, with_counts=learn is not None)
         except UpstreamError as error:
             return Refused(error, report)
-        report = with_left_out_warning(report, reply)
+        if left_out := members_left_out(reply):
+            report = with_left_out_warning(report, left_out)
         if reply.status >= 400:
             report = with_base_warning(report, reply, context.route)
         turn = self._turn(context, report, learn, leave_out)

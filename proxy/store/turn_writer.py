@@ -9,6 +9,7 @@ import asyncio
 from collections.abc import Awaitable
 from dataclasses import replace
 from functools import partial
+from typing import NoReturn
 
 from proxy.core.bounded import BoundedCache
 from proxy.core.conversation.prefix import OWN_CHARACTERS
@@ -63,7 +64,8 @@ class TurnWriter:
         :raises StoreUnavailable: the store did not answer in time
         """
         owner = turn.owner or turn.tenant
-        await self._refuse_if_full(owner, turn)
+        if owner in self._usage.full:
+            await self._refuse(owner, turn)
         if len(turn.messages) > MANY_MESSAGES:
             parts = await asyncio.to_thread(part_turn, turn, turn.stored_count)
         else:
@@ -98,11 +100,11 @@ class TurnWriter:
             self._usage.note(owner, size, accepted=not turn.imported)
         return conversation
 
-    async def _refuse_if_full(self, owner: str, turn: TurnRecord) -> None:
-        if owner in self._usage.full:
-            if turn.response is not None:  # its upstream has it all the same
-                await self._responses.claim(owner, turn.response)
-            raise StoreFull(FULL)
+    async def _refuse(self, owner: str, turn: TurnRecord) -> NoReturn:
+        """Store nothing for a credential that has too much."""
+        if turn.response is not None:  # its upstream has it all the same
+            await self._responses.claim(owner, turn.response)
+        raise StoreFull(FULL)
 
     def _note(self, turn: TurnRecord, owner: str, own: bytes, created: str) -> str:
         """Note what the script did; return the id of the conversation.

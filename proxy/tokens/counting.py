@@ -62,7 +62,9 @@ class LocalTokenCounter:
         self._on_failure = on_failure
         self._on_warning = on_warning
         self._folder = folder
-        self._counted_as = dict(counted_as or {})
+        stated = dict(counted_as or {})
+        self._scheme_of = (lambda model: scheme_for(stated.get(model, model))) if stated else scheme_for
+        """Returns how a model's tokens are counted; each request asks."""
         self._warned = False
         self._owner_works = False
         self._loaded: dict[str, Vocabulary] = {}
@@ -118,9 +120,6 @@ class LocalTokenCounter:
         if request.messages and request.messages[0].is_system:
             change = 0
         return RequestCount(all_counts, cost, scheme.family.encoding, exact, mark, change)
-
-    def _scheme_of(self, model: str) -> Scheme:
-        return scheme_for(self._counted_as.get(model, model))
 
     def _fixed(self, key: Key) -> tuple[int, int] | None:
         """Return the cached result of ``fixed_tokens`` for the same members, if there is one."""

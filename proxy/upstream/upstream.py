@@ -176,7 +176,7 @@ class LiteLLMUpstream:
         """Return whether calls go with a credential of the configuration, which all clients share."""
         if route.lane == "translate":
             return not isinstance(credential_for(route, NO_CREDENTIAL), Refusal)
-        return route.api_key is not None or any(name in KEYS for name, _ in route.headers)
+        return route.api_key is not None or (bool(route.headers) and any(name in KEYS for name, _ in route.headers))
 
     async def needs_callers_key(self, route: Route) -> bool:
         """Return whether a call without a caller's key would have no credential that the upstream wants.

@@ -122,8 +122,8 @@ def test_an_upstream_that_is_not_there_is_a_502(bench: Bench, request: pytest.Fi
 
 
 def test_the_other_method_is_a_405(client: Client) -> None:
-    """A GET of the chat endpoint is told in the envelope."""
-    got = client.http.get("/v1/chat/completions")
+    """A DELETE of the chat endpoint is told in the envelope; a GET lists what a provider stored, and is carried."""
+    got = client.http.delete("/v1/chat/completions")
     assert got.status_code == 405
     assert got.json()["error"]["code"] == "unknown_url"
 

@@ -147,7 +147,7 @@ def test_odd_headers_do_no_harm(wire: socket.socket, headers: bytes) -> None:
     [
         (b"HEAD / HTTP/1.1", 200),
         (b"HEAD /v1/models HTTP/1.1", 200),
-        (b"GET / HTTP/1.1", 405),
+        (b"GET / HTTP/1.1", 404),
         (b"OPTIONS /v1/chat/completions HTTP/1.1", 204),
         (b"OPTIONS /none HTTP/1.1", 404),
         (b"OPTIONS * HTTP/1.1", 204),

@@ -118,7 +118,7 @@ async def test_conversations_that_are_gone_do_not_count(opened: Open, tenant: st
 
 
 async def test_conversations_that_a_client_keeps_by_id_count(opened: Open, tenant: str, now: float) -> None:
-    """Those of the Conversations API, until they are deleted; then they make room."""
+    """Those of the Conversations API, until they are deleted; then more is stored."""
     store = opened()
     kept = KeptConversation(f"{PREFIX}{tenant}", now, b"{}")
     raw = json.dumps({"role": "user", "content": TEXT}, ensure_ascii=False).encode()

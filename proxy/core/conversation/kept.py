@@ -34,7 +34,11 @@ class KeptConversation:
     metadata: bytes
     """The raw JSON of an object."""
     tenant: str = ""
-    """Whose requests it was answered for: only to their upstream may its items go. Empty before the first answer."""
+    """Whose requests it was answered for; empty before the first answer."""
+
+    def may_be_sent_for(self, tenant: str) -> bool:
+        """Return whether the items may go to a tenant's upstream: only to the one that answered them (promise 8)."""
+        return self.tenant in ("", tenant)
 
 
 @value
