@@ -25,7 +25,7 @@ demo: $(VENV)/local.stamp ## Show a long conversation being compacted; no key, n
 # Compiled modules are kept even where the environment forbids it: five processes would each rewrite every test's asserts.
 # A file stays with one process, for its fixtures; in the order of their names, since by their size the slow ones came last.
 test: $(VENV)/dev.stamp ## Run the tests, four at a time; ARGS go to pytest: make test ARGS="-k plan"
-	PYTHONDONTWRITEBYTECODE= $(BIN)/pytest --numprocesses 4 --dist loadfile --no-loadscope-reorder -m "not e2e and not model and not clients and not fleet and not deploy and not walk" $(ARGS)
+	PYTHONDONTWRITEBYTECODE= $(BIN)/pytest --numprocesses 4 --dist loadfile --no-loadscope-reorder -m "not e2e and not model and not clients and not fleet and not deploy and not walk and not browser" $(ARGS)
 
 test-processes: $(VENV)/dev.stamp ## Test the real command as processes of its own: starts, signals, workers, deaths; takes two minutes
 	$(BIN)/pytest --numprocesses 4 --dist loadfile --no-loadscope-reorder -m "e2e and not model" $(ARGS)

@@ -13,10 +13,12 @@ import ssl
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
+from math import inf
 from typing import Literal
 from urllib.parse import urlsplit
 from urllib.request import getproxies, proxy_bypass
 
+from proxy.core.bounded import BoundedCache
 from proxy.core.hosts import is_loopback
 from proxy.core.http_headers import CONTROLS
 from proxy.core.ports import Headers, shown_url
@@ -39,7 +41,9 @@ MAX_CACHED_URLS = 256
 """URLs that are cached with their proxy, because reading the environment takes 70 us."""
 MAX_LINKS = 20
 """Exceptions of a chain that are looked at; the longest known has seven."""
-HANDSHAKE_SECONDS = 2.0
+HANDSHAKE_SECONDS, AT_ONCE_SECONDS, ASKED_SECONDS = 2.0, 0.5, 600.0
+"""How long a handshake may take, within what time a server of TLS ends a plain connection, and how long its answer
+counts."""
 _NO_TLS = ("WRONG_VERSION_NUMBER", "RECORD_LAYER_FAILURE", "PACKET_LENGTH_TOO_LONG", "HTTP_REQUEST", "UNKNOWN_PROTOCOL")
 """OpenSSL's reasons where the other side answers in plain text."""
 _UNKNOWN_NAMES = (socket.EAI_NONAME, socket.EAI_AGAIN, getattr(socket, "EAI_NODATA", socket.EAI_NONAME))
@@ -72,15 +76,35 @@ class ReachFailure:
     """Whether the proxy itself is what fails."""
 
 
-async def asked_failure_of(error: BaseException, base_url: str, headers: Headers) -> ReachFailure:
-    """Return the same; a server that ends a plain connection without a word is asked whether it speaks TLS.
+class TlsQuestions:
+    """Asks servers that end a plain connection at once whether they speak TLS: each at most once in ten minutes.
 
-    :param headers: the request's, whose values may be what cannot be sent
+    A server that dies at each request would else be asked beside each, and the client would wait for that.
     """
-    failure = failure_of(error, base_url, headers)
-    if failure.cause != "closed" or failure.proxy is not None or not base_url.startswith("http://"):
-        return failure
-    return replace(failure, cause="tls_only") if await _speaks_tls(*_server_of(base_url)) else failure
+
+    def __init__(self) -> None:
+        """Begin with no server asked."""
+        self._answers: BoundedCache[str, tuple[float, bool]] = BoundedCache(MAX_CACHED_URLS)
+        """When each was asked, on the loop's clock, and whether it speaks TLS; by base URL."""
+
+    async def failure_of(
+        self, error: BaseException, base_url: str, headers: Headers, *, took_seconds: float
+    ) -> ReachFailure:
+        """Return why a request got no connection, as its exception and its server tell.
+
+        :param headers: the request's, whose values may be what cannot be sent
+        :param took_seconds: how long the request took; a server that worked on it understood it
+        """
+        failure = failure_of(error, base_url, headers)
+        is_plain = failure.cause == "closed" and failure.proxy is None and base_url.startswith("http://")
+        if not is_plain or took_seconds > AT_ONCE_SECONDS:
+            return failure
+        now = asyncio.get_running_loop().time()
+        asked_at, speaks = self._answers.get(base_url) or (-inf, False)
+        if now - asked_at > ASKED_SECONDS:
+            speaks = await _speaks_tls(*_server_of(base_url))
+            self._answers.put(base_url, (now, speaks))
+        return replace(failure, cause="tls_only") if speaks else failure
 
 
 def failure_of(error: BaseException, base_url: str, headers: Headers = ()) -> ReachFailure:

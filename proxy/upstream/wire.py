@@ -27,7 +27,7 @@ from proxy.upstream.errors import TIMEOUT_REMEDY, broken, refused, stalled, time
 from proxy.upstream.headers import carried, outgoing
 from proxy.upstream.http1.failures import ConnectionGone, ConnectTimedOut
 from proxy.upstream.http1.pool import Pool
-from proxy.upstream.reaching import asked_failure_of, failure_of, proxy_of
+from proxy.upstream.reaching import TlsQuestions, failure_of, proxy_of
 
 if TYPE_CHECKING:
     from proxy.upstream.aiohttp_client import AiohttpClient
@@ -174,6 +174,7 @@ class WireLane:
         self._library = library
         self.bounds = bounds or AnswerBounds()
         self._pool: Pool | None = None
+        self._tls_questions = TlsQuestions()
         self._aiohttp: AiohttpClient | None = None
 
     async def send(self, route: Route, body: bytes, caller: Caller, *, path: str = CHAT_PATH) -> UpstreamReply:
@@ -270,13 +271,15 @@ class WireLane:
                     if not dead or attempt == MAX_ATTEMPTS:
                         raise
         except ConnectTimedOut as error:
-            raise unreachable(route, error, await asked_failure_of(error, route.base_url, headers)) from error
+            raise unreachable(route, error, failure_of(error, route.base_url, headers)) from error
         except TimeoutError as error:
             raise timed_out(route, route.timeout_seconds, TIMEOUT_REMEDY) from error
         except (OSError, ValueError) as error:
             if isinstance(body, Upload):  # the server had begun to read, so how it speaks is no question
                 raise unreachable(route, error, failure_of(error, route.base_url, headers)) from error
-            raise unreachable(route, error, await asked_failure_of(error, route.base_url, headers)) from error
+            took = clock() - began
+            failure = await self._tls_questions.failure_of(error, route.base_url, headers, took_seconds=took)
+            raise unreachable(route, error, failure) from error
         raise AssertionError  # the loop returns or raises
 
     def _client_for(self, url: str) -> WireClient:
