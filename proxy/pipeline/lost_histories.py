@@ -7,6 +7,7 @@ record, the entry of its name in another slot, or this worker's memory of a stor
 from __future__ import annotations
 
 from proxy.core.bounded import BoundedCache
+from proxy.core.conversation.prefix import split_id
 from proxy.core.ports import ConversationStore, StartedTurn, StoreIdentity
 
 MAX_FAMILIES = 20_000
@@ -37,4 +38,6 @@ class LostHistories:
         epoch = self._epochs.pop(family, "")
         if epoch and await self._identity.renewed() not in ("", epoch):
             return "unknown"
-        return "unknown" if await self._store.find_by_name(owner, name) is not None else ""
+        named = await self._store.find_by_name(owner, name)
+        # the credential's name may be that of a conversation with another upstream, which nobody goes on with here
+        return "unknown" if named is not None and split_id(named)[0] == family else ""

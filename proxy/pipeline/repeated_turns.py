@@ -12,6 +12,7 @@ import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import suppress
 from dataclasses import replace
+from functools import partial
 
 from proxy.core.bounded import BoundedCache
 from proxy.core.conversation.messages import digest_of
@@ -62,8 +63,8 @@ class RepeatedTurns:
         body = digest_of(request.body)
         identity = controls.idempotency_key or body.hex()
         key = (caller.fingerprint, request.dialect.name, controls.conversation or "", identity)
-        earlier = self._turns.get(key)
-        if earlier is not None and earlier.until >= self._timer():
+        # Where one try fails, those that wait for it go on one by one: the next one is the first one of the others.
+        while (earlier := self._turns.get(key)) is not None and earlier.until >= self._timer():
             if earlier.body != body:
                 raise InvalidRequest(
                     "This Idempotency-Key came with another request before. Send a new key with each new request.",
@@ -74,7 +75,9 @@ class RepeatedTurns:
             answer = await earlier.answer(seconds)
             if answer is not None:
                 return answer
-        turn = _Turn(body, self._timer, is_keyed=bool(controls.idempotency_key))
+            if earlier.is_under_way:  # later tries must still find it
+                return await begin()
+        turn = _Turn(body, self._timer, partial(self._forget, key), is_keyed=bool(controls.idempotency_key))
         self._turns.put(key, turn)
         try:
             result = await begin()
@@ -86,19 +89,31 @@ class RepeatedTurns:
             return result
         return turn.follow(result)
 
+    def _forget(self, key: _Key, turn: _Turn) -> None:
+        """Free the place of a turn that is remembered no longer, for those that are."""
+        if self._turns.get(key) is turn:
+            del self._turns[key]
+
 
 class _Turn:
     """One turn. Mutable: whether it was sent again, how long it is remembered, and its answer."""
 
-    def __init__(self, body: bytes, timer: Clock, *, is_keyed: bool) -> None:
+    def __init__(self, body: bytes, timer: Clock, forget: Callable[[_Turn], None], *, is_keyed: bool) -> None:
         self.body = body
         self.is_repeated = False
         self.until = float("inf")
         self._timer = timer
+        self._forget = forget
         self._is_keyed = is_keyed
         self._answer: asyncio.Future[Repeated | None] = asyncio.get_running_loop().create_future()
         self._pending: Repeated | None = None
-        self._is_stored = False
+        self.is_stored = False
+        """Whether the store has the turn with its complete reply."""
+
+    @property
+    def is_under_way(self) -> bool:
+        """Whether its answer is still to come."""
+        return not self._answer.done()
 
     async def answer(self, seconds: float) -> Repeated | None:
         """Wait for the answer; None where there is none, or it is late."""
@@ -116,8 +131,7 @@ class _Turn:
         if answer is not None and seconds:
             self.until = self._timer() + seconds
         else:
-            self.until = float("-inf")
-            self._answer = _nothing()  # those that wait have the other one
+            self._forget(self)
 
     def follow(self, exchange: Exchange) -> Exchange:
         """Return the exchange, whose answer is kept as it goes by, until its turn is stored."""
@@ -127,7 +141,7 @@ class _Turn:
 
     def close(self, answer: Repeated | None) -> None:
         """Note that all bytes of the answer have come; None where they have not."""
-        if answer is None or self._is_stored:
+        if answer is None or self.is_stored:
             self.end(answer)
             return
         self._pending = answer
@@ -138,7 +152,7 @@ class _Turn:
         prepare, give_up = turn.prepare, turn.give_up
 
         async def note_stored(conversation: str) -> None:
-            self._is_stored = True
+            self.is_stored = True
             if self._pending is not None:
                 self.end(self._pending)
             if prepare is not None:
@@ -150,12 +164,6 @@ class _Turn:
                 give_up(record)
 
         return replace(turn, prepare=note_stored, give_up=give_up_both)
-
-
-def _nothing() -> asyncio.Future[Repeated | None]:
-    done: asyncio.Future[Repeated | None] = asyncio.get_running_loop().create_future()
-    done.set_result(None)
-    return done
 
 
 class _KeptReply:
@@ -187,7 +195,8 @@ class _KeptReply:
             self._turn.close(self._answer())
 
     def _answer(self) -> Repeated | None:
-        if not self._is_whole or len(self._data) > MAX_BYTES:
+        is_whole = self._is_whole or self._turn.is_stored  # clients leave a stream at its last event, upstreams later
+        if not is_whole or len(self._data) > MAX_BYTES:
             return None
         data = bytes(self._data) if self._leave_out is None else self._leave_out(bytes(self._data))
         return Repeated(BufferedReply(self.status, self.headers, data), data, self._report)

@@ -12,6 +12,7 @@ import redis
 from proxy.store.embedded.server import EmbeddedValkey
 from tests.pipeline.conftest import Bench, Client
 from tests.pipeline.talk import system, user
+from tests.pipeline.test_continued_responses import TWO_UPSTREAMS
 from tests.pipeline.test_streaming import wait_until
 
 STORED = {"history": "stored"}
@@ -121,3 +122,10 @@ def test_what_was_never_there_or_was_forgotten_is_no_loss(bench: Bench, client: 
     begun = say(client, "Three?")
     assert GAP not in begun.headers
     assert len(bench.upstream.last.messages) == 1
+
+
+def test_the_same_name_at_another_upstream_is_no_loss(bench: Bench) -> None:
+    """A name is one credential's at one upstream; at another one it begins a conversation of its own."""
+    client = bench.client("elsewhere", config=TWO_UPSTREAMS)
+    for model in ("small", "other"):
+        assert client.chat([user("Hi.")], model=model, conversation="talk", **STORED).headers.get(GAP) is None

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import threading
+from dataclasses import replace
 from typing import Any
 
 import httpx
@@ -10,6 +12,7 @@ import pytest
 
 from tests.pipeline.conftest import WINDOW, Bench, Client
 from tests.pipeline.talk import user
+from tests.pipeline.test_streaming import wait_until
 from tests.support.scripted import Received, error, streamed, whole
 from tests.support.serving import NO_TLS
 
@@ -98,6 +101,77 @@ async def test_a_refused_turn_is_tried_anew(bench: Bench, client: Client) -> Non
     bench.upstream.script = usual
     again = (await send_all(client, "chat", [BODIES["chat"]], **{"idempotency-key": "a"}))[0]
     assert (failed.status_code, again.status_code) == (500, 200)
+
+
+@pytest.mark.parametrize("config", [WINDOW, WAITING], ids=["reject", "wait"])
+@pytest.mark.parametrize("key", [{}, {"idempotency-key": "a"}], ids=["no key", "one key"])
+async def test_those_that_wait_for_a_try_that_fails_are_one_turn(
+    bench: Bench, *, config: str, key: dict[str, str]
+) -> None:
+    """One of them is the next try, and the others get its answer."""
+    client = bench.client("failing", config=config)
+    numbers = iter(range(100))
+
+    def script(_: Received) -> Any:
+        number = next(numbers)
+        return replace(whole(f"Answer {number}.") if number else error(500, "Down."), before_headers=0.3)
+
+    bench.upstream.script = script
+    got = await send_all(client, "chat", [BODIES["chat"]] * 4, **key)
+    assert sorted(one.status_code for one in got) == [200, 200, 200, 500]
+    assert len(bench.upstream.received) == 2
+    assert stored_texts(client) == ["One?", "Answer 1."]
+
+
+async def test_a_try_that_waits_too_long_does_not_make_a_key_forgotten(bench: Bench) -> None:
+    """It is refused, as the turn is still under way; a later one gets the answer."""
+    client = bench.client("late", config=WINDOW + "history: {{wait_seconds: 0.05}}\n")
+    released = threading.Event()
+    bench.upstream.script = lambda _: replace(streamed("Fine."), waits=[released])
+    body = BODIES["chat"] | {"stream": True}
+    first = asyncio.create_task(send_all(client, "chat", [body], **{"idempotency-key": "a"}))
+    await asyncio.to_thread(wait_until, lambda: bool(bench.upstream.received))
+    late = (await send_all(client, "chat", [body], **{"idempotency-key": "a"}))[0]
+    released.set()
+    answer = (await first)[0]
+    again = (await send_all(client, "chat", [body], **{"idempotency-key": "a"}))[0]
+    assert (late.status_code, again.status_code) == (409, 200)
+    assert again.content == answer.content
+    assert stored_texts(client) == ["One?", "Fine."]
+
+
+async def test_a_client_that_leaves_at_the_last_event_has_the_turn(bench: Bench, client: Client) -> None:
+    """SDKs close a stream at ``[DONE]``, and some upstreams end theirs later."""
+    answer = streamed("Fine.")
+    passed, held = threading.Event(), threading.Event()
+    passed.set()
+    bench.upstream.script = lambda _: replace(answer, waits=[*[passed] * (len(answer.pieces) - 1), held])
+    body = {"model": "small", **BODIES["chat"], "stream": True}
+    headers = {**client.headers(conversation="talk", history="stored"), "idempotency-key": "a"}
+    seen = b""
+    async with (
+        httpx.AsyncClient(base_url=client.http.base_url, timeout=30, verify=NO_TLS) as http,
+        http.stream("POST", PATHS["chat"], json=body, headers=headers) as first,
+    ):
+        async for piece in first.aiter_raw():
+            seen += piece
+            if b"[DONE]" in seen:
+                break
+    again = (await send_all(client, "chat", [BODIES["chat"] | {"stream": True}], **{"idempotency-key": "a"}))[0]
+    assert again.content == seen
+    assert len(bench.upstream.received) == 1
+    assert stored_texts(client) == ["One?", "Fine."]
+
+
+async def test_turns_without_a_key_do_not_make_a_key_forgotten(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A worker remembers so many turns; one that is over and was not sent again takes no place."""
+    monkeypatch.setattr("proxy.pipeline.repeated_turns.MAX_TURNS", 2)
+    client = bench.client("many")
+    await send_all(client, "chat", [BODIES["chat"]], **{"idempotency-key": "a"})
+    for number in range(3):
+        await send_all(client, "chat", [BODIES["chat"] | {"messages": [user(f"{number}?")]}])
+    await send_all(client, "chat", [BODIES["chat"]], **{"idempotency-key": "a"})
+    assert len(bench.upstream.received) == 4
 
 
 async def test_two_workers_store_a_repeated_turn_once(bench: Bench) -> None:
