@@ -61,7 +61,9 @@ class ContinuedTails:
         if place is None or not has_its_calls(whole.messages) or not _is_named(place, controls.conversation):
             return None
         earlier_systems = len(raws) - len(tail.raws)
-        continuation = ContinuedRequest(earlier_count=record.message_count, earlier_systems=earlier_systems)
+        continuation = ContinuedRequest(
+            earlier_count=record.message_count, earlier_systems=earlier_systems, resolved=request.continues or ""
+        )
         return replace(whole, continuation=continuation), place
 
     async def _newest(

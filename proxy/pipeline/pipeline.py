@@ -109,8 +109,9 @@ class Pipeline:
         """Run a request that may go on from an earlier response."""
         short = await self._continued.resolve_tail(request, caller, controls)
         if short is not None:
+            asking = replace(caller, answered_with=_resolved_members(short[0]))
             with suppress(EarlierMessagesNeeded):
-                return await self._run(short[0], caller, controls, progress, short[1])
+                return await self._run(short[0], asking, controls, progress, short[1])
         whole = await self._continued.resolve(request, caller)
         if members := _resolved_members(whole):
             caller = replace(caller, answered_with=members)

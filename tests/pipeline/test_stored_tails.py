@@ -211,3 +211,24 @@ def test_a_continued_response_reads_what_follows_the_summary(bench: Bench) -> No
     assert seen["by id"] == seen["all"]
     assert [told["action"] for _, told in seen["all"]].count("compacted") > 1
     assert sum(reads[-5:]) < 5 * 40  # of 80 messages
+
+
+def test_an_answer_behind_a_summary_names_the_response_that_it_goes_on_from(bench: Bench) -> None:
+    """As one without a summary does, where the upstream has no Responses API and its answer is translated."""
+    client = bench.client("naming")
+    bench.upstream.dialects = {"chat"}
+    bench.upstream.script = says(long(7, 40))
+    earlier: list[str | None] = [None]
+    named: list[str | None] = []
+    actions: list[str] = []
+    for turn in range(24):
+        body = {"model": "small", "input": [user(long(turn, 60))], "max_output_tokens": 100}
+        got = client.http.post(
+            "/v1/responses", json=body | {"previous_response_id": earlier[-1]}, headers=client.headers()
+        )
+        assert got.status_code == 200, got.text
+        named.append(got.json()["previous_response_id"])
+        actions.append(got.headers["x-tidemark-action"])
+        earlier.append(got.json()["id"])
+    assert named == earlier[:-1]
+    assert "reused" in actions
