@@ -38,6 +38,6 @@ class LostHistories:
         epoch = self._epochs.pop(family, "")
         if epoch and await self._identity.renewed() not in ("", epoch):
             return "unknown"
-        named = await self._store.find_by_name(owner, name)
+        conversation = await self._store.find_by_name(owner, name)
         # the credential's name may be that of a conversation with another upstream, which nobody goes on with here
-        return "unknown" if named is not None and split_id(named)[0] == family else ""
+        return "unknown" if conversation is not None and split_id(conversation)[0] == family else ""
