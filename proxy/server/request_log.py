@@ -36,6 +36,8 @@ class RequestLog:
         """Whether the request was refused beyond the limits."""
         self.report: Report | None = None
         self.ending: Ending | None = None
+        self.has_usage = True
+        """Whether the reply's counts are a provider's."""
         self.outcome: Outcome = "disconnected"
         self.code: str | None = None
         self.cause: str | None = None
@@ -86,7 +88,7 @@ class RequestLog:
             request.model if request else self.model,
             request.stream if request else False,
             self.report,
-            request.dialect.usage(self.ending.reply.usage) if request and self.ending else NO_USAGE,
+            request.dialect.usage(self.ending.reply.usage) if request and self.ending and self.has_usage else NO_USAGE,
             self.code,
             self.cause,
             self.endpoint,

@@ -167,6 +167,11 @@ def inner_systems(messages: Sequence[Message]) -> InnerSystems:
     return systems
 
 
+def is_summary(message: Message) -> bool:
+    """Return whether a message reads as a summary, as far as its first words tell."""
+    return message.is_system and message.text.startswith(OPENING)
+
+
 def render_summary(summary: PrefixSummary) -> Message:
     """Return the one system message of a summary; equal summaries give equal bytes (promise 5)."""
     return render_text(summary.text, summary.covered)
