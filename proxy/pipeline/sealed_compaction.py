@@ -18,7 +18,13 @@ from proxy.core.conversation.messages import Message
 from proxy.core.conversation.prefix import chain_of
 from proxy.core.conversation.request import Dialect, ModelRequest
 from proxy.core.conversation.responses import ResponseFormat, SealedAnswer
-from proxy.core.conversation.summary import is_summary, render_summary
+from proxy.core.conversation.summary import (
+    PrefixSummary,
+    Strategy,
+    SummaryRecipe,
+    read_summary,
+    render_summary,
+)
 from proxy.core.errors import CompactionFailed, InvalidRequest
 from proxy.core.planning.budget import ModelProfile, budget_for
 from proxy.core.planning.situation import Compact
@@ -145,6 +151,10 @@ class SealedCompaction:
         return BufferedReply(HTTPStatus.OK, [(b"content-type", kind)], data), report
 
     async def _summarized(self, order: CompactionOrder) -> Summarized:
+        earlier = order.plan.previous
+        if earlier is not None and not order.plan.messages:  # nothing was said since
+            model = order.route.upstream_model
+            return Summarized(earlier, self.counter.count_message(render_summary(earlier), model))
         result = await self.compactor.make(self.compactor.begin(order, Trigger.REQUEST))
         if isinstance(result, Summarized):
             return result
@@ -155,23 +165,28 @@ class SealedCompaction:
 
 
 def _plan(request: ModelRequest, profile: ModelProfile, total: int) -> Compact:
-    """Return the plan of a summary that stands for all that is no system message, and for earlier summaries.
+    """Return the plan of a summary that stands for all messages; system messages at the beginning are none.
+
+    An earlier summary stands for what is before it, whether the client still sends that or not. Codex puts its
+    instructions there anew each time, and they are no part of what was said.
 
     :param total: the request's tokens
-    :raises InvalidRequest: there is nothing of the kind
+    :raises InvalidRequest: there is nothing to summarize
     """
-    others = tuple(message for message in request.messages if not message.is_system)
-    earlier = _earlier_summaries(request.messages)
-    if not others and not earlier:
+    messages = request.messages
+    previous, first = _earlier_summary(messages, profile.policy.strategy)
+    if previous is None:
+        first = next((place for place, message in enumerate(messages) if not message.is_system), len(messages))
+    if previous is None and first == len(messages):
         raise InvalidRequest(
             "There is nothing to compact: the conversation has no message. Send it as 'input'.",
             param=request.dialect.messages_member,
             code="empty_array",
         )
     return Compact(
-        covered=len(others),
-        messages=(*earlier, *others),
-        previous=None,
+        covered=sum(not message.is_system for message in messages),
+        messages=messages[first:],
+        previous=previous,
         max_summary_tokens=budget_for(profile, None).max_summary,
         absorbed=(),
         replaced_tokens=total,
@@ -221,11 +236,12 @@ async def _readable(request: ModelRequest, responses: ResponseFormat) -> tuple[M
     return replace(rest, messages=rest.messages[:-1]), warning
 
 
-def _earlier_summaries(messages: Sequence[Message]) -> list[Message]:
-    """Return opened summaries, which the new one takes in, and other system messages that stand after the first."""
-    first = next((place for place, message in enumerate(messages) if not message.is_system), len(messages))
-    return [
-        message
-        for place, message in enumerate(messages)
-        if message.is_system and (place > first or is_summary(message))
-    ]
+def _earlier_summary(messages: Sequence[Message], strategy: Strategy) -> tuple[PrefixSummary | None, int]:
+    """Return the last summary that was opened, and the place behind it."""
+    for place in range(len(messages) - 1, -1, -1):
+        summary = read_summary(messages[place])
+        if summary is not None:
+            text, covered = summary
+            recipe = SummaryRecipe(strategy, "", 0, "")
+            return PrefixSummary(b"", covered, text, recipe, strategy, "manual", 0.0), place + 1
+    return None, 0

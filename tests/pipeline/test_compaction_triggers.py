@@ -160,6 +160,31 @@ def test_a_second_compaction_takes_the_first_one_in(bench: Bench, client: Client
         assert len(forwarded(bench)) == 2
 
 
+def test_what_stands_before_a_summary_is_in_it_already(bench: Bench, client: Client) -> None:
+    """Codex puts its instructions there anew each time. The text of a summary is no message of the next one."""
+    rule = {"type": "message", "role": "developer", "content": "A list of skills: imagegen, docs."}
+    item = compacted(client)["output"][0]
+    for turn in range(3):
+        sent = [TALK[0], rule, TALK[2], item, user(f"And pier {turn}?"), assistant(f"Pier {turn}7 is free.")]
+        item = compacted(client, sent)["output"][0]
+    ask(client, [item, user("And now?")])
+    text = forwarded(bench)[0]["content"]
+    assert text.count(OPENING) == 1
+    assert "imagegen" not in text
+    assert all(fact in text for fact in ("berth 4411", "Pier 07", "Pier 17", "Pier 27"))
+
+
+def test_where_nothing_was_said_since_the_summary_stays(bench: Bench, client: Client) -> None:
+    """A client may ask twice."""
+    item = compacted(client)["output"][0]
+    ask(client, [item, user("And now?")])
+    text = forwarded(bench)[0]["content"]
+    again = compacted(client, [item])["output"][0]
+    assert again["encrypted_content"] != item["encrypted_content"]
+    ask(client, [again, user("And now?")])
+    assert forwarded(bench)[0]["content"] == text
+
+
 def test_an_upstream_of_another_dialect_gets_the_opened_summary(bench: Bench) -> None:
     """One that speaks chat completions only is asked in them."""
     config = """
@@ -321,6 +346,21 @@ def test_a_summary_that_cannot_be_made_is_an_error_that_may_pass(bench: Bench) -
     answer = ask(client, [*TALK, TRIGGER])
     assert (answer.status_code, answer.json()["error"]["code"]) == (503, "compaction_failed")
     assert answer.headers["x-tidemark-action"] == "failed"
+
+
+def test_a_model_writes_the_summary_and_is_told_the_one_before(bench: Bench) -> None:
+    """With the strategy of the conversation's model, over its own upstream; the client's request goes nowhere."""
+    client = bench.client("by a model", strategy="llm")
+    facts = "Berth 4411 is never used. The harbour of Tarn opens at seven. The ferry leaves with the tide."
+    bench.upstream.script = says(facts)
+    told = compacted(client, [*TALK, user("word " * 300)])
+    item = told["output"][0]
+    assert {request.dialect for request in bench.upstream.received} == {"chat"}
+    bench.upstream.received.clear()
+    compacted(client, [item, user("And the pier? " * 40), assistant("Pier 7 is free. " * 40)])
+    assert facts in json.dumps(bench.upstream.received[0].json["messages"])
+    ask(client, [item, user("And now?")])
+    assert facts in forwarded(bench)[0]["content"]
 
 
 def test_openais_own_address_gets_the_request_untouched(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:

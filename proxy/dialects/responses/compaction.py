@@ -59,9 +59,9 @@ def sealed_answer(fields: Mapping[str, bytes], answer: SealedAnswer, *, is_store
     done = {**response_object(fields, "completed", [item], usage), **own}
     if not stream:
         return encode_json(done)
-    begun = {**response_object(fields, "in_progress", [], None), **own}
+    created = {**response_object(fields, "in_progress", [], None), **own}
     events: list[tuple[str, Mapping[str, JsonValue]]] = [
-        ("response.created", {"response": begun}),
+        ("response.created", {"response": created}),
         ("response.output_item.added", {"output_index": 0, "item": item}),
         ("response.output_item.done", {"output_index": 0, "item": item}),
         ("response.completed", {"response": done}),
