@@ -220,7 +220,8 @@ class Pipeline:
         except CompactionFailed as error:
             return Refused(error, context.report("failed", context.count.total, self._timer()))
         progress.on_planned(report)
-        turn = replace(self._turn(context, report, None, None), answered_here=True, prepare=None)
+        unchanged = context.report("none", context.count.total, self._timer())  # as what is stored stays
+        turn = replace(self._turn(context, unchanged, None, None), answered_here=True, prepare=None)
         return Exchange(reply, turn, report)
 
     async def _replay_stream(self, context: RequestContext, exchange: Exchange, progress: Progress) -> Result:

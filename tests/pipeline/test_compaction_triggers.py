@@ -108,15 +108,21 @@ def test_without_a_stream_the_whole_response_comes(client: Client) -> None:
 
 
 def test_the_tokens_of_such_an_answer_count_as_no_providers(client: Client) -> None:
-    """No provider has counted or billed any."""
+    """Nothing was forwarded, and no provider has counted or billed any; what is stored says so, too."""
 
-    def counted() -> list[str]:
+    def counted() -> dict[str, float]:
         lines = client.http.get("/metrics").text.splitlines()
-        return [line for line in lines if "prompt_tokens" in line or "completion_tokens" in line]
+        samples = [line.rpartition(" ") for line in lines if not line.startswith("#")]
+        kinds = ("_prompt_", "_completion_", "_cached_", "_tokens_before", "_tokens_after")
+        return {name: float(value) for name, _, value in samples if any(kind in name for kind in kinds)}
 
+    ask(client, TALK)
     before = counted()
-    compacted(client)
+    assert sum(before.values())
+    name = ask(client, [*TALK, TRIGGER]).headers["x-tidemark-conversation"]
     assert counted() == before
+    shown = client.http.get(f"/tidemark/conversations/{name}/context", headers=client.headers()).json()
+    assert (shown["summarized_messages"], shown["exact"]) == (0, True)
 
 
 def test_the_item_is_understood_when_it_comes_back(bench: Bench, client: Client) -> None:
