@@ -307,12 +307,14 @@ class ContinuedRequests:
         return None if places is None else self._since_summary(_Earlier(*places), request, asker)
 
     def _since_summary(self, earlier: _Earlier, request: ModelRequest, asker: _Asker) -> _Earlier:
-        """Return earlier messages from the last summary on that Tidemark has sealed; it stands for all before it."""
+        """Return earlier messages from the last sealed summary on, which stands for all before it."""
         responses = request.dialect.responses
         if responses is None:
             return earlier
         since = self._sealed.since_summary(earlier.raws, request.dialect, responses, asker.tenant)
-        return earlier if since is None else replace(earlier, raws=since[0], others=since[1], only_here=True)
+        if since is None:
+            return earlier
+        return replace(earlier, raws=since.raws, others=since.others, only_here=since.is_own)
 
     async def _kept_of(
         self, request: ModelRequest, responses: ResponseFormat, asker: _Asker, identifier: str

@@ -17,6 +17,17 @@ from proxy.core.ports import SummarySeal
 
 
 @dataclass(frozen=True, slots=True)
+class SinceSummary:
+    """The messages of a conversation from its last sealed summary on."""
+
+    raws: Sequence[bytes]
+    others: int
+    """How many of them are no system messages."""
+    is_own: bool
+    """Whether Tidemark has sealed the summary, so that the upstream does not have it."""
+
+
+@dataclass(frozen=True, slots=True)
 class SealedItems:
     """Opens; it holds no state."""
 
@@ -55,20 +66,21 @@ class SealedItems:
 
     def since_summary(
         self, raws: Sequence[bytes], dialect: Dialect, responses: ResponseFormat, tenant: str
-    ) -> tuple[Sequence[bytes], int] | None:
+    ) -> SinceSummary | None:
         """Return what a client that was given a sealed summary would send: the summary and what followed it.
 
         System messages from before it stay, since it has none of them but earlier summaries.
 
-        :returns: the messages, and how many of them are no system messages; None without such a summary
+        :returns: None without a summary that Tidemark has sealed, or that a provider has sealed when it was asked to
         :raises InvalidRequest: it is another tenant's, or was changed since
         """
         for place in reversed(range(len(raws))):
-            opened = self.opened_element(raws[place], responses, tenant)
-            if opened is not raws[place]:
+            summary = self.opened_element(raws[place], responses, tenant)
+            is_own = summary is not raws[place]
+            if is_own or (place and responses.sealed_texts(summary) and responses.asks_to_compact(raws[place - 1])):
                 before = dialect.parse_messages(raws[:place])
                 systems = [message.raw for message in before if message.is_system and not is_summary(message)]
                 rest = raws[place + 1 :]
                 others = sum(not message.is_system for message in dialect.parse_messages(rest))
-                return [*systems, opened, *rest], others
+                return SinceSummary([*systems, summary, *rest], others + (not is_own), is_own=is_own)
         return None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import socket
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,7 @@ from tests.support.scripted import Answer, Received, refuses, says
 
 TRIGGER = {"type": "compaction_trigger"}
 FACT = "The harbour of Tarn opens at seven, and berth 4411 is never to be used."
+OPENAIS_ITEM = {"type": "compaction", "id": "cmp_8", "encrypted_content": "sealed by OpenAI"}
 STREAM_KINDS = [
     "response.created",
     "response.output_item.added",
@@ -369,20 +371,21 @@ def test_a_model_writes_the_summary_and_is_told_the_one_before(bench: Bench) -> 
     assert facts in forwarded(bench)[0]["content"]
 
 
-def test_openais_own_address_gets_the_request_untouched(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
-    """It has an answer of its own, whose item goes back to it as it is; one trigger is checked all the same."""
-    resolve = socket.getaddrinfo
+@pytest.fixture
+def openai(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> Client:
+    """A client of a Tidemark before OpenAI's own address, at which the scripted upstream is found."""
+    resolve, numbers = socket.getaddrinfo, count(1)
 
     def near(host: Any, *rest: Any, **more: Any) -> Any:
         return resolve("127.0.0.1" if host == "api.openai.com" else host, *rest, **more)
 
-    monkeypatch.setattr(socket, "getaddrinfo", near)
-    item = {"type": "compaction", "id": "cmp_8", "encrypted_content": "sealed by OpenAI"}
-
     def script(received: Received) -> Answer:
-        output = [item] if received.json["input"][-1] == TRIGGER else items("Fine.", 9)
-        return Answer([json.dumps(response(8, output)).encode()])
+        number = next(numbers)
+        output = [OPENAIS_ITEM] if received.json["input"][-1] == TRIGGER else items(f"Fine. ({number})", number)
+        earlier = received.json.get("previous_response_id")
+        return Answer([json.dumps(response(number, output, previous_response_id=earlier)).encode()])
 
+    monkeypatch.setattr(socket, "getaddrinfo", near)
     bench.upstream.script = script
     port = bench.upstream_url.rpartition(":")[2]
     config = f"""
@@ -391,16 +394,28 @@ model_list:
     litellm_params: {{{{model: openai/small, api_base: "http://api.openai.com:{port}/v1"}}}}
     model_info: {{{{max_input_tokens: 2000, max_output_tokens: 200}}}}
 """
-    client = bench.client("openai's own", config=config)
+    return bench.client("openai's own", config=config)
+
+
+def test_openais_own_address_gets_the_request_untouched(bench: Bench, openai: Client) -> None:
+    """It has an answer of its own, whose item goes back to it as it is; one trigger is checked all the same."""
     body = json.dumps({"model": "small", "input": [*TALK, TRIGGER]}).encode()
-    answer = client.http.post("/v1/responses", content=body, headers=client.headers())
-    assert answer.json()["output"] == [item]
+    answer = openai.http.post("/v1/responses", content=body, headers=openai.headers())
+    assert answer.json()["output"] == [OPENAIS_ITEM]
     assert bench.upstream.last.body == body
     assert answer.headers["x-tidemark-warning"].startswith("left to the upstream:")
-    goes_on = ask(client, [item, user("And now?")])
-    assert goes_on.status_code == 200
-    assert forwarded(bench)[0] == item
-    assert ask(client, [*TALK, TRIGGER, TRIGGER]).status_code == 400
-    by_id = ask(client, "And now?", previous_response_id="resp_8")
-    assert by_id.status_code == 200, by_id.text
-    assert bench.upstream.last.json["previous_response_id"] == "resp_8"
+    assert ask(openai, [OPENAIS_ITEM, user("And now?")]).status_code == 200
+    assert forwarded(bench)[0] == OPENAIS_ITEM
+    assert ask(openai, [*TALK, TRIGGER, TRIGGER]).status_code == 400
+
+
+def test_a_long_talk_goes_on_from_openais_own_compaction_by_its_id(bench: Bench, openai: Client) -> None:
+    """What its item stands for counts no more, so nothing is compacted again and the client's own body goes out."""
+    earlier = ask(openai, [user("ferry " * 900), assistant("Yes."), user("tide " * 600)]).json()["id"]
+    earlier = ask(openai, [TRIGGER], previous_response_id=earlier).json()["id"]
+    for _ in range(2):
+        answer = ask(openai, "And now? " * 60, previous_response_id=earlier)
+        assert answer.headers["x-tidemark-action"] == "none"
+        assert int(answer.headers["x-tidemark-tokens-before"]) < 500
+        assert bench.upstream.last.json["previous_response_id"] == earlier
+        earlier = answer.json()["id"]

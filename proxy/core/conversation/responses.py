@@ -128,6 +128,10 @@ class ResponseFormat(Protocol):
         """Return the sealed summaries of a stored message, whoever made them."""
         ...
 
+    def asks_to_compact(self, raw: bytes) -> bool:
+        """Return whether a stored message asks for a compaction."""
+        ...
+
     def summary_element(self, text: str) -> bytes:
         """Write an opened summary as an element."""
         ...

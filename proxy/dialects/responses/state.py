@@ -26,7 +26,7 @@ from proxy.core.conversation.responses import (
 from proxy.core.errors import InvalidRequest
 from proxy.dialects.bodies import array_of, body_of, encode_json
 from proxy.dialects.raw_json import decode_value, read_elements, read_members
-from proxy.dialects.responses.compaction import sealed_answer
+from proxy.dialects.responses.compaction import compaction_triggers, sealed_answer
 from proxy.dialects.responses.echo import as_sent
 from proxy.dialects.responses.openings import opening_error
 from proxy.dialects.responses.request import InputItems
@@ -100,6 +100,10 @@ class StoredResponseFormat:
     def sealed_texts(self, raw: bytes) -> Sequence[str]:
         """Return the sealed summaries among the items of a stored message."""
         return [reference.text for reference in self.sealed_summaries({"input": b"[" + raw + b"]"})]
+
+    def asks_to_compact(self, raw: bytes) -> bool:
+        """Return whether a stored message is a ``compaction_trigger``."""
+        return bool(compaction_triggers({"input": b"[" + raw + b"]"}))
 
     def summary_element(self, text: str) -> bytes:
         """Write an opened summary as a system item."""
