@@ -18,7 +18,7 @@ from proxy.core.conversation.records import TurnRecord
 from proxy.core.conversation.reply import Reply
 from proxy.core.conversation.request import ModelRequest
 from proxy.core.conversation.responses import CONVERSATION, EARLIER_RESPONSE
-from proxy.core.errors import UpstreamError
+from proxy.core.errors import CompactionFailed, InvalidRequest, UpstreamError
 from proxy.core.events import ContextFull, Listener
 from proxy.core.planning.budget import ModelProfile, budget_for
 from proxy.core.planning.situation import EarlierMessagesNeeded
@@ -32,6 +32,7 @@ from proxy.pipeline.kept_responses import response_keeping
 from proxy.pipeline.notices import replay_warning, with_base_warning, with_left_out_warning
 from proxy.pipeline.plain_replies import decode_whole
 from proxy.pipeline.repeated_turns import RepeatedTurns
+from proxy.pipeline.sealed_compaction import SealedCompaction, check_triggers
 from proxy.pipeline.search_offers import SearchOffers
 from proxy.pipeline.sending import RequestSender
 from proxy.pipeline.shared_accounts import SharedAccounts
@@ -69,6 +70,7 @@ class Pipeline:
         searches: SearchOffers,
         calibrations: CalibrationStore,
         accounts: SharedAccounts,
+        sealed: SealedCompaction | None = None,
         emit: Listener = lambda _: None,
         clock: Clock,
         timer: Clock,
@@ -77,6 +79,7 @@ class Pipeline:
         self._continued = continued
         self._accounts = accounts
         self._commands = commands
+        self._sealed = sealed
         self._catalog = catalog
         self._identifier = identifier
         self._fitter = fitter
@@ -100,6 +103,8 @@ class Pipeline:
             that nobody knows
         """
         if request.dialect.responses is not None:
+            if request.compaction_triggers:
+                return self._run_triggered(request, caller, controls, progress)
             return self._run_continued(request, caller, controls, progress)
         return self._run_from_history(request, caller, controls, progress)
 
@@ -111,6 +116,10 @@ class Pipeline:
         if short is not None:
             with suppress(EarlierMessagesNeeded):
                 return await self._run(short[0], caller, controls, progress, short[1])
+        return await self._run_whole(request, caller, controls, progress)
+
+    async def _run_whole(self, request: ModelRequest, caller: Caller, controls: Controls, progress: Progress) -> Result:
+        """Run a request with all that led to it."""
         whole = await self._continued.resolve(request, caller)
         if members := _resolved_members(whole):
             caller = replace(caller, answered_with=members)
@@ -121,6 +130,26 @@ class Pipeline:
         if isinstance(checked, ModelRequest):
             return await self._run_from_history(checked, caller, controls, progress)
         return checked
+
+    async def _run_triggered(
+        self, request: ModelRequest, caller: Caller, controls: Controls, progress: Progress
+    ) -> Result:
+        """Run a request that asks for a compaction in place of an answer.
+
+        :raises InvalidRequest: it asks twice, or with another element than the last one; or its history is stored
+        """
+        check_triggers(request)
+        route = await self._upstream.resolve(request.model)
+        if self._sealed is None or self._sealed.compacts_itself(route, caller):
+            return await self._run_continued(request, caller, controls, progress)
+        if controls.history == "stored":
+            raise InvalidRequest(
+                "A 'compaction_trigger' is for a client that keeps its conversation itself, and this one's history is "
+                "stored here. Leave the trigger out: Tidemark compacts the history by itself, and at once where "
+                "X-Tidemark-Summarize is 'force'.",
+                param=request.dialect.messages_member,
+            )
+        return await self._run_whole(request, caller, controls, progress)
 
     def _run_from_history(
         self, request: ModelRequest, caller: Caller, controls: Controls, progress: Progress
@@ -176,11 +205,24 @@ class Pipeline:
         if objects := self._accounts.mentioned(context.route, request):
             await self._accounts.check(context.route, caller, objects)
         result = await self._send(context, progress)
-        if isinstance(result, Refused) or controls.mode == "off":
+        if isinstance(result, Refused) or controls.mode == "off" or result.turn.answered_here:
             return result
         if result.reply.status < 400:
             return await self._replay_stream(context, result, progress)
         return await self._replay(context, result, progress)
+
+    async def _answer_here(
+        self, context: RequestContext, sealed: SealedCompaction, progress: Progress
+    ) -> Exchange | Refused:
+        """Answer a request that asks for a compaction, for an upstream that would not understand it."""
+        try:
+            reply, report = await sealed.answer(context, progress)
+        except CompactionFailed as error:
+            return Refused(error, context.report("failed", context.count.total, self._timer()))
+        progress.on_planned(report)
+        unchanged = context.report("none", context.count.total, self._timer())  # as what is stored stays
+        turn = replace(self._turn(context, unchanged, None, None), answered_here=True, prepare=None)
+        return Exchange(reply, turn, report)
 
     async def _replay_stream(self, context: RequestContext, exchange: Exchange, progress: Progress) -> Result:
         """Send a request once more where the reply is a stream that only says that it was too long."""
@@ -216,7 +258,9 @@ class Pipeline:
         return await self._catalog.profile(await self._upstream.resolve(request.model), caller)
 
     async def _send(self, context: RequestContext, progress: Progress) -> Exchange | Refused:
-        """Bring a request within its budget, and send it."""
+        """Bring a request within its budget, and send it; or answer it in its upstream's place."""
+        if context.request.asks_to_compact and self._sealed is not None and self._sealed.answers(context):
+            return await self._answer_here(context, self._sealed, progress)
         fitted = await self._fitter.fit(context, progress)
         if isinstance(fitted, Refused):
             return fitted

@@ -205,6 +205,8 @@ class PendingTurn:
     """Present where the client may ask for the response again by its id."""
     add: Add | None = None
     """Present where Tidemark keeps the conversation that the client named."""
+    answered_here: bool = False
+    """Whether the reply is Tidemark's own, so that its counts are no provider's."""
 
     @property
     def must_be_stored(self) -> bool:
@@ -213,11 +215,11 @@ class PendingTurn:
 
     def record_with(self, reply: Reply, counter: TokenCounter) -> TurnRecord:
         """Return the record with the reply; an incomplete reply is not among its messages."""
-        message = reply.message
+        message, usage = reply.message, {} if self.answered_here else reply.usage
         if message is None or not reply.complete:
-            record = replace(self.record, complete=reply.complete, usage=reply.usage)
+            record = replace(self.record, complete=reply.complete, usage=usage)
         else:
-            record = self.record.with_reply(message, counter.count_message(message, self.counted_as), reply.usage)
+            record = self.record.with_reply(message, counter.count_message(message, self.counted_as), usage)
         return record if self.keep_response is None else self.keep_response(record, reply)
 
 

@@ -76,6 +76,13 @@ class ModelRequest:
     """Why the provider is to compact the request itself, for the client's warning; empty where Tidemark does it."""
     continuation: ContinuedRequest | None = None
     """Present where an earlier response or item was resolved, or only the upstream can resolve it."""
+    compaction_triggers: tuple[int, ...] = ()
+    """For each element that asks for a compaction in place of an answer, how many elements stand behind it."""
+
+    @property
+    def asks_to_compact(self) -> bool:
+        """Whether the answer is to be the conversation's summary, sealed: the last element says so."""
+        return 0 in self.compaction_triggers
 
     @property
     def hints(self) -> ReuseHints | None:
