@@ -93,6 +93,13 @@ def with_base_warning(report: Report, reply: UpstreamReply, route: Route) -> Rep
     return replace(report, warning=f"{notice}; {report.warning}" if report.warning else notice)
 
 
+def with_warning(report: Report, notice: str | None) -> Report:
+    """Add a notice to the warning of a report, if there is one."""
+    if notice is None:
+        return report
+    return replace(report, warning=f"{notice}; {report.warning}" if report.warning else notice)
+
+
 def with_left_out_warning(report: Report, reply: UpstreamReply) -> Report:
     """Say which members of a request its upstream never got, because it speaks chat completions only."""
     names = members_left_out(reply)

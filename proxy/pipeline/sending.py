@@ -11,6 +11,7 @@ from collections.abc import Awaitable
 from proxy.core.conversation.request import ModelRequest
 from proxy.core.lessons import Lessons
 from proxy.core.ports import Clock, Upstream, UpstreamReply
+from proxy.pipeline.bound_thinking import BoundThinking
 from proxy.pipeline.plain_replies import decode_whole
 from proxy.pipeline.values import BufferedReply, FittedRequest, LeaveOut, RequestContext
 
@@ -27,17 +28,26 @@ class RequestSender:
         """By address, model and dialect."""
 
     async def send(
-        self, context: RequestContext, fitted: FittedRequest, *, with_counts: bool
+        self,
+        context: RequestContext,
+        fitted: FittedRequest,
+        *,
+        with_counts: bool,
+        thinking: BoundThinking | None = None,
     ) -> tuple[UpstreamReply, LeaveOut | None]:
         """Send a request, and return its reply and what takes out of it what the client did not ask for.
 
         :param with_counts: whether the provider's own counts of the reply are needed
+        :param thinking: what watches over the request's thinking, where its upstream may check that
         :raises UpstreamError: there was no answer
         """
         request = context.request
         counts = request.dialect.stream_counts if with_counts and request.stream else None
         if counts is None:
-            return await self._send(context, request, fitted), None
+            if thinking is None:
+                return await self._send(context, request, fitted), None
+            body = _body(context, request, fitted)
+            return await thinking.send(self._upstream, request, body, changed=fitted.changed), None
         credential = context.caller.fingerprint
         key = (context.route.base_url, context.route.upstream_model, request.dialect.name)
         asking = None if self._lessons.refuses(credential, key) else counts.asking(request)

@@ -55,6 +55,7 @@ class ChatDialect(OpenAIErrors):
     responses: ResponseFormat | None = None
     stream_counts = ChatStreamCounts()
     search_function = ChatSearchFunction()
+    bound_thinking = None
 
     def __init__(self, cache_bytes: int = CACHE_BYTES) -> None:
         self.parser = RequestParser(self, ChatElements(), cache_bytes)

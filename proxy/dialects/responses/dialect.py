@@ -51,6 +51,7 @@ class ResponsesDialect(ResponsesErrors):
     responses: ResponseFormat | None = StoredResponseFormat()
     stream_counts = None
     search_function = ResponsesSearchFunction()
+    bound_thinking = None
 
     def __init__(self, cache_bytes: int = CACHE_BYTES) -> None:
         self.parser = RequestParser(self, InputItems(), cache_bytes, STANDS_IN)

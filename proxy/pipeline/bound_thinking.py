@@ -1,0 +1,222 @@
+"""Keeps thinking that a provider would refuse out of forwarded requests.
+
+It stands between a fitted request and its upstream. Thinking stays only behind the prefix that it was made behind.
+Where an answer with thinking was made behind anything but the client's own bytes, a digest of that prefix is stored
+with its turn. So one rule covers every cause: a compaction, a clip, a changed summary, recall, the search function, a
+rewind (docs/adr/0030). A request that goes out as it came, of a conversation without such turns, is not looked at.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from hashlib import blake2b
+
+from proxy.core.conversation.reply import Reply
+from proxy.core.conversation.request import ModelRequest
+from proxy.core.conversation.thinking import KEY_BYTES, NOWHERE, ThinkingFormat, checks_thinking
+from proxy.core.lessons import Lessons
+from proxy.core.ports import Caller, Clock, Route, Upstream, UpstreamReply
+from proxy.pipeline.plain_replies import decode_whole, read_whole
+from proxy.pipeline.values import BufferedReply, RequestContext
+
+LARGE_BYTES = 262_144
+"""Larger bodies are looked at in a thread."""
+REFUSED = 400
+NOTICE = "the upstream refused thinking that stood behind another prefix; sent again without it"
+_BETA = b"anthropic-beta"
+
+
+class ThinkingGuard:
+    """Begins ``BoundThinking`` for requests. Its state is which models of unknown names were seen to check.
+
+    :param timer: seconds, of any origin
+    """
+
+    def __init__(self, timer: Clock) -> None:
+        self._lessons: Lessons[tuple[str, str]] = Lessons(timer)
+        """By address and model; what is refused is thinking behind another prefix."""
+
+    def of(self, context: RequestContext) -> BoundThinking | None:
+        """Return what watches over a request's thinking; None where its dialect or its upstream knows no check."""
+        form = context.request.dialect.bound_thinking
+        if form is None or self.checks(context.route, context.caller) is False:
+            return None
+        return BoundThinking(self, form, context)
+
+    def checks(self, route: Route, caller: Caller) -> bool | None:
+        """Return whether a route's model checks thinking; None where nobody knows yet."""
+        if route.thinking_binding is not None:
+            return route.thinking_binding
+        named = checks_thinking(route.upstream_model)
+        if named is None and self._lessons.refuses(caller.fingerprint, _place(route)):
+            return True
+        return named
+
+    def note_check(self, route: Route, caller: Caller) -> None:
+        """Remember that a route's model checks thinking."""
+        self._lessons.note_refused(caller.fingerprint, _place(route))
+
+
+class BoundThinking:
+    """The thinking of one request. Its state is what was sent last, and what is stored of its turn."""
+
+    def __init__(self, guard: ThinkingGuard, form: ThinkingFormat, context: RequestContext) -> None:
+        self._guard = guard
+        self._form = form
+        self._context = context
+        self._known = dict(_pairs(context.stored.bindings))
+        """The prefix behind which thinking was made, by its key."""
+        self._sent: bytes | None = None
+        """The body of the last request; None where it was the client's own."""
+        self._bound: tuple[bytes, int] | None = None
+        """The digest of that body, and how many elements it has; None until somebody asks."""
+        self._refused: dict[bytes, bytes] = {}
+        """Thinking that the upstream refused behind the client's own bytes."""
+        self.warning: str | None = None
+
+    async def send(self, upstream: Upstream, request: ModelRequest, body: bytes, *, changed: bool) -> UpstreamReply:
+        """Send a request without the thinking that would be refused; once more where it is refused all the same.
+
+        :param changed: whether the body says anything else than the client's own
+        :raises UpstreamError: there was no answer
+        """
+        checks = bool(self._guard.checks(self._context.route, self._context.caller))
+        has_thinking = self._form.is_in(body)
+        out, is_dropping = body, False
+        if has_thinking and checks and (changed or self._known):
+            out, is_dropping = await self._examined(body)
+        else:
+            self._sent, self._bound = (body if changed else None), None
+        reply = await self._send(upstream, request, out, is_dropping=is_dropping)
+        if reply.status != REFUSED or not has_thinking or is_dropping:
+            return reply
+        data = await read_whole(reply)
+        if not self._form.is_refused(decode_whole(reply.headers, data) or data):
+            return BufferedReply(reply.status, reply.headers, data)
+        again, is_dropping = await self._examined(body, is_refused=True)
+        if again == out:  # what is stored is wrong, or the provider compares more than is known
+            self._known = dict.fromkeys(self._known, NOWHERE)
+            again, is_dropping = await self._examined(body, is_refused=True)
+        reply = await self._send(upstream, request, again, is_dropping=is_dropping)
+        if reply.status < REFUSED:
+            self._guard.note_check(self._context.route, self._context.caller)
+            self.warning = NOTICE
+        return reply
+
+    def bindings(self, reply: Reply) -> bytes:
+        """Return what is to be stored of a turn's thinking; nothing where all is bound to the client's own bytes."""
+        pairs = dict(self._refused)
+        key = b"" if reply.message is None or self._sent is None else self._form.key_of(reply.message.raw)
+        if key:
+            pairs[key] = self._known.get(key) or self._prefix_sent()[0]
+        return b"".join([key + prefix for key, prefix in pairs.items()])
+
+    async def _examined(self, body: bytes, *, is_refused: bool = False) -> tuple[bytes, bool]:
+        """Return a body without invalid thinking, and whether the upstream is told to drop some itself.
+
+        :param is_refused: whether thinking of which nothing is known was refused
+        """
+        if len(body) > LARGE_BYTES:
+            return await asyncio.to_thread(self._without_invalid, body, is_refused=is_refused)
+        return self._without_invalid(body, is_refused=is_refused)
+
+    def _without_invalid(self, body: bytes, *, is_refused: bool) -> tuple[bytes, bool]:
+        """Leave out the thinking of every answer that stands behind another prefix than it was made behind."""
+        form, earlier = self._form, self._prefix_sent() if self._sent is not None and not is_refused else None
+        fields, own = form.members(body), self._context.request.fields
+        elements, own_elements = form.elements(fields), form.elements(own)
+        is_own = not is_refused and all(fields.get(name) == own.get(name) for name in form.head)
+        prefix, demanded, is_dropping = _Prefix(form, fields), form.demanded(fields, elements), False
+        for place, element in enumerate(elements):
+            sent = element
+            if key := form.key_of(element):
+                if earlier == (prefix.digest, place):
+                    self._known.setdefault(key, prefix.digest)  # of an earlier round of this request
+                bound = self._known.get(key)
+                if not (is_own if bound is None else bound == prefix.digest):
+                    is_dropping = is_dropping or place >= demanded
+                    sent = element if place >= demanded else form.without(element)
+                    if is_refused and bound is None:
+                        self._refused[key] = NOWHERE
+            if is_own:
+                is_own = place < len(own_elements) and _are_same(form, sent, own_elements[place])
+            prefix.add(sent)
+        self._bound = (prefix.digest, len(elements))
+        if prefix.elements != elements:
+            body = form.joined(form.dropping(fields) if is_dropping else fields, prefix.elements)
+        elif is_dropping:
+            body = form.joined(form.dropping(fields), elements)
+        self._sent = None if is_own and len(elements) == len(own_elements) else body
+        return body, is_dropping
+
+    def _prefix_sent(self) -> tuple[bytes, int]:
+        """Return the digest of what was sent last, and how many elements it has."""
+        if self._bound is None:
+            fields = self._form.members(self._sent or b"{}")
+            prefix = _Prefix(self._form, fields)
+            for element in self._form.elements(fields):
+                prefix.add(element)
+            self._bound = (prefix.digest, len(prefix.elements))
+        return self._bound
+
+    async def _send(
+        self, upstream: Upstream, request: ModelRequest, body: bytes, *, is_dropping: bool
+    ) -> UpstreamReply:
+        context = self._context
+        caller = with_beta(context.caller, self._form.beta) if is_dropping else context.caller
+        return await upstream.send(context.route, body, caller, dialect=request.dialect, stream=request.stream)
+
+
+class _Prefix:
+    """What stands before an element: its state is a running hash over what each part means."""
+
+    def __init__(self, form: ThinkingFormat, fields: Mapping[str, bytes]) -> None:
+        self._form = form
+        self._hash = blake2b(digest_size=KEY_BYTES)
+        for name in form.head:
+            self._hash.update(form.meaning(fields.get(name) or b"null"))
+        self.elements: list[bytes] = []
+
+    @property
+    def digest(self) -> bytes:
+        """Return the digest of everything so far."""
+        return self._hash.digest()
+
+    def add(self, element: bytes) -> None:
+        """Add an element as it is forwarded."""
+        self._hash.update(self._form.meaning(element))
+        self.elements.append(element)
+
+
+def _place(route: Route) -> tuple[str, str]:
+    return route.base_url, route.upstream_model
+
+
+def with_beta(caller: Caller, beta: bytes) -> Caller:
+    """Return a caller whose request also names a beta; one header line may name several."""
+    lines = [(name, text + b"," + beta if name == _BETA else text) for name, text in caller.headers]
+    if not any(name == _BETA for name, _ in lines):
+        lines.append((_BETA, beta))
+    return replace(caller, headers=tuple(lines))
+
+
+def without_thinking(form: ThinkingFormat, body: bytes) -> bytes:
+    """Return a body without any thinking."""
+    fields = form.members(body)
+    return form.joined(
+        fields,
+        [form.without(element) if form.key_of(element) else element for element in form.elements(fields)],
+    )
+
+
+def _are_same(form: ThinkingFormat, one: bytes, other: bytes) -> bool:
+    return one == other or form.meaning(one) == form.meaning(other)
+
+
+def _pairs(bindings: bytes) -> Sequence[tuple[bytes, bytes]]:
+    """Return the answers and prefixes of stored bindings, oldest first."""
+    size = 2 * KEY_BYTES
+    places = range(0, len(bindings) - size + 1, size)
+    return [(bindings[at : at + KEY_BYTES], bindings[at + KEY_BYTES : at + size]) for at in places]
