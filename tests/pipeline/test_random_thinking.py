@@ -134,7 +134,9 @@ class RandomTalk:
     def send(self, summarize: str) -> None:
         """Send the history to any worker, with a cache mark at its end, and keep the answer."""
         *before, newest = self.messages
-        blocks = newest["content"] if isinstance(newest["content"], list) else [{"type": "text", "text": newest["content"]}]
+        blocks = (
+            newest["content"] if isinstance(newest["content"], list) else [{"type": "text", "text": newest["content"]}]
+        )
         marked = {**newest, "content": [*blocks[:-1], {**blocks[-1], "cache_control": {"type": "ephemeral"}}]}
         body = {"model": self.model, "max_tokens": 100, "system": "Be brief.", "messages": [*before, marked]}
         body |= {"tools": TOOLS} if self.has_tools else {}
@@ -148,7 +150,8 @@ class RandomTalk:
             self.messages = []  # a client begins anew
             return
         content = content_of(answer.content) if self.streams else answer.json()["content"]
-        self.messages.append({"role": "assistant", "content": content})
+        # A search that found no more room for its answer leaves nothing, which no client can send again.
+        self.messages.append({"role": "assistant", "content": content or [{"type": "text", "text": "(nothing)"}]})
 
 
 def content_of(stream: bytes) -> list[Json]:
@@ -199,5 +202,5 @@ def test_the_random_talks_do_what_they_are_for(workers: tuple[Bench, list[Client
     for seed in range(LAST, LAST + 6):
         RandomTalk(seed, clients).play()
     bodies = [received.body for received in bench.upstream.received]
-    for mark in (b"search_earlier_messages", b"signature", b"redacted_thinking", b"tool_result"):
+    for mark in (b"search_earlier_conversation", b"signature", b"redacted_thinking", b"tool_result"):
         assert any(mark in body for body in bodies), mark

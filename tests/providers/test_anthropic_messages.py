@@ -64,7 +64,9 @@ def test_a_talk_without_thinking_may_change_as_it_likes() -> None:
     """So may one with the thinking of another model; a signature that nobody made is refused."""
     api = EnforcingAnthropic()
     messages = talk(api, 2)
-    bare: list[Json] = [{**said, "content": said["content"][1:]} if said["role"] == "assistant" else said for said in messages]
+    bare: list[Json] = [
+        {**said, "content": said["content"][1:]} if said["role"] == "assistant" else said for said in messages
+    ]
     assert ask(api, bare[2:]).status == 200
     assert ask(api, messages[2:], model="claude-opus-6").status == 200
     forged = [{"type": "thinking", "thinking": "Hm.", "signature": "c2lnbmVk"}, {"type": "text", "text": "Fine."}]
