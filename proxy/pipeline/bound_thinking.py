@@ -41,18 +41,21 @@ class ThinkingGuard:
     def of(self, context: RequestContext) -> BoundThinking | None:
         """Return what watches over a request's thinking; None where its dialect or its upstream knows no check."""
         form = context.request.dialect.bound_thinking
-        if form is None or self.checks(context.route, context.caller) is False:
+        if form is None:
             return None
-        return BoundThinking(self, form, context)
+        checks = self.checks(context.route, context.caller)
+        if checks is False or (checks is None and not form.is_native):
+            return None
+        return BoundThinking(self, form, context, checks=bool(checks))
 
     def checks(self, route: Route, caller: Caller) -> bool | None:
         """Return whether a route's model checks thinking; None where nobody knows yet."""
         if route.thinking_binding is not None:
             return route.thinking_binding
-        named = checks_thinking(route.upstream_model)
-        if named is None and self._lessons.refuses(caller.fingerprint, _place(route)):
+        verdict = checks_thinking(route.upstream_model)
+        if verdict is None and self._lessons.refuses(caller.fingerprint, _place(route)):
             return True
-        return named
+        return verdict
 
     def note_check(self, route: Route, caller: Caller) -> None:
         """Remember that a route's model checks thinking."""
@@ -60,15 +63,22 @@ class ThinkingGuard:
 
 
 class BoundThinking:
-    """The thinking of one request. Its state is what was sent last, and what is stored of its turn."""
+    """The thinking of one request. Its state is what was sent last, and what is stored of its turn.
 
-    def __init__(self, guard: ThinkingGuard, form: ThinkingFormat, context: RequestContext) -> None:
+    :param checks: whether the model is known to check thinking
+    """
+
+    __slots__ = ("_bound", "_checks", "_context", "_form", "_guard", "_prefixes", "_refused", "_sent_body", "warning")
+
+    def __init__(self, guard: ThinkingGuard, form: ThinkingFormat, context: RequestContext, *, checks: bool) -> None:
         self._guard = guard
         self._form = form
         self._context = context
-        self._known = dict(_pairs(context.stored.bindings))
+        self._checks = checks
+        bindings = context.stored.bindings
+        self._prefixes = dict(_pairs(bindings)) if bindings else {}
         """The prefix behind which thinking was made, by its key."""
-        self._sent: bytes | None = None
+        self._sent_body: bytes | None = None
         """The body of the last request; None where it was the client's own."""
         self._bound: tuple[bytes, int] | None = None
         """The digest of that body, and how many elements it has; None until somebody asks."""
@@ -82,91 +92,96 @@ class BoundThinking:
         :param changed: whether the body says anything else than the client's own
         :raises UpstreamError: there was no answer
         """
-        checks = bool(self._guard.checks(self._context.route, self._context.caller))
-        has_thinking = self._form.is_in(body)
-        out, is_dropping = body, False
-        if has_thinking and checks and (changed or self._known):
+        context, caller, out, is_dropping = self._context, self._context.caller, body, False
+        if self._checks and (changed or self._prefixes) and self._form.is_in(body):
             out, is_dropping = await self._examined(body)
+            caller = with_beta(caller, self._form.beta) if is_dropping else caller
         else:
-            self._sent, self._bound = (body if changed else None), None
-        reply = await self._send(upstream, request, out, is_dropping=is_dropping)
-        if reply.status != REFUSED or not has_thinking or is_dropping:
+            self._sent_body, self._bound = (body if changed else None), None
+        reply = await upstream.send(context.route, out, caller, dialect=request.dialect, stream=request.stream)
+        if reply.status != REFUSED or is_dropping or not self._form.is_in(body):
             return reply
+        return await self._answered(upstream, request, reply, body, out)
+
+    async def _answered(
+        self, upstream: Upstream, request: ModelRequest, reply: UpstreamReply, body: bytes, out: bytes
+    ) -> UpstreamReply:
+        """Return the refusal, or the answer to the request without the thinking that it is about.
+
+        :param out: what was sent of ``body``
+        """
+        context = self._context
         data = await read_whole(reply)
-        if not self._form.is_refused(decode_whole(reply.headers, data) or data):
+        place = self._form.refused_place(decode_whole(reply.headers, data) or data)
+        if place is None:
             return BufferedReply(reply.status, reply.headers, data)
-        again, is_dropping = await self._examined(body, is_refused=True)
+        again, is_dropping = await self._examined(body, place)
         if again == out:  # what is stored is wrong, or the provider compares more than is known
-            self._known = dict.fromkeys(self._known, NOWHERE)
-            again, is_dropping = await self._examined(body, is_refused=True)
-        reply = await self._send(upstream, request, again, is_dropping=is_dropping)
+            self._prefixes = dict.fromkeys(self._prefixes, NOWHERE)
+            again, is_dropping = await self._examined(body, 0)
+        caller = with_beta(context.caller, self._form.beta) if is_dropping else context.caller
+        reply = await upstream.send(context.route, again, caller, dialect=request.dialect, stream=request.stream)
         if reply.status < REFUSED:
-            self._guard.note_check(self._context.route, self._context.caller)
+            self._guard.note_check(context.route, context.caller)
             self.warning = NOTICE
         return reply
 
     def bindings(self, reply: Reply) -> bytes:
         """Return what is to be stored of a turn's thinking; nothing where all is bound to the client's own bytes."""
         pairs = dict(self._refused)
-        key = b"" if reply.message is None or self._sent is None else self._form.key_of(reply.message.raw)
+        key = b"" if reply.message is None or self._sent_body is None else self._form.key_of(reply.message.raw)
         if key:
-            pairs[key] = self._known.get(key) or self._prefix_sent()[0]
+            pairs[key] = self._prefixes.get(key) or self._prefix_sent()[0]
         return b"".join([key + prefix for key, prefix in pairs.items()])
 
-    async def _examined(self, body: bytes, *, is_refused: bool = False) -> tuple[bytes, bool]:
+    async def _examined(self, body: bytes, refused: int | None = None) -> tuple[bytes, bool]:
         """Return a body without invalid thinking, and whether the upstream is told to drop some itself.
 
-        :param is_refused: whether thinking of which nothing is known was refused
+        :param refused: the place from which on thinking was refused of which nothing is known
         """
         if len(body) > LARGE_BYTES:
-            return await asyncio.to_thread(self._without_invalid, body, is_refused=is_refused)
-        return self._without_invalid(body, is_refused=is_refused)
+            return await asyncio.to_thread(self._without_invalid, body, refused)
+        return self._without_invalid(body, refused)
 
-    def _without_invalid(self, body: bytes, *, is_refused: bool) -> tuple[bytes, bool]:
+    def _without_invalid(self, body: bytes, refused: int | None) -> tuple[bytes, bool]:
         """Leave out the thinking of every answer that stands behind another prefix than it was made behind."""
-        form, earlier = self._form, self._prefix_sent() if self._sent is not None and not is_refused else None
+        form, earlier = self._form, self._prefix_sent() if self._sent_body is not None and refused is None else None
         fields, own = form.members(body), self._context.request.fields
         elements, own_elements = form.elements(fields), form.elements(own)
-        is_own = not is_refused and all(fields.get(name) == own.get(name) for name in form.head)
+        is_own = all(fields.get(name) == own.get(name) for name in form.head)
         prefix, demanded, is_dropping = _Prefix(form, fields), form.demanded(fields, elements), False
         for place, element in enumerate(elements):
-            sent = element
+            piece = element
+            is_own = is_own and (refused is None or place < refused)
             if key := form.key_of(element):
                 if earlier == (prefix.digest, place):
-                    self._known.setdefault(key, prefix.digest)  # of an earlier round of this request
-                bound = self._known.get(key)
+                    self._prefixes.setdefault(key, prefix.digest)  # of an earlier round of this request
+                bound = self._prefixes.get(key)
                 if not (is_own if bound is None else bound == prefix.digest):
                     is_dropping = is_dropping or place >= demanded
-                    sent = element if place >= demanded else form.without(element)
-                    if is_refused and bound is None:
+                    piece = element if place >= demanded else form.without(element)
+                    if refused is not None and bound is None:
                         self._refused[key] = NOWHERE
             if is_own:
-                is_own = place < len(own_elements) and _are_same(form, sent, own_elements[place])
-            prefix.add(sent)
+                is_own = place < len(own_elements) and _are_same(form, piece, own_elements[place])
+            prefix.add(piece)
         self._bound = (prefix.digest, len(elements))
         if prefix.elements != elements:
             body = form.joined(form.dropping(fields) if is_dropping else fields, prefix.elements)
         elif is_dropping:
             body = form.joined(form.dropping(fields), elements)
-        self._sent = None if is_own and len(elements) == len(own_elements) else body
+        self._sent_body = None if is_own and len(elements) == len(own_elements) else body
         return body, is_dropping
 
     def _prefix_sent(self) -> tuple[bytes, int]:
         """Return the digest of what was sent last, and how many elements it has."""
         if self._bound is None:
-            fields = self._form.members(self._sent or b"{}")
+            fields = self._form.members(self._sent_body or b"{}")
             prefix = _Prefix(self._form, fields)
             for element in self._form.elements(fields):
                 prefix.add(element)
             self._bound = (prefix.digest, len(prefix.elements))
         return self._bound
-
-    async def _send(
-        self, upstream: Upstream, request: ModelRequest, body: bytes, *, is_dropping: bool
-    ) -> UpstreamReply:
-        context = self._context
-        caller = with_beta(context.caller, self._form.beta) if is_dropping else context.caller
-        return await upstream.send(context.route, body, caller, dialect=request.dialect, stream=request.stream)
 
 
 class _Prefix:
@@ -211,8 +226,8 @@ def without_thinking(form: ThinkingFormat, body: bytes) -> bytes:
     )
 
 
-def _are_same(form: ThinkingFormat, one: bytes, other: bytes) -> bool:
-    return one == other or form.meaning(one) == form.meaning(other)
+def _are_same(form: ThinkingFormat, element: bytes, second: bytes) -> bool:
+    return element == second or form.meaning(element) == form.meaning(second)
 
 
 def _pairs(bindings: bytes) -> Sequence[tuple[bytes, bytes]]:

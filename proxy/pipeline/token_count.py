@@ -80,7 +80,7 @@ class InputTokenCounting:
             return None
         if reply.status == HTTPStatus.BAD_REQUEST and (form := request.dialect.bound_thinking) and form.is_in(body):
             refusal = await read_whole(reply)
-            if not form.is_refused(decode_whole(reply.headers, refusal) or refusal):
+            if form.refused_place(decode_whole(reply.headers, refusal) or refusal) is None:
                 return BufferedReply(reply.status, reply.headers, refusal)
             # The client's whole history is counted, and some of its thinking was made behind a summary.
             reply = await self.upstream.forward(route, "POST", path, without_thinking(form, body), caller)

@@ -144,7 +144,7 @@ def test_what_the_client_changes_is_refused_once_and_goes_on(
     talker.messages[4]["content"] = "Something else."
     talker.talk(4, start=6)
     assert len(api.refusals) == 1
-    assert thoughts_in(bench)[-1] == [False] * 6 + [True] * 3
+    assert thoughts_in(bench)[-1] == [True] * 2 + [False] * 4 + [True] * 3
 
 
 def test_another_worker_knows_what_thinking_is_bound_to(

@@ -10,17 +10,21 @@ import json
 import os
 import random
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from proxy.core.conversation.summary import OPENING
 from tests.pipeline.conftest import Bench, Client, benched
-from tests.providers.anthropic_messages import EnforcingAnthropic
+from tests.providers.anthropic_messages import THINKING, EnforcingAnthropic
 
 Json = dict[str, Any]
 FIRST, LAST = map(int, os.environ.get("TIDEMARK_TALKS", "0:100").split(":"))
 STEPS = 24
+QUESTION = 20
+"""Words of a question about an earlier message."""
 CONFIG = """
 model_list:
   - model_name: small
@@ -78,7 +82,8 @@ class RandomTalk:
         self.model = "small"
         self.messages: list[Json] = []
         self.earlier: list[list[Json]] = []
-        self.number = seed * 1000
+        self.number = self.first = seed * 1000
+        self.outcomes: set[str] = set()
 
     def play(self) -> None:
         """Take all steps."""
@@ -97,7 +102,7 @@ class RandomTalk:
                 self.rewind()
             elif self.earlier and chance < 0.18:
                 self.messages = list(self.chance.choice(self.earlier))
-            self.messages.append({"role": "user", "content": self.words(self.chance.choice((20, 60, 150)))})
+            self.messages.append({"role": "user", "content": self.words(self.chance.choice((QUESTION, 60, 150)))})
         if self.chance.random() < 0.05:
             self.model = self.chance.choice(("small", "small", "large", "another"))
         self.send({0: "force", 1: "off"}.get(self.chance.randrange(16), ""))
@@ -120,7 +125,11 @@ class RandomTalk:
     def words(self, count: int) -> str:
         """Words of a question."""
         self.number += 1
-        return f"Point {self.number}: " + " ".join(self.chance.choice(TOPICS) for _ in range(count))
+        if count == QUESTION and self.number > self.first + 8:  # about something that is in a summary by now
+            early = self.chance.randint(self.first + 1, self.number - 6)
+            return f"{self.number}: What was the harbourmaster's decision about vessel V{early}Q?"
+        names = " ".join(self.chance.choice(TOPICS) for _ in range(count))
+        return f"Point {self.number}: the harbourmaster's decision about vessel V{self.number}Q was delay {names}."
 
     def results(self) -> list[Json]:
         """A result of each call, sometimes with words beside them; some are long enough to be clipped."""
@@ -149,9 +158,14 @@ class RandomTalk:
             assert "too long" in kind["message"] or "maximum context" in kind["message"], answer.text
             self.messages = []  # a client begins anew
             return
+        self.outcomes.add(answer.headers["x-tidemark-action"])
+        self.outcomes |= {"clipped"} if "clipped" in answer.headers.get("x-tidemark-warning", "") else set()
+        self.outcomes |= {"recalled"} if int(answer.headers.get("x-tidemark-recalled-tokens", 0)) else set()
         content = content_of(answer.content) if self.streams else answer.json()["content"]
-        # A search that found no more room for its answer leaves nothing, which no client can send again.
-        self.messages.append({"role": "assistant", "content": content or [{"type": "text", "text": "(nothing)"}]})
+        if not content or content[-1]["type"] in THINKING:
+            # A search whose answer found no more space leaves nothing behind it, which no client can send again.
+            content.append({"type": "text", "text": "(nothing)"})
+        self.messages.append({"role": "assistant", "content": content})
 
 
 def content_of(stream: bytes) -> list[Json]:
@@ -195,12 +209,33 @@ def test_no_random_talk_is_refused(workers: tuple[Bench, list[Client]], seed: in
 
 
 def test_the_random_talks_do_what_they_are_for(workers: tuple[Bench, list[Client]]) -> None:
-    """They are compacted, recall messages, offer the search function, are clipped, and keep and lose thinking."""
+    """They are compacted, clipped and searched, recall messages, and keep and lose thinking."""
     bench, clients = workers
     bench.upstream.script = EnforcingAnthropic(say=says)
     del bench.upstream.received[:]
-    for seed in range(LAST, LAST + 6):
-        RandomTalk(seed, clients).play()
+    outcomes: set[str] = set()
+    for seed in range(LAST, LAST + 8):
+        talk = RandomTalk(seed, clients)
+        talk.play()
+        outcomes |= talk.outcomes
+    assert {"compacted", "reused", "forced", "bypassed", "clipped", "recalled"} <= outcomes
     bodies = [received.body for received in bench.upstream.received]
-    for mark in (b"search_earlier_conversation", b"signature", b"redacted_thinking", b"tool_result"):
+    for mark in (b"search_earlier_conversation", b"redacted_thinking", b"tool_result"):
         assert any(mark in body for body in bodies), mark
+    compacted = [body for body in bodies if OPENING.encode() in body]
+    assert sum(b'"signature"' in body for body in compacted) > len(compacted) / 3
+
+
+def test_without_the_rule_random_talks_are_refused(bench: Bench) -> None:
+    """The talks ask for what the rule is for."""
+    api = EnforcingAnthropic(say=says)
+    bench.upstream.script = api
+    config = CONFIG.replace("max_output_tokens: 200}}", "max_output_tokens: 200, thinking_binding: false}}")
+    clients = [bench.client("random", config=config, window=1600)]
+    refused = 0
+    for seed in range(4):
+        with suppress(AssertionError):
+            RandomTalk(seed, clients).play()
+        refused += bool(api.refusals)
+        api.refusals.clear()
+    assert refused

@@ -66,7 +66,7 @@ class EnforcingAnthropic:
             return error(400, str(refusal))
         if received.path.endswith("/count_tokens"):
             return counted(len(received.body) // 4)
-        return told(self._signed(body), received, transformations)
+        return tell(self._signed(body), received, transformations)
 
     def _check(self, body: Json, betas: str) -> list[Json]:
         """Check everything, and return what was dropped."""
@@ -123,7 +123,7 @@ def prefix_of(body: Json, messages: Sequence[Json], content: Sequence[Json]) -> 
     return _digest(json.dumps(_unmarked(parts), sort_keys=True))
 
 
-def told(content: Sequence[Json], received: Received, transformations: Sequence[Json] = ()) -> Answer:
+def tell(content: Sequence[Json], received: Received, transformations: Sequence[Json] = ()) -> Answer:
     """An answer with these blocks, streamed or not as asked."""
     calls = any(block["type"] == "tool_use" for block in content)
     message = {

@@ -51,7 +51,7 @@ def test_a_talk_that_only_grows_is_answered() -> None:
 def test_thinking_behind_another_prefix_is_refused(change: Any) -> None:
     """The message names the block; ``drop_block`` with its beta header drops it in place of that."""
     api = EnforcingAnthropic()
-    changed = change(talk(api, 3))
+    changed: list[Json] = change(talk(api, 3))
     assert ask(api, changed).status == 400
     assert "bound to a different conversation" in api.refusals[-1]
     dropping = {"type": "adaptive", "block_binding": {"prefix_mismatch_behavior": "drop_block"}}
@@ -90,6 +90,6 @@ def test_manual_thinking_wants_its_block_within_a_tool_loop() -> None:
     api = EnforcingAnthropic()
     call = {"role": "assistant", "content": [{"type": "tool_use", "id": "t1", "name": "read", "input": {}}]}
     result = {"role": "user", "content": [{"type": "tool_result", "tool_use_id": "t1", "content": "x"}]}
-    messages = [{"role": "user", "content": "Read."}, call, result]
+    messages: list[Json] = [{"role": "user", "content": "Read."}, call, result]
     assert ask(api, messages, thinking={"type": "enabled", "budget_tokens": 1024}).status == 400
     assert ask(api, messages, thinking={"type": "adaptive"}).status == 200

@@ -15,8 +15,8 @@ from typing import Protocol
 KEY_BYTES = 8
 """Of the digest that names an answer's thinking, and of the digest of the prefix behind which it was made."""
 MOST_BINDINGS = 1024
-"""Bindings that a conversation keeps, the newest; ``record.lua`` has the same number of bytes. Those before a compaction
-are of use for a rewind only."""
+"""Bindings that a conversation keeps, the newest; ``record.lua`` has the same bound in bytes. Those before a
+compaction are of use for a rewind only."""
 NOWHERE = bytes(KEY_BYTES)
 """In the place of a prefix: the upstream refused this thinking behind the client's own bytes."""
 REMEMBERED_NAMES = 1024
@@ -30,10 +30,10 @@ _BEFORE = re.compile(r"claude-(?:\d|instant|v\d)")
 @lru_cache(maxsize=REMEMBERED_NAMES)
 def checks_thinking(model: str) -> bool | None:
     """Return whether a model checks what its thinking stands behind; None where its name does not say so."""
-    found = _NAME.search(model.lower())
-    if found is None or found[1] not in _FLOORS:
+    match = _NAME.search(model.lower())
+    if match is None or match[1] not in _FLOORS:
         return False if _BEFORE.search(model.lower()) else None
-    return (int(found[2]), int(found[3] or 0)) >= _FLOORS[found[1]]
+    return (int(match[2]), int(match[3] or 0)) >= _FLOORS[match[1]]
 
 
 class ThinkingFormat(Protocol):
@@ -42,6 +42,8 @@ class ThinkingFormat(Protocol):
     An element is one member of the request's array of messages, in its bytes.
     """
 
+    is_native: bool
+    """Whether the dialect's own providers bind thinking; in others only models of known names are watched."""
     head: Sequence[str]
     """The members beside the messages that thinking is bound to."""
     beta: bytes
@@ -83,6 +85,9 @@ class ThinkingFormat(Protocol):
         """Return members that tell the upstream to drop invalid thinking; with ``beta``."""
         ...
 
-    def is_refused(self, body: bytes) -> bool:
-        """Return whether an upstream's refusal is about thinking that stands behind another prefix."""
+    def refused_place(self, body: bytes) -> int | None:
+        """Return the place of the first element whose thinking stands behind another prefix, by an upstream's refusal.
+
+        None where the refusal is about something else.
+        """
         ...

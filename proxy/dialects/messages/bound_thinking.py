@@ -7,6 +7,7 @@ thinking blocks", "Adaptive thinking" and "Extended thinking".
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping, Sequence
 from hashlib import blake2b
 
@@ -23,12 +24,14 @@ from proxy.dialects.raw_json import decode_value, read_elements, read_members
 REMEMBERED = 20_000
 """Elements whose meaning is cached: each turn repeats those of the turn before."""
 _MARK = "cache_control"
+_PLACE = re.compile(rb"messages\.(\d{1,6})\.content")
 _WORDS = b"bound to a different conversation"
 
 
 class MessagesThinking:
     """``ThinkingFormat`` of the Messages API. Its state is a cache of digests."""
 
+    is_native: bool = True
     head: Sequence[str] = ("system", "tools")
     beta: bytes = b"thinking-binding-controls-2026-08-01"
 
@@ -65,19 +68,21 @@ class MessagesThinking:
         """Return an answer without its thinking; all other blocks keep their bytes."""
         members = read_members(element, bounded=False)
         raws = read_elements(members["content"])
-        kept = [raw for raw, block in zip(raws, _blocks_of(element), strict=True) if block.get("type") not in REASONING]
-        if not kept:
-            kept = [encode_json({"type": "text", "text": NO_CONTENT})]
-        return body_of(members, {"content": array_of(kept)})
+        remaining = [
+            raw for raw, block in zip(raws, _blocks_of(element), strict=True) if block.get("type") not in REASONING
+        ]
+        if not remaining:
+            remaining = [encode_json({"type": "text", "text": NO_CONTENT})]
+        return body_of(members, {"content": array_of(remaining)})
 
     def meaning(self, data: bytes) -> bytes:
         """Return a digest of a member or an element, whatever its cache marks and the writing of its JSON."""
         raw = blake2b(data, digest_size=16).digest()
-        known = self._meanings.get(raw)
-        if known is None:
-            known = _digest(json.dumps(_plain(decode_value(data, "messages")), sort_keys=True).encode())
-            self._meanings.put(raw, known)
-        return known
+        meaning = self._meanings.get(raw)
+        if meaning is None:
+            meaning = _digest(json.dumps(_plain(decode_value(data, "messages")), sort_keys=True).encode())
+            self._meanings.put(raw, meaning)
+        return meaning
 
     def demanded(self, fields: Mapping[str, bytes], elements: Sequence[bytes]) -> int:
         """Return the place of the tool loop's first answer, where the request ends within one and thinks manually.
@@ -97,9 +102,12 @@ class MessagesThinking:
         thinking = {**self._thinking_of(fields), "block_binding": {"prefix_mismatch_behavior": "drop_block"}}
         return {**fields, "thinking": encode_json(thinking)}
 
-    def is_refused(self, body: bytes) -> bool:
-        """Return whether a refusal is about thinking that stands behind another prefix."""
-        return _WORDS in body and b"thinking" in body
+    def refused_place(self, body: bytes) -> int | None:
+        """Return the place that a refusal names, where it is about thinking that stands behind another prefix."""
+        if _WORDS not in body or b"thinking" not in body:
+            return None
+        match = _PLACE.search(body)
+        return int(match[1]) if match else 0
 
     @staticmethod
     def _thinking_of(fields: Mapping[str, bytes]) -> Mapping[str, JsonValue]:
