@@ -40,22 +40,19 @@ class ThinkingGuard:
 
     def of(self, context: RequestContext) -> BoundThinking | None:
         """Return what watches over a request's thinking; None where its dialect or its upstream knows no check."""
-        form = context.request.dialect.bound_thinking
+        form, route = context.request.dialect.bound_thinking, context.route
         if form is None:
             return None
-        checks = self.checks(context.route, context.caller)
-        if checks is False or (checks is None and not form.is_native):
-            return None
-        return BoundThinking(self, form, context, checks=bool(checks))
+        checks = route.thinking_binding
+        if checks is None:
+            checks = checks_thinking(route.upstream_model)
+            if checks is None and form.is_native:
+                return BoundThinking(self, form, context, checks=self._is_taught(route, context.caller))
+        return BoundThinking(self, form, context, checks=True) if checks else None
 
-    def checks(self, route: Route, caller: Caller) -> bool | None:
-        """Return whether a route's model checks thinking; None where nobody knows yet."""
-        if route.thinking_binding is not None:
-            return route.thinking_binding
-        verdict = checks_thinking(route.upstream_model)
-        if verdict is None and self._lessons.refuses(caller.fingerprint, _place(route)):
-            return True
-        return verdict
+    def _is_taught(self, route: Route, caller: Caller) -> bool:
+        """Return whether the model of a route was seen to check thinking."""
+        return self._lessons.refuses(caller.fingerprint, _place(route))
 
     def note_check(self, route: Route, caller: Caller) -> None:
         """Remember that a route's model checks thinking."""

@@ -17,6 +17,8 @@ KEY_BYTES = 8
 MOST_BINDINGS = 1024
 """Bindings that a conversation keeps, the newest; ``record.lua`` has the same bound in bytes. Those before a
 compaction are of use for a rewind only."""
+SEALED = "tidemark.thinking:"
+"""Begins ``encrypted_content`` of Responses that holds signed blocks, as JSON in base64."""
 NOWHERE = bytes(KEY_BYTES)
 """In the place of a prefix: the upstream refused this thinking behind the client's own bytes."""
 REMEMBERED_NAMES = 1024
