@@ -36,6 +36,9 @@ RECORD = TurnRecord(
     response=ResponseRecord("r", 2, "m", 1.5),
     echo=ChangedEcho("cd", 2, b"t", (2,)),
     max_output_tokens=7,
+    left_out_count=4,
+    left_out_tokens=40,
+    bindings=b"0123456789abcdef",
 )
 
 
