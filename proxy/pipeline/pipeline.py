@@ -24,12 +24,13 @@ from proxy.core.planning.budget import ModelProfile, budget_for
 from proxy.core.planning.situation import EarlierMessagesNeeded
 from proxy.core.ports import CalibrationStore, Caller, Clock, ModelCatalog, Upstream, members_left_out
 from proxy.core.report import Report
+from proxy.pipeline.bound_thinking import ThinkingGuard
 from proxy.pipeline.commands import Commands
 from proxy.pipeline.continuing import ContinuedRequests
 from proxy.pipeline.fit import BudgetFitter
 from proxy.pipeline.identify import Identifier
 from proxy.pipeline.kept_responses import response_keeping
-from proxy.pipeline.notices import replay_warning, with_base_warning, with_left_out_warning
+from proxy.pipeline.notices import replay_warning, with_base_warning, with_left_out_warning, with_warning
 from proxy.pipeline.plain_replies import decode_whole
 from proxy.pipeline.repeated_turns import RepeatedTurns
 from proxy.pipeline.sealed_compaction import SealedCompaction, check_triggers
@@ -86,6 +87,7 @@ class Pipeline:
         self._upstream = upstream
         self._sender = RequestSender(upstream, timer)
         self._searches = searches
+        self._thinking = ThinkingGuard(timer)
         self._calibrations = calibrations
         self._emit = emit
         self._clock = clock
@@ -264,7 +266,8 @@ class Pipeline:
         fitted = await self._fitter.fit(context, progress)
         if isinstance(fitted, Refused):
             return fitted
-        offer = None if fitted.summary is None else self._searches.offer(context, fitted)
+        thinking = self._thinking.of(context)
+        offer = None if fitted.summary is None else self._searches.offer(context, fitted, thinking)
         if offer is not None:
             fitted = offer.fitted
         report = fitted.report
@@ -277,7 +280,8 @@ class Pipeline:
             if offer is not None:
                 reply = await self._searches.send(offer)
             else:
-                reply, leave_out = await self._sender.send(context, fitted, with_counts=learn is not None)
+                counted = learn is not None
+                reply, leave_out = await self._sender.send(context, fitted, with_counts=counted, thinking=thinking)
         except UpstreamError as error:
             return Refused(error, report)
         if left_out := members_left_out(reply):
@@ -285,6 +289,9 @@ class Pipeline:
         if reply.status >= 400:
             report = with_base_warning(report, reply, context.route)
         turn = self._turn(context, report, learn, leave_out)
+        if thinking is not None:
+            report = with_warning(report, thinking.warning)
+            turn = replace(turn, bind=thinking.bindings)
         return Exchange(reply, turn, report, None if report.degraded else fitted.summary)
 
     async def _replay(self, context: RequestContext, refused: Exchange, progress: Progress) -> Exchange | Refused:

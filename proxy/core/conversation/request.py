@@ -15,6 +15,7 @@ from proxy.core.conversation.messages import JsonValue, Message
 from proxy.core.conversation.reply import Reply, ReplyFold
 from proxy.core.conversation.responses import ResponseFormat
 from proxy.core.conversation.searching import SearchedReply
+from proxy.core.conversation.thinking import ThinkingFormat
 from proxy.core.errors import TidemarkError
 from proxy.core.report import OwnAnswer, Usage
 from proxy.core.values import value
@@ -339,6 +340,11 @@ class Dialect(RequestFormat, ReplyFormat, AnswerFormat, Protocol):
     """The members that declare tools."""
     responses: ResponseFormat | None
     """Present where a client can go on from an earlier response by its id."""
+
+    @property
+    def bound_thinking(self) -> ThinkingFormat | None:
+        """Return how thinking is read that providers bind to what stood before it; None for a dialect without it."""
+        ...
 
     @property
     def search_function(self) -> SearchFunctionFormat | None:

@@ -21,6 +21,7 @@ from proxy.dialects.bodies import array_of, body_of
 from proxy.dialects.event_stream import EventStream, before_final
 from proxy.dialects.request_parser import CACHE_BYTES, RequestParser
 from proxy.dialects.responses.answer import event_stream, response_body
+from proxy.dialects.responses.bound_thinking import ResponsesThinking
 from proxy.dialects.responses.clipping import replace_middle
 from proxy.dialects.responses.compaction import TRIGGER, compaction_triggers
 from proxy.dialects.responses.echo import as_sent
@@ -59,6 +60,7 @@ class ResponsesDialect(ResponsesErrors):
     responses: ResponseFormat | None = StoredResponseFormat()
     stream_counts = None
     search_function = ResponsesSearchFunction()
+    bound_thinking = ResponsesThinking()
 
     def __init__(self, cache_bytes: int = CACHE_BYTES) -> None:
         self.parser = RequestParser(self, InputItems(), cache_bytes, STANDS_IN)
