@@ -1,4 +1,4 @@
-"""Adds settings to the text of a user's file, and takes out what was added; it reads and writes no file.
+"""Adds settings to the text of a user's file, and takes them out again; it reads no file.
 
 A file that the user has not changed since is restored from its copy. In one that was changed, only what was added and
 still stands is taken out.
