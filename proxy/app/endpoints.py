@@ -15,7 +15,12 @@ from starlette.types import ASGIApp
 from proxy.app.console import console_routes
 from proxy.app.dialects import MESSAGES, RESPONSES
 from proxy.app.forwarding import forwarding_endpoint
-from proxy.app.responses import continued_requests, kept_conversation_endpoints, stored_response_endpoints
+from proxy.app.responses import (
+    continued_requests,
+    kept_conversation_endpoints,
+    sealed_compaction,
+    stored_response_endpoints,
+)
 from proxy.app.stored_parts import Engine, StoredParts
 from proxy.app.summaries import SummariesByHand
 from proxy.archive import (
@@ -43,6 +48,7 @@ from proxy.pipeline.continuing import ContinuedRequests
 from proxy.pipeline.lost_histories import LostHistories
 from proxy.pipeline.pipeline import Pipeline
 from proxy.pipeline.relay import Relay
+from proxy.pipeline.sealed_compaction import SealedCompaction
 from proxy.pipeline.stored_history import StoredHistory, TurnRules
 from proxy.pipeline.token_count import InputTokenCounting
 from proxy.server.access import ConversationAccess
@@ -121,7 +127,8 @@ class Endpoints:
         self.live_events = LiveEventHub(stored.live_events)
         self._seal = TenantSeal(secret)
         self._continued = continued_requests(stored, self._seal)
-        self._pipeline = _pipeline(stored, engine, self._continued, secret, emit)
+        self._sealed = sealed_compaction(stored, engine, self._continued, self._seal)
+        self._pipeline = _pipeline(stored, engine, self._continued, sealed=self._sealed, secret=secret, emit=emit)
         self._by_hand = SummariesByHand(stored, engine, self._pipeline)
         self.formats: dict[str, ErrorFormat] = dict(stored.parts.dialects)
         """The format of errors below each path of a dialect."""
@@ -199,9 +206,7 @@ class Endpoints:
         """Return the routes of stored responses, where a dialect has them."""
         endpoints = stored_response_endpoints(
             self._stored,
-            self._engine,
-            self._continued,
-            seal=self._seal,
+            self._sealed,
             auth=self._auth,
             max_body_bytes=self._max_body_bytes,
         )
@@ -297,7 +302,13 @@ def _marks(secret: bytes) -> Callable[[bytes], str]:
 
 
 def _pipeline(
-    stored: StoredParts, engine: Engine, continued: ContinuedRequests, secret: bytes, emit: Listener
+    stored: StoredParts,
+    engine: Engine,
+    continued: ContinuedRequests,
+    *,
+    sealed: SealedCompaction | None,
+    secret: bytes,
+    emit: Listener,
 ) -> Pipeline:
     """Return the pipeline with its steps."""
     parts, store = stored.parts, stored.store
@@ -325,6 +336,7 @@ def _pipeline(
         searches=engine.searches,
         calibrations=stored.calibrations,
         accounts=stored.accounts,
+        sealed=sealed,
         emit=emit,
         clock=time.time,
         timer=time.perf_counter,

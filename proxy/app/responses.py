@@ -62,25 +62,19 @@ def kept_conversation_endpoints(
     return KeptConversationEndpoints(api, carry, auth, max_body_bytes)
 
 
-def stored_response_endpoints(
-    stored: StoredParts,
-    engine: Engine,
-    continued: ContinuedRequests,
-    *,
-    seal: SummarySeal,
-    auth: Authenticator,
-    max_body_bytes: int,
-) -> StoredResponseEndpoints | None:
-    """Return the endpoints; None where no dialect with stored responses is served."""
-    parts, store = stored.parts, stored.store
+def sealed_compaction(
+    stored: StoredParts, engine: Engine, continued: ContinuedRequests, seal: SummarySeal
+) -> SealedCompaction | None:
+    """Return what compacts for clients that carry their summary; None where no dialect with such items is served."""
+    parts = stored.parts
     dialect = parts.dialects.get(RESPONSES)
     if dialect is None or dialect.responses is None:
         return None
 
     def silent(_: Event) -> None:
-        """Emit nothing: there is no conversation that an event could name."""
+        """Emit nothing: there is no conversation whose summary it is."""
 
-    compaction = SealedCompaction(
+    return SealedCompaction(
         dialect=dialect,
         continued=continued,
         upstream=parts.upstream,
@@ -88,8 +82,24 @@ def stored_response_endpoints(
         counter=parts.counter,
         compactor=Compactor(writer=engine.writer, counter=parts.counter, emit=silent, clock=time.time),
         seal=seal,
+        clock=time.time,
+        timer=time.perf_counter,
         compacts_itself=lambda route, caller: bool(parts.upstream.keeps_responses(route, caller)),
     )
+
+
+def stored_response_endpoints(
+    stored: StoredParts,
+    compaction: SealedCompaction | None,
+    *,
+    auth: Authenticator,
+    max_body_bytes: int,
+) -> StoredResponseEndpoints | None:
+    """Return the endpoints; None where no dialect with stored responses is served."""
+    parts, store = stored.parts, stored.store
+    dialect = parts.dialects.get(RESPONSES)
+    if dialect is None or dialect.responses is None or compaction is None:
+        return None
     earlier = EarlierMessages(store, store.responses, parts.formats)
     background = BackgroundResponses(
         store=store,

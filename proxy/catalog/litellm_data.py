@@ -68,6 +68,22 @@ class _Entry(msgspec.Struct):
     litellm_provider: object = None
     input_cost_per_token: object = None
     output_cost_per_token: object = None
+    cache_read_input_token_cost: object = None
+
+
+@dataclass(frozen=True, slots=True)
+class ModelPrice:
+    """What a model costs, in USD for each token."""
+
+    prompt: float
+    cached: float
+    """Of input that the provider takes from its cache."""
+    reply: float
+
+    def usd(self, prompt_tokens: int, cached_tokens: int, reply_tokens: int) -> float:
+        """Return what tokens cost; the input's include those from the cache."""
+        fresh = max(0, prompt_tokens - cached_tokens)
+        return fresh * self.prompt + cached_tokens * self.cached + reply_tokens * self.reply
 
 
 class LiteLLMModelData:
@@ -117,6 +133,21 @@ class LiteLLMModelData:
             for name, prompt, reply in pairs
             if isinstance(prompt, int | float) and isinstance(reply, int | float)
         }
+
+    async def price(self, model: str) -> ModelPrice | None:
+        """Return the price of a model, with or without its provider's name before it; None where it is not known."""
+        entries = await self._read()
+        entry = entries.get(model) or entries.get(model.rpartition("/")[2])
+        if entry is None:
+            return None
+        prompt, reply, cached = (
+            entry.input_cost_per_token,
+            entry.output_cost_per_token,
+            entry.cache_read_input_token_cost,
+        )
+        if not isinstance(prompt, int | float) or not isinstance(reply, int | float):
+            return None
+        return ModelPrice(float(prompt), float(cached if isinstance(cached, int | float) else prompt), float(reply))
 
     async def providers(self) -> frozenset[str]:
         """Return every provider that the file or our own tables name."""

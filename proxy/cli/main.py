@@ -28,6 +28,7 @@ from proxy.cli.serve import serve
 from proxy.cli.store import store
 from proxy.cli.tables import print_json
 from proxy.cli.top import top
+from proxy.cli.unwrap import unwrap
 from proxy.cli.variants import sender
 from proxy.cli.wrap import wrap
 from proxy.core.conversation.summary import Strategy
@@ -152,6 +153,7 @@ cli.add_command(flush)
 cli.add_command(store)
 cli.add_command(top)
 cli.add_command(wrap)
+cli.add_command(unwrap)
 cli.add_command(schema)
 cli.add_command(completion)
 cli.add_command(bench)

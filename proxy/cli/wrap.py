@@ -5,9 +5,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import os
-import re
+import shlex
+import shutil
 import signal
 import subprocess
 import sys
@@ -15,18 +17,26 @@ import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
 
 import click
 
+from proxy.cli.agents import AGENTS
+from proxy.cli.agents.agent import Agent, Place, Spoken
 from proxy.cli.examples import example
-from proxy.cli.http_client import page, running_url
+from proxy.cli.http_client import configured_url, page, running_url
+from proxy.cli.metrics_text import MetricsReading, read_metrics
 from proxy.cli.models import config_option
+from proxy.cli.unwrap import install
 from proxy.core.errors import TidemarkError
+
+if TYPE_CHECKING:
+    from proxy.config import Settings
 
 EXIT_NOT_FOUND = 127
 EXIT_NOT_EXECUTABLE = 126
 """Exit codes of a command that cannot be run, as shells have them."""
-_COUNTS = re.compile(r"^(tidemark_[a-z_]+_total)(?:\{[^}]*\})? ([0-9.e+]+)$", re.MULTILINE)
 REQUESTS, SENT, SAVED, COMPACTIONS = (
     f"tidemark_{name}_total" for name in ("requests", "tokens_before", "tokens_saved", "compactions")
 )
@@ -52,24 +62,65 @@ class Saved:
         )
 
 
+class WrapCommand(click.Command):
+    """Notes whether ``--`` stands before the command, which then is no client's name."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Parse the words, and add the parameter ``is_plain``."""
+        words = list(args)
+        rest = super().parse_args(ctx, args)
+        number = len(ctx.params.get("command") or ())
+        ctx.params["is_plain"] = words[len(words) - number - 1 : len(words) - number] == ["--"]
+        return rest
+
+
 @click.command(
+    cls=WrapCommand,
     context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False},
-    epilog=example("tidemark wrap -- python agent.py --model gpt-4o"),
+    epilog=example("tidemark wrap claude", "tidemark wrap -- python agent.py --model gpt-4o"),
+    short_help="Run a client, or any command, with Tidemark between it and its models.",
 )
 @config_option
+@click.option("--print", "prints", is_flag=True, help="Print what would be set and run; start nothing.")
+@click.option("--install", "installs", is_flag=True, help="Set it in the client's own settings; start nothing.")
 @click.argument("command", nargs=-1, required=True, type=click.UNPROCESSED)
-def wrap(config: Path | None, command: tuple[str, ...]) -> None:
+def wrap(config: Path | None, prints: bool, installs: bool, command: tuple[str, ...], is_plain: bool) -> None:
     """Run COMMAND with Tidemark between it and its models.
 
-    It sets OPENAI_BASE_URL and ANTHROPIC_BASE_URL for the command, ends with the command's exit code, and says what
-    was saved. A server that runs on the same data folder is used; otherwise one is started, and ended afterwards.
+    COMMAND is a client (aider, claude, codex, llm, opencode, pi, qwen) with its words, which gets the switches that it
+    needs, or behind -- any other command, which gets OPENAI_BASE_URL and ANTHROPIC_BASE_URL.
+
+    It ends with the command's exit code, and says what was saved. A server that runs on the same data folder is used;
+    otherwise one is started, and ended afterwards. Its own options stand before COMMAND.
     """
-    with _server(config) as url:
-        before = counts(url)
-        code = _run(command, {**os.environ, **addresses(url)})
-        after = counts(url)
+    from proxy.config import load
+
+    settings = load(config, os.environ)
+    agent = None if is_plain else AGENTS.get(command[0])
+    spoken = spoken_behind(settings)
+    if installs:
+        if agent is None:
+            raise click.UsageError(f"--install needs a client: {', '.join(sorted(AGENTS))}.")
+        place = Place(configured_url(config), spoken, os.environ)
+        click.echo(f"set {install(agent, place, settings.data_dir)}; take it back with: tidemark unwrap {command[0]}")
+        return
+    if prints:
+        place = Place(running_url(settings.data_dir) or configured_url(config), spoken, os.environ)
+        variables, words = _switched(agent, command, place)
+        for name, value in variables.items():
+            click.echo(f"{name}={shlex.quote(value)}")
+        click.echo(shlex.join(words))
+        return
+    if agent is not None and shutil.which(agent.program) is None:
+        click.echo(f"tidemark: {agent.program} is not installed. Install it: {agent.install}", err=True)
+        sys.exit(EXIT_NOT_FOUND)
+    with _server(config, settings) as url:
+        variables, words = _switched(agent, command, Place(url, spoken, os.environ))
+        before = reading(url)
+        code = _run(words, {**os.environ, **variables})
+        after = reading(url)
     if before is not None and after is not None:
-        click.echo(difference(before, after).line(), err=True)
+        click.echo(_last_line(before, after, settings), err=True)
     sys.exit(code)
 
 
@@ -81,30 +132,71 @@ def addresses(url: str) -> Mapping[str, str]:
     return {"OPENAI_BASE_URL": f"{url}/v1", "OPENAI_API_BASE": f"{url}/v1", "ANTHROPIC_BASE_URL": url}
 
 
-def counts(url: str) -> Mapping[str, int] | None:
-    """Return the sums of a server's counters by their names; None where it does not answer."""
+def spoken_behind(settings: Settings) -> Spoken:
+    """Return what is behind Tidemark, by the configuration alone.
+
+    Without one, litellm sends names of Anthropic's models to Anthropic.
+    """
+    from proxy.upstream.providers import ANTHROPIC_BASE
+
+    own = urlsplit(ANTHROPIC_BASE).hostname
+    bases = [str(settings.upstream)] if settings.upstream else []
+    if settings.model_list and any(not entry.upstream_model.startswith("anthropic/") for entry in settings.model_list):
+        return "other"
+    for entry in settings.model_list:
+        params = entry.litellm_params
+        bases += [str(base)] if (base := params.get("api_base") or params.get("base_url")) else []
+    if all(urlsplit(base).hostname == own for base in bases):
+        return "anthropic"
+    return "messages" if settings.model_list and not settings.upstream else "other"
+
+
+def reading(url: str) -> MetricsReading | None:
+    """Return a server's metrics; None where it does not answer."""
     metrics = page(url, "/metrics")
-    if metrics is None:
-        return None
-    sums: dict[str, int] = {}
-    for name, value in _COUNTS.findall(metrics):
-        sums[name] = sums.get(name, 0) + int(float(value))
-    return sums
+    return None if metrics is None else read_metrics(metrics)
 
 
-def difference(before: Mapping[str, int], after: Mapping[str, int]) -> Saved:
+def _switched(agent: Agent | None, command: Sequence[str], place: Place) -> tuple[Mapping[str, str], Sequence[str]]:
+    """Return the variables and words of a command. What the user has set stays, unless it is an address."""
+    if agent is None:
+        return addresses(place.url), command
+    variables = {
+        name: value for name, value in agent.variables(place).items() if place.url in value or name not in place.environ
+    }
+    return variables, [command[0], *agent.arguments(place), *command[1:]]
+
+
+def _last_line(before: MetricsReading, after: MetricsReading, settings: Settings) -> str:
+    """Return the last line."""
+    saved = difference(before.sums, after.sums)
+    if not saved.requests:
+        return saved.line()
+    from proxy.catalog.litellm_data import LiteLLMModelData
+    from proxy.cli.bill import bill_between, billed_models
+
+    data = LiteLLMModelData()
+    prices = {}
+    for model in billed_models(after):
+        entry = settings.entry_for(model)
+        name = model if entry is None or "*" in entry.name else entry.upstream_model
+        if (price := asyncio.run(data.price(name))) is not None:
+            prices[model] = price
+    return saved.line() + bill_between(before, after, prices).line()
+
+
+def difference(before: Mapping[str, float], after: Mapping[str, float]) -> Saved:
     """Return what was counted between two moments."""
     names = (REQUESTS, SENT, SAVED, COMPACTIONS)
-    return Saved(*[after.get(name, 0) - before.get(name, 0) for name in names])
+    return Saved(*[int(after.get(name, 0) - before.get(name, 0)) for name in names])
 
 
 @contextlib.contextmanager
-def _server(config: Path | None) -> Iterator[str]:
+def _server(config: Path | None, settings: Settings) -> Iterator[str]:
     """Yield the address of a running server, which ends with the block where it was started for it."""
-    from proxy.config import load
     from proxy.demo.children import HOST, ChildError, child, free_port
 
-    running = running_url(load(config, os.environ).data_dir)
+    running = running_url(settings.data_dir)
     if running is not None:
         yield running
         return

@@ -67,6 +67,7 @@ Source: the names of litellm 1.105.3 that it resolves."""
 _OF_BEDROCK = re.compile(r"\.[a-z]")
 _PARAMS = "litellm_params"
 LANES = kinds.choice(LaneChoice)
+FLAG = kinds.flag()
 DIALECTS = kinds.several(kinds.choice(DialectName))
 
 
@@ -207,6 +208,8 @@ def _read_entry(reader: Reader, node: Node, number: int) -> ModelEntry | None:
     lane: Any = reader.value(nodes["lane"], f"{label}.lane", LANES) if "lane" in nodes else "auto"
     if TOKENIZER_KEY in info.nodes:
         reader.value(info.nodes[TOKENIZER_KEY], f"{label}.model_info.{TOKENIZER_KEY}", TOKENIZER)
+    if "thinking_binding" in info.nodes:
+        reader.value(info.nodes["thinking_binding"], f"{label}.model_info.thinking_binding", FLAG)
     if "dialects" in info.nodes:
         reader.value(info.nodes["dialects"], f"{label}.model_info.dialects", DIALECTS)
     compaction = reader.section(CompactionSettings(), nodes.get("compaction"), f"{label}.compaction", "compaction")

@@ -17,6 +17,7 @@ from proxy.config.models import (
     BETA_KEY,
     DIALECTS,
     ENTRY_KEYS,
+    FLAG,
     LANES,
     TOKENIZER,
     TOKENIZER_KEY,
@@ -155,6 +156,9 @@ def _model_list() -> JsonValue:
     }
     windows[TOKENIZER_KEY] = _value(
         TOKENIZER, "What counts its tokens: an encoding (`o200k_base`), or the name of a model that is counted alike."
+    )
+    windows["thinking_binding"] = _value(
+        FLAG, "Whether the model checks what its signed thinking stands behind; without it, its name says so."
     )
     windows["dialects"] = _value(DIALECTS, "The client formats that the upstream speaks itself.")
     entry: dict[str, JsonValue] = {

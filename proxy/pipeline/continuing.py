@@ -37,6 +37,7 @@ from proxy.pipeline.identify import tenant_of
 from proxy.pipeline.kept_conversations import KeptConversations
 from proxy.pipeline.kept_responses import learning_of_upstream
 from proxy.pipeline.plain_replies import decode_whole
+from proxy.pipeline.sealed_items import SealedItems
 from proxy.pipeline.shared_accounts import SharedAccounts
 from proxy.pipeline.values import BufferedReply, Controls, Exchange, Refused, Result, StoredPlace
 
@@ -76,7 +77,7 @@ class ContinuedRequests:
     :param responses: what is stored of responses
     :param store: their conversations
     :param conversations: those of the Conversations API that Tidemark keeps
-    :param seal: opens summaries that ``POST /v1/responses/compact`` sealed
+    :param seal: opens summaries that clients carry
     :param timer: seconds, of any origin
     :param accounts: knows who made what the upstream has
     """
@@ -96,7 +97,7 @@ class ContinuedRequests:
     ) -> None:
         self._upstream = upstream
         self._responses = responses
-        self._seal = seal
+        self._sealed = SealedItems(seal)
         self._conversations = conversations
         self._accounts = accounts
         self._earlier = EarlierMessages(store, responses, formats)
@@ -128,7 +129,7 @@ class ContinuedRequests:
                 code="mutually_exclusive_parameters",
             )
         asker = await self._asker(request, caller)
-        request = await self._opened(request, responses, sealed, asker)
+        request = await self._sealed.opened(request, responses, sealed, asker.tenant)
         if is_kept_here(conversation):
             return await self._resolved(request, responses, references, asker, conversation)
         if conversation:
@@ -247,23 +248,6 @@ class ContinuedRequests:
         keeps = self._upstream.keeps_responses(route, caller)
         return self._keeping.of(caller.fingerprint, route.base_url) if keeps is None else keeps
 
-    async def _opened(
-        self, request: ModelRequest, responses: ResponseFormat, sealed: Sequence[InputReference], asker: _Asker
-    ) -> ModelRequest:
-        """Put the texts of Tidemark's own sealed summaries in their places; a provider's stay as they are."""
-        opened: dict[int, Sequence[bytes]] = {}
-        for reference in sealed:
-            try:
-                text = self._seal.open(asker.tenant, reference.text)
-            except InvalidRequest as error:
-                param = f"{request.dialect.messages_member}[{reference.place}]"
-                raise InvalidRequest(f"{param}: {error}", param=param, code=error.code) from error
-            if text is not None:
-                opened[reference.place] = [responses.summary_element(text)]
-        if not opened:
-            return request
-        return await request.dialect.parse(responses.rewritten(request.fields, opened, None))
-
     async def _resolved(
         self,
         request: ModelRequest,
@@ -293,7 +277,7 @@ class ContinuedRequests:
                 whole, continuation=_kept_turn(request, whole, earlier.raws, earlier.conversation, responses)
             )
         continuation = ContinuedRequest(
-            received=request if asker.keeps else None,
+            received=request if asker.keeps and not (earlier and earlier.only_here) else None,
             earlier_count=earlier.others if earlier else 0,
             earlier_systems=len(earlier.raws) - earlier.others if earlier else 0,
             resolved=request.continues or "" if earlier else "",
@@ -320,7 +304,17 @@ class ContinuedRequests:
             if asker.keeps:
                 return None
             raise
-        return None if places is None else _Earlier(*places)
+        return None if places is None else self._since_summary(_Earlier(*places), request, asker)
+
+    def _since_summary(self, earlier: _Earlier, request: ModelRequest, asker: _Asker) -> _Earlier:
+        """Return earlier messages from the last sealed summary on, which stands for all before it."""
+        responses = request.dialect.responses
+        if responses is None:
+            return earlier
+        since = self._sealed.since_summary(earlier.raws, request.dialect, responses, asker.tenant)
+        if since is None:
+            return earlier
+        return replace(earlier, raws=since.raws, others=since.others, only_here=since.is_own)
 
     async def _kept_of(
         self, request: ModelRequest, responses: ResponseFormat, asker: _Asker, identifier: str
@@ -328,7 +322,7 @@ class ContinuedRequests:
         """Return the items of the conversation that a request names."""
         history = await self._conversations.history_for(asker.owner, asker.tenant, identifier, request)
         raws = responses.sendable_items([item.raw for item in history.items])
-        return _Earlier(raws, 0, history.conversation)
+        return self._since_summary(_Earlier(raws, 0, history.conversation), request, asker)
 
     async def _find(self, identifier: str, asker: _Asker) -> ResponseRecord | None:
         """Return a stored response; where the upstream has it too, the store may be away."""
@@ -370,7 +364,9 @@ class ContinuedRequests:
         for group in groups:
             replaced.update({place: () for place, _ in group})
             raw = request.dialect.as_sent(b",".join([raw for _, raw in group]))
-            replaced[group[0][0]] = [item for _, item in responses.items_of(raw)]
+            replaced[group[0][0]] = [
+                self._sealed.opened_element(item, responses, asker.tenant) for _, item in responses.items_of(raw)
+            ]
         return replaced
 
     async def _stored_items(
@@ -399,6 +395,8 @@ class _Earlier:
     """How many of them are no system messages."""
     conversation: KeptConversation | None = None
     """The conversation whose items they are; ``others`` is not known then."""
+    only_here: bool = False
+    """Whether the upstream does not have them, because they begin with a summary of Tidemark's."""
 
 
 def _kept_turn(

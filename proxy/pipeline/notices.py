@@ -83,6 +83,13 @@ def with_less_reply_warning(context: RequestContext, report: Report) -> Report:
         f"the reply has less space: the request is above its usual limit of {budget.limit} tokens and leaves "
         f"{budget.window - report.tokens_after} of the window's {budget.window}"
     )
+    return with_warning(report, notice)
+
+
+def with_warning(report: Report, notice: str | None) -> Report:
+    """Add a notice to the warning of a report, if there is one."""
+    if notice is None:
+        return report
     return replace(report, warning=f"{notice}; {report.warning}" if report.warning else notice)
 
 
@@ -91,13 +98,13 @@ def with_base_warning(report: Report, reply: UpstreamReply, route: Route) -> Rep
     if reply.status != HTTPStatus.NOT_FOUND or route.lane != "wire" or not lacks_version(route.base_url):
         return report
     notice = "the upstream has no such path, and its base URL does not end in /v1, as nearly every server wants it"
-    return replace(report, warning=f"{notice}; {report.warning}" if report.warning else notice)
+    return with_warning(report, notice)
 
 
 def with_left_out_warning(report: Report, names: Sequence[str]) -> Report:
     """Say which members of a request its upstream never got, because it speaks chat completions only."""
     notice = f"the upstream speaks chat completions only, so {' and '.join(names)} was left out"
-    return replace(report, warning=f"{notice}; {report.warning}" if report.warning else notice)
+    return with_warning(report, notice)
 
 
 def compaction_failed(context: RequestContext, result: NotSummarized) -> CompactionFailed:

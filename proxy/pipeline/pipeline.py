@@ -18,20 +18,22 @@ from proxy.core.conversation.records import TurnRecord
 from proxy.core.conversation.reply import Reply
 from proxy.core.conversation.request import ModelRequest
 from proxy.core.conversation.responses import CONVERSATION, EARLIER_RESPONSE
-from proxy.core.errors import UpstreamError
+from proxy.core.errors import CompactionFailed, InvalidRequest, UpstreamError
 from proxy.core.events import ContextFull, Listener
 from proxy.core.planning.budget import ModelProfile, budget_for
 from proxy.core.planning.situation import EarlierMessagesNeeded
 from proxy.core.ports import CalibrationStore, Caller, Clock, ModelCatalog, Upstream, members_left_out
 from proxy.core.report import Report
+from proxy.pipeline.bound_thinking import ThinkingGuard
 from proxy.pipeline.commands import Commands
 from proxy.pipeline.continuing import ContinuedRequests
 from proxy.pipeline.fit import BudgetFitter
 from proxy.pipeline.identify import Identifier
 from proxy.pipeline.kept_responses import response_keeping
-from proxy.pipeline.notices import replay_warning, with_base_warning, with_left_out_warning
+from proxy.pipeline.notices import replay_warning, with_base_warning, with_left_out_warning, with_warning
 from proxy.pipeline.plain_replies import decode_whole
 from proxy.pipeline.repeated_turns import RepeatedTurns
+from proxy.pipeline.sealed_compaction import SealedCompaction, check_triggers
 from proxy.pipeline.search_offers import SearchOffers
 from proxy.pipeline.sending import RequestSender
 from proxy.pipeline.shared_accounts import SharedAccounts
@@ -69,6 +71,7 @@ class Pipeline:
         searches: SearchOffers,
         calibrations: CalibrationStore,
         accounts: SharedAccounts,
+        sealed: SealedCompaction | None = None,
         emit: Listener = lambda _: None,
         clock: Clock,
         timer: Clock,
@@ -77,12 +80,14 @@ class Pipeline:
         self._continued = continued
         self._accounts = accounts
         self._commands = commands
+        self._sealed = sealed
         self._catalog = catalog
         self._identifier = identifier
         self._fitter = fitter
         self._upstream = upstream
         self._sender = RequestSender(upstream, timer)
         self._searches = searches
+        self._thinking = ThinkingGuard(timer)
         self._calibrations = calibrations
         self._emit = emit
         self._clock = clock
@@ -100,6 +105,8 @@ class Pipeline:
             that nobody knows
         """
         if request.dialect.responses is not None:
+            if request.compaction_triggers:
+                return self._run_triggered(request, caller, controls, progress)
             return self._run_continued(request, caller, controls, progress)
         return self._run_from_history(request, caller, controls, progress)
 
@@ -112,6 +119,10 @@ class Pipeline:
             asking = replace(caller, answered_with=_resolved_members(short[0]))
             with suppress(EarlierMessagesNeeded):
                 return await self._run(short[0], asking, controls, progress, short[1])
+        return await self._run_whole(request, caller, controls, progress)
+
+    async def _run_whole(self, request: ModelRequest, caller: Caller, controls: Controls, progress: Progress) -> Result:
+        """Run a request with all that led to it."""
         whole = await self._continued.resolve(request, caller)
         if members := _resolved_members(whole):
             caller = replace(caller, answered_with=members)
@@ -122,6 +133,26 @@ class Pipeline:
         if isinstance(checked, ModelRequest):
             return await self._run_from_history(checked, caller, controls, progress)
         return checked
+
+    async def _run_triggered(
+        self, request: ModelRequest, caller: Caller, controls: Controls, progress: Progress
+    ) -> Result:
+        """Run a request that asks for a compaction in place of an answer.
+
+        :raises InvalidRequest: it asks twice, or with another element than the last one; or its history is stored
+        """
+        check_triggers(request)
+        route = await self._upstream.resolve(request.model)
+        if self._sealed is None or self._sealed.compacts_itself(route, caller):
+            return await self._run_continued(request, caller, controls, progress)
+        if controls.history == "stored":
+            raise InvalidRequest(
+                "A 'compaction_trigger' is for a client that keeps its conversation itself, and this one's history is "
+                "stored here. Leave the trigger out: Tidemark compacts the history by itself, and at once where "
+                "X-Tidemark-Summarize is 'force'.",
+                param=request.dialect.messages_member,
+            )
+        return await self._run_whole(request, caller, controls, progress)
 
     def _run_from_history(
         self, request: ModelRequest, caller: Caller, controls: Controls, progress: Progress
@@ -177,11 +208,24 @@ class Pipeline:
         if objects := self._accounts.mentioned(context.route, request):
             await self._accounts.check(context.route, caller, objects)
         result = await self._send(context, progress)
-        if isinstance(result, Refused) or controls.mode == "off":
+        if isinstance(result, Refused) or controls.mode == "off" or result.turn.answered_here:
             return result
         if result.reply.status < 400:
             return await self._replay_stream(context, result, progress)
         return await self._replay(context, result, progress)
+
+    async def _answer_here(
+        self, context: RequestContext, sealed: SealedCompaction, progress: Progress
+    ) -> Exchange | Refused:
+        """Answer a request that asks for a compaction, for an upstream that would not understand it."""
+        try:
+            reply, report = await sealed.answer(context, progress)
+        except CompactionFailed as error:
+            return Refused(error, context.report("failed", context.count.total, self._timer()))
+        progress.on_planned(report)
+        unchanged = context.report("none", context.count.total, self._timer())  # as what is stored stays
+        turn = replace(self._turn(context, unchanged, None, None), answered_here=True, prepare=None)
+        return Exchange(reply, turn, report)
 
     async def _replay_stream(self, context: RequestContext, exchange: Exchange, progress: Progress) -> Result:
         """Send a request once more where the reply is a stream that only says that it was too long."""
@@ -217,11 +261,14 @@ class Pipeline:
         return await self._catalog.profile(await self._upstream.resolve(request.model), caller)
 
     async def _send(self, context: RequestContext, progress: Progress) -> Exchange | Refused:
-        """Bring a request within its budget, and send it."""
+        """Bring a request within its budget, and send it; or answer it in its upstream's place."""
+        if context.request.asks_to_compact and self._sealed is not None and self._sealed.answers(context):
+            return await self._answer_here(context, self._sealed, progress)
         fitted = await self._fitter.fit(context, progress)
         if isinstance(fitted, Refused):
             return fitted
-        offer = None if fitted.summary is None else self._searches.offer(context, fitted)
+        thinking = self._thinking.of(context)
+        offer = None if fitted.summary is None else self._searches.offer(context, fitted, thinking)
         if offer is not None:
             fitted = offer.fitted
         report = fitted.report
@@ -234,7 +281,8 @@ class Pipeline:
             if offer is not None:
                 reply = await self._searches.send(offer)
             else:
-                reply, leave_out = await self._sender.send(context, fitted, with_counts=learn is not None)
+                counted = learn is not None
+                reply, leave_out = await self._sender.send(context, fitted, with_counts=counted, thinking=thinking)
         except UpstreamError as error:
             return Refused(error, report)
         if left_out := members_left_out(reply):
@@ -242,6 +290,9 @@ class Pipeline:
         if reply.status >= 400:
             report = with_base_warning(report, reply, context.route)
         turn = self._turn(context, report, learn, leave_out)
+        if thinking is not None:
+            report = with_warning(report, thinking.warning)
+            turn = replace(turn, bind=thinking.bindings)
         return Exchange(reply, turn, report, None if report.degraded else fitted.summary)
 
     async def _replay(self, context: RequestContext, refused: Exchange, progress: Progress) -> Exchange | Refused:

@@ -10,6 +10,7 @@ from dataclasses import replace
 
 from proxy.core.lessons import Lessons
 from proxy.core.ports import Clock, UpstreamReply
+from proxy.pipeline.bound_thinking import BoundThinking
 from proxy.pipeline.message_search import LEAST_TOKENS
 from proxy.pipeline.plain_replies import decode_whole, is_event_stream
 from proxy.pipeline.search_rounds import RoundParts, SearchOffer, SearchRounds
@@ -31,8 +32,13 @@ class SearchOffers:
         self._lessons: Lessons[tuple[str, str]] = Lessons(timer)
         """By address and model."""
 
-    def offer(self, context: RequestContext, fitted: FittedRequest) -> SearchOffer | None:
-        """Return the request with the function; None where it goes out without."""
+    def offer(
+        self, context: RequestContext, fitted: FittedRequest, thinking: BoundThinking | None = None
+    ) -> SearchOffer | None:
+        """Return the request with the function; None where it goes out without.
+
+        :param thinking: what watches over the request's thinking, where its upstream may check that
+        """
         summary, function = fitted.summary, context.request.dialect.search_function
         if summary is None or function is None or not context.profile.policy.recall_tool:
             return None
@@ -47,7 +53,7 @@ class SearchOffers:
         if tokens + LEAST_TOKENS > context.budget.limit:
             return None
         report = replace(report, local_tokens=tokens, tokens_after=context.measure.provider_tokens(tokens))
-        return SearchOffer(context, replace(fitted, report=report), summary, offering, function)
+        return SearchOffer(context, replace(fitted, report=report), summary, offering, function, thinking)
 
     async def send(self, offer: SearchOffer) -> UpstreamReply:
         """Send the request, and return the reply to the client's.

@@ -16,6 +16,7 @@ from proxy.core.planning.budget import RECALL_SHARE
 from proxy.core.ports import TokenCounter, Upstream, UpstreamReply
 from proxy.core.recall.search_function import MOST_SEARCHES
 from proxy.core.values import value
+from proxy.pipeline.bound_thinking import BoundThinking
 from proxy.pipeline.message_search import OriginalsSearch
 from proxy.pipeline.values import FittedRequest, RequestContext
 
@@ -31,6 +32,8 @@ class SearchOffer:
     request: ModelRequest
     """The client's, with the function."""
     format: SearchFunctionFormat
+    thinking: BoundThinking | None = None
+    """What watches over the thinking of the rounds, where the upstream may check that."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +61,8 @@ class SearchRounds:
         context, dialect = self.offer.context, request.dialect
         messages = (*self.offer.fitted.messages, *self._added)
         body = dialect.body_with(request, messages, model=context.route.upstream_model)
+        if (thinking := self.offer.thinking) is not None:
+            return thinking.send(self._parts.upstream, request, body, changed=True)
         return self._parts.upstream.send(context.route, body, context.caller, dialect=dialect, stream=request.stream)
 
     async def send_next(self, calls: Message) -> UpstreamReply | None:

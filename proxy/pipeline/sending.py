@@ -11,6 +11,7 @@ from collections.abc import Awaitable
 from proxy.core.conversation.request import ModelRequest
 from proxy.core.lessons import Lessons
 from proxy.core.ports import Clock, Upstream, UpstreamReply
+from proxy.pipeline.bound_thinking import BoundThinking
 from proxy.pipeline.plain_replies import decode_whole
 from proxy.pipeline.values import BufferedReply, FittedRequest, LeaveOut, RequestContext
 
@@ -27,23 +28,29 @@ class RequestSender:
         """By address, model and dialect."""
 
     async def send(
-        self, context: RequestContext, fitted: FittedRequest, *, with_counts: bool
+        self,
+        context: RequestContext,
+        fitted: FittedRequest,
+        *,
+        with_counts: bool,
+        thinking: BoundThinking | None = None,
     ) -> tuple[UpstreamReply, LeaveOut | None]:
         """Send a request, and return its reply and what takes out of it what the client did not ask for.
 
         :param with_counts: whether the provider's own counts of the reply are needed
+        :param thinking: what watches over the request's thinking, where its upstream may check that
         :raises UpstreamError: there was no answer
         """
         request = context.request
         counts = request.dialect.stream_counts if with_counts and request.stream else None
         if counts is None:
-            return await self._send(context, request, fitted), None
+            return await self._send(context, request, fitted, thinking), None
         credential = context.caller.fingerprint
         key = (context.route.base_url, context.route.upstream_model, request.dialect.name)
         asking = None if self._lessons.refuses(credential, key) else counts.asking(request)
         if asking is None:
-            return await self._send(context, request, fitted), None
-        reply = await self._send(context, asking, fitted)
+            return await self._send(context, request, fitted, thinking), None
+        reply = await self._send(context, asking, fitted, thinking)
         if reply.status < 400:
             self._lessons.note_taken(credential, key)
         if not 400 <= reply.status < 500:
@@ -54,19 +61,18 @@ class RequestSender:
             await reply.close()
         if not counts.is_refused(decode_whole(reply.headers, body) or body) or self._lessons.of(credential, key):
             return BufferedReply(reply.status, reply.headers, body), None
-        own = await self._send(context, request, fitted)
+        own = await self._send(context, request, fitted, thinking)
         if own.status < 400:  # else the words of the refusal may be the client's
             self._lessons.note_refused(credential, key)
         return own, None
 
-    def _send(self, context: RequestContext, request: ModelRequest, fitted: FittedRequest) -> Awaitable[UpstreamReply]:
-        return self._upstream.send(
-            context.route,
-            _body(context, request, fitted),
-            context.caller,
-            dialect=request.dialect,
-            stream=request.stream,
-        )
+    def _send(
+        self, context: RequestContext, request: ModelRequest, fitted: FittedRequest, thinking: BoundThinking | None
+    ) -> Awaitable[UpstreamReply]:
+        body = _body(context, request, fitted)
+        if thinking is not None:
+            return thinking.send(self._upstream, request, body, changed=fitted.changed)
+        return self._upstream.send(context.route, body, context.caller, dialect=request.dialect, stream=request.stream)
 
 
 def _body(context: RequestContext, request: ModelRequest, fitted: FittedRequest) -> bytes:

@@ -15,8 +15,9 @@ from proxy.core.conversation.request import Dialect, ModelRequest
 from proxy.core.errors import DialectNotServed
 from proxy.core.lessons import Lessons
 from proxy.core.ports import Caller, Route, TokenCounter, Upstream, UpstreamReply
+from proxy.pipeline.bound_thinking import without_thinking
 from proxy.pipeline.continuing import ContinuedRequests
-from proxy.pipeline.plain_replies import read_whole
+from proxy.pipeline.plain_replies import decode_whole, read_whole
 from proxy.pipeline.values import BufferedReply
 
 UNSERVED = frozenset({HTTPStatus.NOT_FOUND, HTTPStatus.METHOD_NOT_ALLOWED, HTTPStatus.NOT_IMPLEMENTED})
@@ -77,6 +78,12 @@ class InputTokenCounting:
             reply = await self.upstream.forward(route, "POST", path, body, caller)
         except DialectNotServed:
             return None
+        if reply.status == HTTPStatus.BAD_REQUEST and (form := request.dialect.bound_thinking) and form.is_in(body):
+            refusal = await read_whole(reply)
+            if form.refused_place(decode_whole(reply.headers, refusal) or refusal) is None:
+                return BufferedReply(reply.status, reply.headers, refusal)
+            # The client's whole history is counted, and some of its thinking was made behind a summary.
+            reply = await self.upstream.forward(route, "POST", path, without_thinking(form, body), caller)
         if reply.status not in UNSERVED:
             return reply
         refusal = await read_whole(reply)

@@ -35,6 +35,8 @@ LeaveOut = Callable[[bytes], bytes]
 """Takes whole events of a stream, and returns them without what the client did not ask for."""
 Add = Callable[[Reply], Coroutine[Any, Any, None]]
 """Adds a complete reply to the conversation that its client named; raises where the store does not take it."""
+Bind = Callable[[Reply], bytes]
+"""Returns what is to be stored of what a reply's thinking is bound to."""
 KeepResponse = Callable[[TurnRecord, Reply], TurnRecord]
 """Adds to a turn's record what is stored of its response."""
 GiveUp = Callable[[TurnRecord], None]
@@ -203,8 +205,12 @@ class PendingTurn:
     """Present where the upstream reports what Tidemark asked for and the client did not."""
     keep_response: KeepResponse | None = None
     """Present where the client may ask for the response again by its id."""
+    bind: Bind | None = None
+    """Present where the upstream may check the thinking of the reply when it comes back."""
     add: Add | None = None
     """Present where Tidemark keeps the conversation that the client named."""
+    answered_here: bool = False
+    """Whether the reply is Tidemark's own, so that its counts are no provider's."""
 
     @property
     def must_be_stored(self) -> bool:
@@ -213,11 +219,13 @@ class PendingTurn:
 
     def record_with(self, reply: Reply, counter: TokenCounter) -> TurnRecord:
         """Return the record with the reply; an incomplete reply is not among its messages."""
-        message = reply.message
+        message, usage = reply.message, {} if self.answered_here else reply.usage
         if message is None or not reply.complete:
-            record = replace(self.record, complete=reply.complete, usage=reply.usage)
+            record = replace(self.record, complete=reply.complete, usage=usage)
         else:
-            record = self.record.with_reply(message, counter.count_message(message, self.counted_as), reply.usage)
+            record = self.record.with_reply(message, counter.count_message(message, self.counted_as), usage)
+        if self.bind is not None and (bindings := self.bind(reply)):
+            record = replace(record, bindings=bindings)
         return record if self.keep_response is None else self.keep_response(record, reply)
 
 

@@ -36,6 +36,8 @@ class RequestLog:
         """Whether the request was refused beyond the limits."""
         self.report: Report | None = None
         self.ending: Ending | None = None
+        self.answered_here = False
+        """Whether the reply is Tidemark's own: nothing was forwarded, and its counts are no provider's."""
         self.outcome: Outcome = "disconnected"
         self.code: str | None = None
         self.cause: str | None = None
@@ -76,7 +78,11 @@ class RequestLog:
 
     def to_event(self) -> RequestServed:
         """Return the event that the listeners get."""
-        request = self.request
+        request, report, usage = self.request, self.report, NO_USAGE
+        if self.answered_here:
+            report = report and replace(report, tokens_before=0, tokens_after=0)
+        elif request and self.ending:
+            usage = request.dialect.usage(self.ending.reply.usage)
         return RequestServed(
             self.path,
             self.response.status or CLIENT_GONE,
@@ -85,8 +91,8 @@ class RequestLog:
             self.first_byte,
             request.model if request else self.model,
             request.stream if request else False,
-            self.report,
-            request.dialect.usage(self.ending.reply.usage) if request and self.ending else NO_USAGE,
+            report,
+            usage,
             self.code,
             self.cause,
             self.endpoint,

@@ -136,6 +136,7 @@ def record_arguments(
             len(parts.systems) - len(new),
             _echo_arguments(turn),
             len(answered),
+            turn.bindings.hex(),
         )
     )
     hashes = chain_arguments(turn.chain, max(0, skip - NEAR))

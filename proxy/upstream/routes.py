@@ -40,6 +40,8 @@ class RouteEntry:
     lane: LaneChoice = "auto"
     dialects: frozenset[str] = frozenset()
     """``model_info.dialects``; empty where it is not stated."""
+    thinking_binding: bool | None = None
+    """``model_info.thinking_binding``; None where it is not stated."""
 
     @property
     def target(self) -> str:
@@ -56,6 +58,7 @@ class Destination:
     params: Mapping[str, JsonValue]
     lane: LaneChoice
     dialects: frozenset[str] = frozenset()
+    thinking_binding: bool | None = None
     chosen_by_client: bool = False
     """Whether a wildcard put the client's text in the place of the provider, as in ``*`` for ``*``."""
 
@@ -148,7 +151,9 @@ def read_entries(
         expanded = {str(key): expand(value) for key, value in params.items()}
         if isinstance(info, Mapping) and "base_model" in info:  # the model behind an Azure deployment's name
             expanded.setdefault("base_model", info["base_model"])
-        entries.append(RouteEntry(name, expanded, cast("LaneChoice", lane), _dialects(info, place)))
+        entries.append(
+            RouteEntry(name, expanded, cast("LaneChoice", lane), _dialects(info, place), _binding(info, place))
+        )
     return tuple(entries)
 
 
@@ -164,12 +169,19 @@ def find(entries: Sequence[RouteEntry], model: str) -> Destination | None:
     """Return the destination of a model: its own entry, else the longest pattern's; the first of equals."""
     for entry in entries:
         if entry.name == model:
-            return Destination(entry.target, entry.params, entry.lane, entry.dialects)
+            return Destination(entry.target, entry.params, entry.lane, entry.dialects, entry.thinking_binding)
     for entry in sorted(entries, key=lambda entry: -len(entry.name)):
         if "*" in entry.name and (match := _pattern(entry.name).fullmatch(model)):
             chosen_by_client = "*" in entry.target.partition("/")[0] and not entry.params.get("custom_llm_provider")
             target = _filled(entry.target, match.groups())
-            return Destination(target, entry.params, entry.lane, entry.dialects, chosen_by_client=chosen_by_client)
+            return Destination(
+                target,
+                entry.params,
+                entry.lane,
+                entry.dialects,
+                entry.thinking_binding,
+                chosen_by_client=chosen_by_client,
+            )
     return None
 
 
@@ -208,6 +220,14 @@ def _dialects(info: JsonValue, place: int) -> frozenset[str]:
             f"[chat, responses]."
         )
     return frozenset(map(str, value))
+
+
+def _binding(info: JsonValue, place: int) -> bool | None:
+    """Read ``model_info.thinking_binding``."""
+    value = info.get("thinking_binding") if isinstance(info, Mapping) else None
+    if value is None or isinstance(value, bool):
+        return value
+    raise ConfigError(f"model_list[{place}].model_info.thinking_binding is {value!r}; use true or false.")
 
 
 def _pattern(name: str) -> re.Pattern[str]:

@@ -310,6 +310,7 @@ def _route(lane: Lane, names: tuple[str, str], provider: str, base: str | None, 
         timeout_seconds=seconds,
         silence_seconds=silence,
         dialects=entry.dialects or _through_litellm(provider, entry),
+        thinking_binding=entry.thinking_binding,
     )
 
 

@@ -25,6 +25,7 @@ LISTS_NOTHING = {
     "init": "writes a file",
     "schema": "prints JSON always",
     "serve": "serves until it is ended",
+    "unwrap": "restores a file",
     "wrap": "prints what its command prints",
 }
 """The commands without ``--json``, and why."""

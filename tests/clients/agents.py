@@ -11,6 +11,8 @@ from tests.clients.programs import MODULES, ROOT, execute
 
 CODEX = MODULES / "@openai/codex/bin/codex.js"
 CLAUDE = MODULES / "@anthropic-ai/claude-code-linux-x64/claude"
+COMPACT_TOKENS = 20_000
+"""Beyond how many tokens of a reply's usage Codex asks for a compaction."""
 OPENCODE = MODULES / "opencode-linux-x64/bin/opencode"
 
 
@@ -27,6 +29,13 @@ def codex(url: str, key: str, folder: Path, *, goes_on: bool) -> tuple[list[str]
     rest = ["--skip-git-repo-check", "--dangerously-bypass-approvals-and-sandbox", "-m", "small", *more]
     verb = ["exec", "resume", "--last"] if goes_on else ["exec"]
     return ["node", str(CODEX), *verb, *rest], {"CLIENT_KEY": key, "CODEX_HOME": str(folder / ".codex")}
+
+
+def compacting_codex(url: str, key: str, folder: Path, *, goes_on: bool) -> tuple[list[str], dict[str, str]]:
+    """Codex with a provider that it takes for OpenAI, so that it asks for a compaction beyond a number of tokens."""
+    command, more = codex(url, key, folder, goes_on=goes_on)
+    command = [part.replace('name="Tidemark"', 'name="OpenAI"') for part in command]
+    return [*command, "-c", f"model_auto_compact_token_limit={COMPACT_TOKENS}"], more
 
 
 def claude(url: str, key: str, folder: Path, *, goes_on: bool) -> tuple[list[str], dict[str, str]]:

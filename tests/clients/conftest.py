@@ -20,6 +20,8 @@ from tests.support.serving import NO_TLS
 
 SAYS = Turn("Hello there from upstream.")
 TOLD = Turn("It is all done now.")
+LONG = Turn("It is a long talk by now.", input_tokens=30_000)
+"""Says that the talk is longer than Codex wants it to be."""
 AGENT_WINDOW = 40_000
 SUMMARY = b"Summary of earlier turns"
 
@@ -57,6 +59,8 @@ def key_of(request: Received) -> str:
 
 def script(request: Received) -> Answer:
     """Answer with one text, or call the client's tool first where its key begins with ``sk-tools``."""
+    if request.dialect and key_of(request).startswith("sk-compacts"):
+        return tells(LONG)(request)
     if not request.dialect or not key_of(request).startswith("sk-tools"):
         return tells(SAYS)(request)
     body = request.json

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.clients.agents import AGENTS, Agent
-from tests.clients.conftest import SAYS, SUMMARY, TOLD, Site, skip_unless_installed
+from tests.clients.agents import AGENTS, CODEX, Agent, compacting_codex
+from tests.clients.conftest import LONG, SAYS, SUMMARY, TOLD, Site, skip_unless_installed
 from tests.clients.programs import key_name
 
 pytestmark = [pytest.mark.clients, pytest.mark.timeout(400)]
@@ -47,3 +47,19 @@ def test_an_agents_talk_crosses_the_high_water_as_one_conversation(agent: Agent,
     assert [text.strip() for text in printed] == [SAYS.text] * 3
     assert SUMMARY in site.received(key(agent, "talk"))[-1].body
     assert site.conversations(site.agents_url, key(agent, "talk")) == 1 + agent.titles
+
+
+def test_codex_compacts_its_own_talk_twice_and_goes_on(site: Site, tmp_path: Path) -> None:
+    """It asks with a trigger, which this upstream does not know and never gets; each summary has the one before it."""
+    agent = Agent("codex", "responses", compacting_codex, CODEX)
+    skip_unless_installed(agent.missing)
+    prompts = [f"Berth {4411 + turn} is closed, and what else?" for turn in range(3)]
+    printed = agent.say(site.agents_url, key(agent, "compacts"), tmp_path, prompts)
+    assert [text.strip() for text in printed] == [LONG.text] * 3
+    received = site.received(key(agent, "compacts"))
+    assert len(received) == 3
+    assert [request.body.count(SUMMARY) for request in received] == [0, 1, 1]
+    assert not any(b'"compaction' in request.body for request in received)
+    summary = next(item["content"] for item in received[-1].json["input"] if item["role"] == "system")
+    assert all(prompt in summary for prompt in prompts[:2])
+    assert LONG.text in summary

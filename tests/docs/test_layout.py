@@ -17,6 +17,7 @@ KINDS = {
     "fleet": "runs stores on real clusters, which move slots and lose servers",
     "e2e": "runs the real command, and real clients",
     "scenarios": "runs whole conversations, one file for each source of requirements",
+    "providers": "imitates providers as strict as they are, and tests the imitations",
     "support": "holds what the tests of several folders share",
 }
 """Folders of tests/ that stand beside those of the packages, and why."""

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import os
+import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -72,6 +74,38 @@ def test_a_running_server_is_used_and_stays(environ: Mapping[str, str], tmp_path
         finally:
             server.send_signal(signal.SIGTERM)
     assert read(tmp_path / "data") is None
+
+
+PROGRAM = """#!/bin/sh
+# A client that says how it was started, asks once, and ends as no other program does.
+echo "words: $*"
+echo "address: $OPENAI_BASE_URL"
+curl --silent --output /dev/null "$OPENAI_BASE_URL/chat/completions" --header 'content-type: application/json' \\
+  --data '{"model": "gpt-4o", "messages": [{"role": "user", "content": "Hello."}]}'
+exit 5
+"""
+
+
+def test_a_client_of_the_table_is_started_with_what_it_needs(environ: Mapping[str, str], tmp_path: Path) -> None:
+    """It finds the server, its own words stay, its exit code counts, and the last line has tokens and money."""
+    if shutil.which("curl") is None:
+        pytest.skip("curl is not installed")
+    program = tmp_path / "bin" / "qwen"
+    program.parent.mkdir()
+    program.write_text(PROGRAM)
+    program.chmod(0o755)
+    path = f"{program.parent}{os.pathsep}{environ['PATH']}"
+    done = tidemark({**environ, "PATH": path}, "wrap", "qwen", "-p", "hi")
+    assert done.returncode == 5, done.stderr
+    words, address = done.stdout.splitlines()
+    assert words == "words: --auth-type openai -p hi"
+    assert address.startswith("address: http://127.0.0.1:")
+    assert address.endswith("/v1")
+    last = done.stderr.splitlines()[-1]
+    assert last.startswith("tidemark: 1 requests with ")
+    assert re.search(r"; upstreams read [\d,]+ tokens \(\d+% from a cache\) and wrote [\d,]+, about \$[\d.]+$", last), (
+        last
+    )
 
 
 OPENAI_CLIENT = """

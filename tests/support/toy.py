@@ -39,6 +39,7 @@ class ToyDialect:
     tool_members: tuple[str, ...] = ()
     responses: ResponseFormat | None = None
     search_function = None
+    bound_thinking = None
 
     @property
     def stream_counts(self) -> ToyCounts:

@@ -43,6 +43,9 @@ class StoredState:
     """Whether the store takes no writes now. The fields above are right, but this turn will not be stored."""
     full: bool = False
     """Whether nothing more is stored for the caller."""
+    bindings: bytes = b""
+    """What thinking of the conversation is bound to, oldest first: keys and prefixes of ``KEY_BYTES`` each
+    (``pipeline/bound_thinking.py``). Thinking without an entry is bound to the client's own bytes."""
     echo: ChangedEcho | None = None
     """Present where the request repeats answers of the conversation in other words, after ``stored_count``."""
 
@@ -115,6 +118,8 @@ class TurnRecord:
     left_out_count: int = 0
     """Stored history only: how many stored messages before ``messages`` were not read."""
     left_out_tokens: int = 0
+    bindings: bytes = b""
+    """What the turn adds to ``StoredState.bindings``."""
 
     def with_reply(self, reply: Message, tokens: int, usage: Mapping[str, object]) -> TurnRecord:
         """Return the record of the same turn with its complete reply.
@@ -149,6 +154,7 @@ class TurnRecord:
             self.max_output_tokens,
             self.left_out_count,
             self.left_out_tokens,
+            self.bindings,
         )
 
     def with_response(self, response: ResponseRecord) -> TurnRecord:
@@ -180,6 +186,7 @@ class TurnRecord:
             self.max_output_tokens,
             self.left_out_count,
             self.left_out_tokens,
+            self.bindings,
         )
 
 

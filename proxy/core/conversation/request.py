@@ -15,6 +15,7 @@ from proxy.core.conversation.messages import JsonValue, Message
 from proxy.core.conversation.reply import Reply, ReplyFold
 from proxy.core.conversation.responses import ResponseFormat
 from proxy.core.conversation.searching import SearchedReply
+from proxy.core.conversation.thinking import ThinkingFormat
 from proxy.core.errors import TidemarkError
 from proxy.core.report import OwnAnswer, Usage
 from proxy.core.values import value
@@ -76,6 +77,13 @@ class ModelRequest:
     """Why the provider is to compact the request itself, for the client's warning; empty where Tidemark does it."""
     continuation: ContinuedRequest | None = None
     """Present where an earlier response or item was resolved, or only the upstream can resolve it."""
+    compaction_triggers: tuple[int, ...] = ()
+    """For each element that asks for a compaction in place of an answer, how many elements stand behind it."""
+
+    @property
+    def asks_to_compact(self) -> bool:
+        """Whether the answer is to be the conversation's summary, sealed: the last element says so."""
+        return 0 in self.compaction_triggers
 
     @property
     def hints(self) -> ReuseHints | None:
@@ -332,6 +340,11 @@ class Dialect(RequestFormat, ReplyFormat, AnswerFormat, Protocol):
     """The members that declare tools."""
     responses: ResponseFormat | None
     """Present where a client can go on from an earlier response by its id."""
+
+    @property
+    def bound_thinking(self) -> ThinkingFormat | None:
+        """Return how thinking is read that providers bind to what stood before it; None for a dialect without it."""
+        ...
 
     @property
     def search_function(self) -> SearchFunctionFormat | None:

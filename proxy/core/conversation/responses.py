@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import field
 from typing import Protocol
 
+from proxy.core.conversation.messages import JsonValue
 from proxy.core.values import value
 
 OUTPUT = "output"
@@ -78,6 +79,24 @@ class InputReference:
     """The id of an item, or a sealed text."""
 
 
+@value
+class SealedAnswer:
+    """The answer to a request that asks for a compaction; a dialect writes it."""
+
+    sealed: str
+    """The summary, for its tenant only."""
+    id: str
+    """Hex; a dialect puts its own prefixes before it."""
+    created_at: float
+    """Unix time, seconds."""
+    input_tokens: int
+    """Tokens of the conversation, by Tidemark's own count; no provider bills them."""
+    output_tokens: int
+    """Tokens of the summary, by the same count."""
+    members: Mapping[str, JsonValue]
+    """Members of the client's request that were resolved before."""
+
+
 class ResponseFormat(Protocol):
     """How a dialect with stored responses reads and writes what belongs to them. It takes raw members by name."""
 
@@ -105,8 +124,20 @@ class ResponseFormat(Protocol):
         """Return the elements that are sealed summaries, whoever made them."""
         ...
 
+    def sealed_texts(self, raw: bytes) -> Sequence[str]:
+        """Return the sealed summaries of a stored message, whoever made them."""
+        ...
+
+    def asks_to_compact(self, raw: bytes) -> bool:
+        """Return whether a stored message asks for a compaction."""
+        ...
+
     def summary_element(self, text: str) -> bytes:
         """Write an opened summary as an element."""
+        ...
+
+    def sealed_answer(self, fields: Mapping[str, bytes], answer: SealedAnswer, *, stream: bool) -> bytes:
+        """Write the answer to a request that asks for a compaction: a response with one element, or its events."""
         ...
 
     def rewritten(

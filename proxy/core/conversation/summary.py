@@ -29,6 +29,7 @@ _NOTE = (
 NARRATIVE = "Narrative:"
 """The line before a model's prose. No line after it is a quotation, whatever it looks like."""
 VERSION_CHARACTERS = 16
+_QUOTED = re.compile(rf"{OPENING} \((\d+) messages\)\.[^\n]*\n<<<\n(.*)\n>>>", re.DOTALL)
 _MARKS = re.compile("<{3,}|>{3,}")
 InnerSystems = Mapping[bytes, int]
 """Digests of the system messages inside a request, and how many other messages precede the first of each."""
@@ -165,6 +166,17 @@ def inner_systems(messages: Sequence[Message]) -> InnerSystems:
         elif position:
             systems.setdefault(message.digest, position)
     return systems
+
+
+def is_summary(message: Message) -> bool:
+    """Return whether a message reads as a summary, as far as its first words tell."""
+    return message.is_system and message.text.startswith(OPENING)
+
+
+def read_summary(message: Message) -> tuple[str, int] | None:
+    """Return the text that a summary message quotes, and the messages that it stands for; None for another one."""
+    quotation = _QUOTED.fullmatch(message.text) if is_summary(message) else None
+    return (quotation[2], int(quotation[1])) if quotation else None
 
 
 def render_summary(summary: PrefixSummary) -> Message:

@@ -65,6 +65,9 @@ class Route:
     """The longest time until a reply begins."""
     dialects: frozenset[str] = frozenset()
     """The dialects that the upstream speaks (``model_info.dialects``); empty where nothing is configured."""
+    thinking_binding: bool | None = None
+    """Whether the model checks what its thinking stands behind (``model_info.thinking_binding``); None where its name
+    is to say so."""
     silence_seconds: float = 600.0
     """The longest time between two pieces of a reply; comments of a stream are pieces, too."""
 

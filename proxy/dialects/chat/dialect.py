@@ -20,6 +20,7 @@ from proxy.core.conversation.request import ModelRequest
 from proxy.core.conversation.responses import ResponseFormat
 from proxy.core.report import OwnAnswer, Usage
 from proxy.dialects.bodies import array_of, array_without, body_of
+from proxy.dialects.chat.bound_thinking import ChatThinking
 from proxy.dialects.chat.clipping import replace_middle
 from proxy.dialects.chat.completion import chunks_of, completion, event_stream
 from proxy.dialects.chat.echo import as_sent
@@ -55,6 +56,7 @@ class ChatDialect(OpenAIErrors):
     responses: ResponseFormat | None = None
     stream_counts = ChatStreamCounts()
     search_function = ChatSearchFunction()
+    bound_thinking = ChatThinking()
 
     def __init__(self, cache_bytes: int = CACHE_BYTES) -> None:
         self.parser = RequestParser(self, ChatElements(), cache_bytes)

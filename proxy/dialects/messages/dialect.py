@@ -20,6 +20,7 @@ from proxy.core.report import OwnAnswer, Usage
 from proxy.dialects.bodies import array_of, array_without, body_of
 from proxy.dialects.event_stream import EventStream, before_final
 from proxy.dialects.messages.answers import events_of, own_message_body, own_message_events
+from proxy.dialects.messages.bound_thinking import MessagesThinking
 from proxy.dialects.messages.clipping import replace_middle
 from proxy.dialects.messages.echo import as_sent
 from proxy.dialects.messages.errors import MessagesErrors
@@ -46,6 +47,7 @@ class MessagesDialect(MessagesErrors):
     responses: ResponseFormat | None = None
     stream_counts = None
     search_function = MessagesSearchFunction()
+    bound_thinking = MessagesThinking()
 
     def __init__(self, cache_bytes: int = CACHE_BYTES) -> None:
         self.parser = RequestParser(self, MessagesElements(), cache_bytes)

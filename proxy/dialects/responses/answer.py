@@ -5,7 +5,7 @@ Source: OpenAI API reference, "The response object" and "Streaming events".
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from proxy.core.conversation.messages import JsonValue
 from proxy.core.conversation.request import ModelRequest
@@ -15,13 +15,20 @@ from proxy.dialects.raw_json import decode_value
 
 ID = "resp_tidemark_"
 MESSAGE_ID = "msg_tidemark_"
-NO_TOKENS: Mapping[str, JsonValue] = {
-    "input_tokens": 0,
-    "input_tokens_details": {"cached_tokens": 0, "cache_write_tokens": 0},
-    "output_tokens": 0,
-    "output_tokens_details": {"reasoning_tokens": 0},
-    "total_tokens": 0,
-}
+
+
+def usage_of(input_tokens: int, output_tokens: int) -> Mapping[str, JsonValue]:
+    """Return a response's ``usage`` of these counts, nothing of which came from a cache."""
+    return {
+        "input_tokens": input_tokens,
+        "input_tokens_details": {"cached_tokens": 0, "cache_write_tokens": 0},
+        "output_tokens": output_tokens,
+        "output_tokens_details": {"reasoning_tokens": 0},
+        "total_tokens": input_tokens + output_tokens,
+    }
+
+
+NO_TOKENS: Mapping[str, JsonValue] = usage_of(0, 0)
 """The usage of an answer that no model gave, so nothing is billed."""
 _DEFAULTS: Mapping[str, JsonValue] = {
     "instructions": None,
@@ -61,32 +68,47 @@ def event_stream(request: ModelRequest, answer: OwnAnswer) -> bytes:
         ("response.output_item.done", {"output_index": 0, "item": _item(answer, "completed")}),
         ("response.completed", {"response": _response(request, answer, "completed")}),
     ]
-    return b"".join([_event(kind, number, members) for number, (kind, members) in enumerate(events)])
+    return b"".join([event(kind, number, members) for number, (kind, members) in enumerate(events)])
 
 
-def _event(kind: str, number: int, members: Mapping[str, JsonValue]) -> bytes:
+def event(kind: str, number: int, members: Mapping[str, JsonValue]) -> bytes:
+    """Write one event of a stream.
+
+    :param number: counts the stream's events from 0
+    """
     body = encode_json({"type": kind, "sequence_number": number, **members})
     return b"event: " + kind.encode() + b"\ndata: " + body + b"\n\n"
 
 
 def _response(request: ModelRequest, answer: OwnAnswer, status: str) -> dict[str, JsonValue]:
     is_over = status == "completed"
+    output: list[JsonValue] = [_item(answer, status)] if is_over else []
+    members = response_object(request.fields, status, output, NO_TOKENS if is_over else None)
+    return {**members, "id": ID + answer.id, "created_at": int(answer.created_at)}
+
+
+def response_object(
+    fields: Mapping[str, bytes], status: str, output: Sequence[JsonValue], usage: JsonValue
+) -> dict[str, JsonValue]:
+    """Return the members of a response, with those of its request that a response repeats.
+
+    :param fields: the request's members; the caller adds ``id`` and ``created_at``
+    """
     repeated = {
-        name: decode_value(request.fields[name], name) if name in request.fields else default
-        for name, default in _DEFAULTS.items()
+        name: decode_value(fields[name], name) if name in fields else default for name, default in _DEFAULTS.items()
     }
     return {
-        "id": ID + answer.id,
+        "id": "",
         "object": "response",
-        "created_at": int(answer.created_at),
+        "created_at": 0,
         "status": status,
         "background": False,
         "error": None,
         "incomplete_details": None,
-        "model": request.model,
-        "output": [_item(answer, status)] if is_over else [],
+        "model": decode_value(fields["model"], "model"),
+        "output": list(output),
         **{name: _DEFAULTS[name] if member is None else member for name, member in repeated.items()},
-        "usage": NO_TOKENS if is_over else None,
+        "usage": usage,
     }
 
 

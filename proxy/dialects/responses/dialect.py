@@ -21,13 +21,22 @@ from proxy.dialects.bodies import array_of, body_of
 from proxy.dialects.event_stream import EventStream, before_final
 from proxy.dialects.request_parser import CACHE_BYTES, RequestParser
 from proxy.dialects.responses.answer import event_stream, response_body
+from proxy.dialects.responses.bound_thinking import ResponsesThinking
 from proxy.dialects.responses.clipping import replace_middle
+from proxy.dialects.responses.compaction import TRIGGER, compaction_triggers
 from proxy.dialects.responses.echo import as_sent
 from proxy.dialects.responses.errors import ResponsesErrors
 from proxy.dialects.responses.items import ROLES
 from proxy.dialects.responses.removal import array_without
 from proxy.dialects.responses.reply import fold_body
-from proxy.dialects.responses.request import STANDS_IN, InputItems, earlier_response, left_to_upstream, read_stored
+from proxy.dialects.responses.request import (
+    COMPACTED_BY_PROVIDER,
+    STANDS_IN,
+    InputItems,
+    earlier_response,
+    left_to_upstream,
+    read_stored,
+)
 from proxy.dialects.responses.search_function import ResponsesSearchFunction
 from proxy.dialects.responses.state import StoredResponseFormat
 from proxy.dialects.responses.stream import FINAL, stream_fold
@@ -51,6 +60,7 @@ class ResponsesDialect(ResponsesErrors):
     responses: ResponseFormat | None = StoredResponseFormat()
     stream_counts = None
     search_function = ResponsesSearchFunction()
+    bound_thinking = ResponsesThinking()
 
     def __init__(self, cache_bytes: int = CACHE_BYTES) -> None:
         self.parser = RequestParser(self, InputItems(), cache_bytes, STANDS_IN)
@@ -59,7 +69,12 @@ class ResponsesDialect(ResponsesErrors):
         """Parse a body; in a thread where much of it is new."""
         request = await self.parser.parse(body, anonymous=anonymous, bounded=bounded)
         earlier, reason = earlier_response(request.fields), left_to_upstream(request.fields)
-        return replace(request, continues=earlier, left_to_upstream=reason) if earlier or reason else request
+        triggers = compaction_triggers(request.fields)
+        if not (earlier or reason or triggers):
+            return request
+        if 0 in triggers:
+            reason = COMPACTED_BY_PROVIDER.format(member=TRIGGER)
+        return replace(request, continues=earlier, left_to_upstream=reason, compaction_triggers=triggers)
 
     def parse_messages(self, raws: Sequence[bytes]) -> tuple[Message, ...]:
         """Parse stored messages, without the cache; each is the items of one turn."""

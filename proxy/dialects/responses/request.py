@@ -98,8 +98,6 @@ def left_to_upstream(fields: Mapping[str, bytes]) -> str:
     for name in ("truncation", "context_management"):
         if name in fields and _asks_to_compact(decode_value(fields[name], name)):
             return COMPACTED_BY_PROVIDER.format(member=name)
-    if b'"compaction_trigger"' in fields.get("input", b"")[-200:]:
-        return COMPACTED_BY_PROVIDER.format(member="compaction_trigger")
     return ""
 
 

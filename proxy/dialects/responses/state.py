@@ -15,10 +15,18 @@ from typing import Any
 import msgspec
 
 from proxy.core.conversation.messages import JsonValue
-from proxy.core.conversation.responses import CONVERSATION, EARLIER_RESPONSE, OUTPUT, InputReference, OutputItem
+from proxy.core.conversation.responses import (
+    CONVERSATION,
+    EARLIER_RESPONSE,
+    OUTPUT,
+    InputReference,
+    OutputItem,
+    SealedAnswer,
+)
 from proxy.core.errors import InvalidRequest
 from proxy.dialects.bodies import array_of, body_of, encode_json
 from proxy.dialects.raw_json import decode_value, read_elements, read_members
+from proxy.dialects.responses.compaction import compaction_triggers, sealed_answer
 from proxy.dialects.responses.echo import as_sent
 from proxy.dialects.responses.openings import opening_error
 from proxy.dialects.responses.request import InputItems
@@ -89,9 +97,21 @@ class StoredResponseFormat:
             if item.get("type") in _SEALED and isinstance(item.get("encrypted_content"), str)
         ]
 
+    def sealed_texts(self, raw: bytes) -> Sequence[str]:
+        """Return the sealed summaries among the items of a stored message."""
+        return [reference.text for reference in self.sealed_summaries({"input": b"[" + raw + b"]"})]
+
+    def asks_to_compact(self, raw: bytes) -> bool:
+        """Return whether a stored message is a ``compaction_trigger``."""
+        return bool(compaction_triggers({"input": b"[" + raw + b"]"}))
+
     def summary_element(self, text: str) -> bytes:
         """Write an opened summary as a system item."""
         return system_item(text)
+
+    def sealed_answer(self, fields: Mapping[str, bytes], answer: SealedAnswer, *, stream: bool) -> bytes:
+        """Write the answer to a ``compaction_trigger``."""
+        return sealed_answer(fields, answer, is_stored=self.is_kept(fields), stream=stream)
 
     def rewritten(
         self, fields: Mapping[str, bytes], replaced: Mapping[int, Sequence[bytes]], earlier: Sequence[bytes] | None

@@ -153,6 +153,7 @@ class DialectEndpoint:
     ) -> Outcome:
         """Send an upstream's reply, as the stream or the body that it is."""
         reply = exchange.reply
+        log.answered_here = exchange.turn.answered_here
         is_stream = reply.status < 400 and is_event_stream(reply.headers, is_requested=request.stream)
         if codings_of(reply.headers):
             exchange = await _in_order(exchange, log.response, keepalive, is_stream=is_stream)

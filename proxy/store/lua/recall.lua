@@ -1,6 +1,6 @@
 -- Arguments: hashes, before, recipe, the argument of recall_first, the request's inner system messages (position,
 -- digest). Answer: own or nil; how many messages the request shares with it; its messages; the newest summary or nil;
--- a prepared one or nil; the lease of a preparation or nil; the conversation of that lease. A summary of all N
+-- a prepared one or nil; the lease of a preparation or nil; the conversation of that lease; what thinking is bound to. A summary of all N
 -- messages is of no use: the newest message stays.
 local recipe = ARGV[3]
 local conv, k = locate(nil, 0)
@@ -66,4 +66,4 @@ for i, own in ipairs(holders) do
     preparing = own
   end
 end
-return {conv and conv.own or false, k, conv and conv.count or 0, best, waiting, lease, preparing}
+return {conv and conv.own or false, k, conv and conv.count or 0, best, waiting, lease, preparing, conv and conv.bound or false}

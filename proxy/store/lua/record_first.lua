@@ -3,7 +3,7 @@
 do
   local call, P, H = redis.call, KEYS[1], ARGV[1]
   local expected, skip, ttl, age, created, tenant, owner, model, total, client_name, head, lease, systems = unpack(facts)
-  local beside = client_name .. head .. lease  -- a name, a head, a lease: that of stored history has its own rules
+  local beside = client_name .. head .. lease .. facts[17]  -- stored history has rules of its own; thinking is rarely bound at first
   -- The expected id must be the one that begins here: record.lua writes where another id leads.
   local function own_id() return ('%02x'):rep(8):format(H:byte(1, 8)) end
   if skip == 0 and age == 0 and beside == '' and H ~= '' and expected == own_id() then

@@ -12,10 +12,9 @@ import json
 from collections.abc import Mapping, Sequence
 
 from proxy.core.conversation.messages import JsonValue, Message
+from proxy.core.conversation.thinking import SEALED
 from proxy.upstream.bridges.values import objects_of
 
-SEALED = "tidemark.thinking:"
-"""Begins ``encrypted_content`` that holds blocks, as JSON in base64."""
 KINDS = frozenset({"thinking", "redacted_thinking"})
 Blocks = Sequence[Mapping[str, JsonValue]]
 

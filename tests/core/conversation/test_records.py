@@ -38,6 +38,7 @@ RECORD = TurnRecord(
     max_output_tokens=7,
     left_out_count=11,
     left_out_tokens=13,
+    bindings=b"0123456789abcdef",
 )
 
 

@@ -1,0 +1,39 @@
+"""The agent opencode: its providers ``openai`` and ``anthropic`` are led elsewhere, beside the user's own settings."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+
+from proxy.cli.agents.agent import Agent, Place
+from proxy.cli.agents.settings_file import Environ, JsonFile
+
+CONTENT = "OPENCODE_CONFIG_CONTENT"
+"""Settings that opencode lays over those of its files."""
+
+
+def _values(place: Place) -> Mapping[str, str]:
+    return {f"provider.{provider}.options.baseURL": place.openai for provider in ("openai", "anthropic")}
+
+
+def _path(environ: Environ) -> Path:
+    folder = environ.get("XDG_CONFIG_HOME")
+    home = Path(folder) if folder else Path(environ.get("HOME", "~")).expanduser() / ".config"
+    return home / "opencode" / "opencode.json"
+
+
+FILE = JsonFile(_path)
+
+
+def _variables(place: Place) -> Mapping[str, str]:
+    return {CONTENT: json.dumps(json.loads(FILE.with_values(place.environ.get(CONTENT, ""), _values(place))))}
+
+
+OPENCODE = Agent(
+    program="opencode",
+    install="npm install --global opencode-ai",
+    variables=_variables,
+    file=FILE,
+    values=_values,
+)

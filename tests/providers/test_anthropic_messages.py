@@ -1,0 +1,95 @@
+"""The enforcing fake of Anthropic's Messages refuses what the documents say, and nothing else."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from tests.providers.anthropic_messages import BETA, EnforcingAnthropic
+from tests.support.answers import Answer, Received
+
+Json = dict[str, Any]
+
+
+def ask(api: EnforcingAnthropic, messages: list[Json], beta: str = "", **members: Any) -> Answer:
+    """Send a request to the fake."""
+    body = {"model": "claude-opus-5-5", "system": "Be brief.", "messages": messages, "max_tokens": 100, **members}
+    return api(Received("/v1/messages", json.dumps(body).encode(), {"anthropic-beta": beta}))
+
+
+def talk(api: EnforcingAnthropic, turns: int) -> list[Json]:
+    """A talk in which every answer was made by the fake; a question ends it."""
+    messages: list[Json] = [{"role": "user", "content": "Question 0."}]
+    for number in range(1, turns + 1):
+        piece = ask(api, messages).pieces[0]
+        assert isinstance(piece, bytes)
+        messages.append({"role": "assistant", "content": json.loads(piece)["content"]})
+        messages.append({"role": "user", "content": f"Question {number}."})
+    return messages
+
+
+def test_a_talk_that_only_grows_is_answered() -> None:
+    """Cache marks, and a text that is a block, change nothing."""
+    api = EnforcingAnthropic()
+    messages = talk(api, 3)
+    block = {"type": "text", "text": messages[0]["content"], "cache_control": {"type": "ephemeral"}}
+    assert ask(api, [{"role": "user", "content": [block]}, *messages[1:]]).status == 200
+    assert ask(api, messages, system=[]).status == 400
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda said: [{"role": "user", "content": "Another."}, *said[1:]],
+        lambda said: said[2:],
+        lambda said: [said[0], {**said[1], "content": said[1]["content"][1:]}, *said[2:]],
+    ],
+    ids=["an edited message", "messages left out", "a block left out between others"],
+)
+def test_thinking_behind_another_prefix_is_refused(change: Any) -> None:
+    """The message names the block; ``drop_block`` with its beta header drops it in place of that."""
+    api = EnforcingAnthropic()
+    changed: list[Json] = change(talk(api, 3))
+    assert ask(api, changed).status == 400
+    assert "bound to a different conversation" in api.refusals[-1]
+    dropping = {"type": "adaptive", "block_binding": {"prefix_mismatch_behavior": "drop_block"}}
+    assert ask(api, changed, thinking=dropping).status == 400
+    assert ask(api, changed, BETA, thinking=dropping).status == 200
+    assert api.dropped
+
+
+def test_a_talk_without_thinking_may_change_as_it_likes() -> None:
+    """So may one with the thinking of another model; a signature that nobody made is refused."""
+    api = EnforcingAnthropic()
+    messages = talk(api, 2)
+    bare: list[Json] = [
+        {**said, "content": said["content"][1:]} if said["role"] == "assistant" else said for said in messages
+    ]
+    assert ask(api, bare[2:]).status == 200
+    assert ask(api, messages[2:], model="claude-opus-6").status == 200
+    forged = [{"type": "thinking", "thinking": "Hm.", "signature": "c2lnbmVk"}, {"type": "text", "text": "Fine."}]
+    assert ask(api, [messages[0], {"role": "assistant", "content": forged}, messages[2]]).status == 400
+
+
+def test_calls_and_results_are_pairs() -> None:
+    """A call without its result is refused, and a result without its call."""
+    api = EnforcingAnthropic()
+    call = {"role": "assistant", "content": [{"type": "tool_use", "id": "t1", "name": "read", "input": {}}]}
+    result = {"role": "user", "content": [{"type": "tool_result", "tool_use_id": "t1", "content": "x"}]}
+    first = {"role": "user", "content": "Read."}
+    assert ask(api, [first, call, result]).status == 200
+    assert ask(api, [first, call, first]).status == 400
+    assert ask(api, [first, result]).status == 400
+    assert ask(api, [first, call]).status == 400
+
+
+def test_manual_thinking_wants_its_block_within_a_tool_loop() -> None:
+    """Adaptive thinking does not."""
+    api = EnforcingAnthropic()
+    call = {"role": "assistant", "content": [{"type": "tool_use", "id": "t1", "name": "read", "input": {}}]}
+    result = {"role": "user", "content": [{"type": "tool_result", "tool_use_id": "t1", "content": "x"}]}
+    messages: list[Json] = [{"role": "user", "content": "Read."}, call, result]
+    assert ask(api, messages, thinking={"type": "enabled", "budget_tokens": 1024}).status == 400
+    assert ask(api, messages, thinking={"type": "adaptive"}).status == 200
