@@ -88,6 +88,7 @@ def stored_response_endpoints(
         counter=parts.counter,
         compactor=Compactor(writer=engine.writer, counter=parts.counter, emit=silent, clock=time.time),
         seal=seal,
+        accounts=stored.accounts,
         compacts_itself=lambda route, caller: bool(parts.upstream.keeps_responses(route, caller)),
     )
     earlier = EarlierMessages(store, store.responses, parts.formats)

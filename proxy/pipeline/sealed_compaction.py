@@ -21,6 +21,7 @@ from proxy.core.planning.situation import Compact
 from proxy.core.ports import Caller, ModelCatalog, Route, SummarySeal, TokenCounter, Upstream, UpstreamReply
 from proxy.pipeline.continuing import ContinuedRequests
 from proxy.pipeline.identify import tenant_of
+from proxy.pipeline.shared_accounts import SharedAccounts
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +48,7 @@ class SealedCompaction:
     compactor: Compactor
     """Stores nothing."""
     seal: SummarySeal
+    accounts: SharedAccounts
     compacts_itself: Callable[[Route, Caller], bool]
     """Returns whether a route leads to a provider that has this endpoint."""
 
@@ -55,11 +57,14 @@ class SealedCompaction:
 
         :param path: of the provider's endpoint, below its base URL
         :raises InvalidRequest, ModelNotFound, TokenizerFailed: there is nothing to compact, or no way to
+        :raises ObjectNotFound: it names something of another tenant
+        :raises StoreUnavailable: nobody knows at present whether it does
         :raises CompactionFailed: no summary could be made
         :raises UpstreamUnreachable, UpstreamTimedOut: the provider gave no answer
         """
         request = await self.continued.resolve(await self.dialect.parse(body), caller)
         route = await self.upstream.resolve(request.model)
+        await self.accounts.check_mentioned(route, request, caller)
         if self.compacts_itself(route, caller):
             return await self._forwarded(request, route, caller, path)
         if request.continuation is not None and request.continuation.upstream_has:

@@ -84,17 +84,16 @@ class SharedAccounts:
         standing = await self.standing(route, caller, identifiers)
         return standing.foreign if self.is_open else [*standing.foreign, *standing.unseen]
 
-    def mentioned(self, route: Route, request: ModelRequest) -> Sequence[str]:
-        """Return the ids of files, vector stores and containers in a request to a model, if tenants share them."""
-        return _mentioned(request) if account_of(self.upstream, route) else ()
+    async def check_mentioned(self, route: Route, request: ModelRequest, caller: Caller) -> None:
+        """Refuse a request to a model that names files, vector stores or containers which its caller may not reach.
 
-    async def check(self, route: Route, caller: Caller, identifiers: Collection[str]) -> None:
-        """Refuse what a caller may not reach, among texts of a request that may be ids.
-
-        :raises ObjectNotFound: one of the objects is not the caller's to reach
+        :raises ObjectNotFound: it does
         :raises StoreUnavailable: nobody knows at present
         """
-        standing = await self.standing(route, caller, identifiers)
+        names = _mentioned(request) if account_of(self.upstream, route) else ()
+        if not names:
+            return
+        standing = await self.standing(route, caller, names)
         unseen = [] if self.is_open else [name for name in standing.unseen if PROVIDERS_ID.fullmatch(name)]
         for name in (*standing.foreign, *unseen):
             raise ObjectNotFound(name, is_open=self.is_open)

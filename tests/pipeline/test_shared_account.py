@@ -417,6 +417,7 @@ def test_a_call_of_googles_models_is_no_object(bench: Bench, request: pytest.Fix
             '"messages": [{"role": "user", "content": [{"type": "file", "file": {"file_id": "%s"}}]}]',
         ),
         ("messages", f'"max_tokens": 9, "messages": [{{"role": "user", "content": [{DOCUMENT}]}}]'),
+        ("messages/count_tokens", f'"messages": [{{"role": "user", "content": [{DOCUMENT}]}}]'),
     ],
 )
 def test_a_model_reads_no_file_of_another_tenant(
@@ -434,3 +435,16 @@ def test_a_model_reads_no_file_of_another_tenant(
     headers["authorization"] = f"Bearer {alice.key}"
     alice.http.post(f"/v1/{path}", content=body, headers=headers)
     assert len(bench.upstream.received) == 2
+
+
+def test_a_summary_that_a_client_keeps_has_no_file_of_another_tenant(
+    bench: Bench, shared: tuple[Client, Client]
+) -> None:
+    """Some providers compact conversations themselves, and would read it."""
+    alice, bob = shared
+    bench.upstream.script = lambda _: Answer([b'{"id": "file-78"}'])
+    make(alice)
+    content = [{"type": "input_file", "file_id": "file-78"}]
+    body = {"model": "small", "input": [{"role": "user", "content": content}]}
+    assert ask(bob, "POST", "/v1/responses/compact", json=body).status_code == 404
+    assert ask(alice, "POST", "/v1/responses/compact", json=body).status_code == 200
