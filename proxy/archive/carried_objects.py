@@ -33,12 +33,14 @@ from proxy.pipeline.values import BufferedReply
 
 MODEL_CALLS = frozenset(
     [f"/audio/{task}" for task in ("speech", "transcriptions", "translations")]
-    + [f"/images/{task}" for task in ("edits", "generations", "variations")]
+    + [f"/images/{task}" for task in ("generations", "variations")]
     + ["/classify", "/completions", "/embeddings", "/fim/completions", "/moderations", "/pooling", "/rerank", "/score"]
 )
 """Paths of POST requests that make nothing which has an id of its own; nothing is looked up for them."""
 _GOOGLES_CALL = re.compile(r"/models/(?:[\w.@-]+/)?[\w.@-]+:[A-Za-z]+", re.ASCII)
 """The path of a call of Google's models: ``/models/x:generateContent``; its body names files by address."""
+IMAGE_EDITS = "/images/edits"
+"""Makes nothing that has an id, and its JSON may name files (OpenAI API reference, "Images")."""
 MODEL_BATCHES = "/messages/batches"
 """Takes many requests to models, each with an id of the client's: 100,000 at most (Anthropic, "Message Batches")."""
 MOST_REFERENCES = 16_384
@@ -85,7 +87,7 @@ class CarriedObjects:
         if not self.accounts.is_open:
             self._check_closed(names, standing, path, is_allowed=is_own or is_creation)
         family = next(iter(steps_of(path)), "")
-        if is_creation:
+        if is_creation and place != IMAGE_EDITS:
             return ("id", "thread_id") if family == "threads" else ("id",)
         return _MADE_LATER.get(family, ()) if is_own else ()
 
@@ -138,7 +140,7 @@ async def _references(body: bytes, place: str) -> Sequence[str]:
     if body.startswith(b"--"):
         return ()  # a form, whose files may have any texts; JSON never begins so
     body = body.replace(b"\0", b"")  # some servers take UTF-16, too
-    pattern = MENTIONED if place == MODEL_BATCHES else _QUOTED
+    pattern = MENTIONED if place in (MODEL_BATCHES, IMAGE_EDITS) else _QUOTED
     names: set[str] = set()
     for start in range(0, len(body), _STEP_BYTES):
         if start:

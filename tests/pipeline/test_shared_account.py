@@ -347,6 +347,17 @@ def test_a_batch_of_many_requests_is_carried(shared: tuple[Client, Client]) -> N
     assert ask(alice, "POST", f"/v1/vector_stores/{store}/file_batches", json=files).status_code == 200
 
 
+def test_an_image_of_another_tenant_is_not_edited(bench: Bench, shared: tuple[Client, Client]) -> None:
+    """Its file can be named in JSON; the answer makes nothing of anybody."""
+    alice, bob = shared
+    bench.upstream.script = lambda _: Answer([b'{"id": "file-79"}'])
+    make(alice)
+    body = {"model": "small", "prompt": "blue", "images": [{"file_id": "file-79"}]}
+    assert ask(bob, "POST", "/v1/images/edits", json=body).status_code == 404
+    assert ask(bob, "POST", "/v1/images/edits", json={"model": "small", "prompt": "blue"}).status_code == 200
+    assert ask(alice, "POST", "/v1/images/edits", json=body).status_code == 200
+
+
 def test_a_batch_of_requests_names_no_file_of_another_tenant(bench: Bench, shared: tuple[Client, Client]) -> None:
     """Its requests are those of a model."""
     alice, bob = shared
