@@ -227,6 +227,7 @@ class Endpoints:
             parts.counter,
             lambda route: route.base_url in COUNTING_BASES,
             Lessons(time.monotonic),
+            self._stored.accounts,
             continued=self._continued,
         )
         routes: list[BaseRoute] = []

@@ -84,6 +84,7 @@ def sealed_compaction(
         seal=seal,
         clock=time.time,
         timer=time.perf_counter,
+        accounts=stored.accounts,
         compacts_itself=lambda route, caller: bool(parts.upstream.keeps_responses(route, caller)),
     )
 

@@ -19,10 +19,12 @@ from proxy.core.errors import InvalidRequest, ObjectNotFound, StoreError
 from proxy.core.ports import Caller, Route, Upload, UpstreamReply
 from proxy.pipeline.plain_replies import decode_whole
 from proxy.pipeline.shared_accounts import (
-    ID_PREFIXES,
+    MENTIONED,
+    PROVIDERS_ID,
     SharedAccounts,
     Standing,
     account_of,
+    is_word,
     names_of_path,
     steps_of,
     unescaped,
@@ -31,18 +33,23 @@ from proxy.pipeline.values import BufferedReply
 
 MODEL_CALLS = frozenset(
     [f"/audio/{task}" for task in ("speech", "transcriptions", "translations")]
-    + [f"/images/{task}" for task in ("edits", "generations", "variations")]
-    + ["/completions", "/embeddings", "/fim/completions", "/moderations", "/rerank"]
+    + [f"/images/{task}" for task in ("generations", "variations")]
+    + ["/classify", "/completions", "/embeddings", "/fim/completions", "/moderations", "/pooling", "/rerank", "/score"]
 )
 """Paths of POST requests that make nothing which has an id of its own; nothing is looked up for them."""
-MOST_REFERENCES = 1024
+_GOOGLES_CALL = re.compile(r"/models/(?:[\w.@-]+/)?[\w.@-]+:[A-Za-z]+", re.ASCII)
+"""The path of a call of Google's models: ``/models/x:generateContent``; its body names files by address."""
+IMAGE_EDITS = "/images/edits"
+"""Makes nothing that has an id, and its JSON may name files (OpenAI API reference, "Images")."""
+MODEL_BATCHES = "/messages/batches"
+"""Takes many requests to models, each with an id of the client's: 100,000 at most (Anthropic, "Message Batches")."""
+MOST_REFERENCES = 16_384
 """Different ids that one body may name; each is looked up."""
 MOST_ANSWER_BYTES = 1_048_576
 """Longer answers name nothing new: the answer to a creation is one object."""
 _STEP_BYTES, _OVERLAP_BYTES = 65_536, 2048
 """How much of a body is searched at once, and how much twice: the longest id, with every character escaped."""
 _QUOTED = re.compile(rb'"([A-Za-z0-9][A-Za-z0-9._:-]{3,255})"')
-_PROVIDERS_ID = re.compile(rf"(?:{ID_PREFIXES})[-_][A-Za-z0-9]{{8,}}")
 _MADE_LATER: Mapping[str, Sequence[str]] = {
     "batches": ("output_file_id", "error_file_id"),
     "fine_tuning": ("result_files", "fine_tuned_model"),
@@ -66,12 +73,12 @@ class CarriedObjects:
         :raises ObjectNotFound: it names something of another tenant, or something that nobody may reach
         :raises StoreUnavailable: nobody knows at present
         """
-        if (method == "POST" and path.partition("?")[0] in MODEL_CALLS) or not account_of(
-            self.accounts.upstream, route
-        ):
+        place = path.partition("?")[0]
+        is_call = method == "POST" and (place in MODEL_CALLS or _GOOGLES_CALL.fullmatch(place))
+        if is_call or not account_of(self.accounts.upstream, route):
             return ()
         names = names_of_path(path)
-        references = await _references(body) if isinstance(body, bytes) and body else ()
+        references = await _references(body, place) if isinstance(body, bytes) else ()
         standing = await self.accounts.standing(route, caller, [*names, *references])
         if standing.foreign:
             raise self._not_found(standing.foreign[0])
@@ -80,7 +87,7 @@ class CarriedObjects:
         if not self.accounts.is_open:
             self._check_closed(names, standing, path, is_allowed=is_own or is_creation)
         family = next(iter(steps_of(path)), "")
-        if is_creation:
+        if is_creation and place != IMAGE_EDITS:
             return ("id", "thread_id") if family == "threads" else ("id",)
         return _MADE_LATER.get(family, ()) if is_own else ()
 
@@ -114,7 +121,7 @@ class CarriedObjects:
         if not is_allowed:
             raise self._not_found(names[0] if names else "/v1" + path.partition("?")[0])
         for name in standing.unseen:
-            if name not in names and _PROVIDERS_ID.fullmatch(name):
+            if name not in names and PROVIDERS_ID.fullmatch(name):
                 raise self._not_found(name)
 
     def _not_found(self, name: str) -> ObjectNotFound:
@@ -122,19 +129,25 @@ class CarriedObjects:
         return ObjectNotFound(name, is_open=self.accounts.is_open)
 
 
-async def _references(body: bytes) -> Sequence[str]:
+async def _references(body: bytes, place: str) -> Sequence[str]:
     """Return all texts of a JSON body that may be ids.
 
     It is searched and not parsed, so that no form of writing an id hides it from this and not from the upstream.
 
+    :param place: the path without its query
     :raises InvalidRequest: there are too many
     """
+    if body.startswith(b"--"):
+        return ()  # a form, whose files may have any texts; JSON never begins so
+    body = body.replace(b"\0", b"")  # some servers take UTF-16, too
+    pattern = MENTIONED if place in (MODEL_BATCHES, IMAGE_EDITS) else _QUOTED
     names: set[str] = set()
     for start in range(0, len(body), _STEP_BYTES):
         if start:
             await asyncio.sleep(0)
         piece = body[start : start + _STEP_BYTES + _OVERLAP_BYTES]
-        names.update(text for raw in _QUOTED.findall(unescaped(piece)) if not (text := raw.decode()).isalpha())
+        texts = [raw.decode() for raw in pattern.findall(unescaped(piece))]
+        names.update(text for text in texts if not (text.isalpha() or is_word(text)))
         if len(names) > MOST_REFERENCES:
             raise InvalidRequest(
                 f"The body has more than {MOST_REFERENCES} different texts that may be ids, and each is looked up. "

@@ -205,8 +205,7 @@ class Pipeline:
         if request.messages is not messages:  # without the commands it has another chain
             place = None
         context = await self.identify(request, caller, controls, place=place)
-        if objects := self._accounts.mentioned(context.route, request):
-            await self._accounts.check(context.route, caller, objects)
+        await self._accounts.check_mentioned(context.route, request, caller)
         result = await self._send(context, progress)
         if isinstance(result, Refused) or controls.mode == "off" or result.turn.answered_here:
             return result

@@ -32,6 +32,7 @@ from proxy.core.ports import Caller, Clock, ModelCatalog, Route, SummarySeal, To
 from proxy.core.report import Report
 from proxy.pipeline.continuing import ContinuedRequests
 from proxy.pipeline.identify import tenant_of
+from proxy.pipeline.shared_accounts import SharedAccounts
 from proxy.pipeline.values import BufferedReply, Progress, RequestContext
 
 MAX_NAMED = 5
@@ -64,6 +65,7 @@ class SealedCompaction:
     seal: SummarySeal
     clock: Clock
     timer: Clock
+    accounts: SharedAccounts
     compacts_itself: Callable[[Route, Caller], bool]
     """Returns whether a route leads to a provider that has this endpoint."""
 
@@ -72,11 +74,14 @@ class SealedCompaction:
 
         :param path: of the provider's endpoint, below its base URL
         :raises InvalidRequest, ModelNotFound, TokenizerFailed: there is nothing to compact, or no way to
+        :raises ObjectNotFound: it names something of another tenant
+        :raises StoreUnavailable: nobody knows at present whether it does
         :raises CompactionFailed: no summary could be made
         :raises UpstreamUnreachable, UpstreamTimedOut: the provider gave no answer
         """
         request = await self.continued.resolve(await self.dialect.parse(body), caller)
         route = await self.upstream.resolve(request.model)
+        await self.accounts.check_mentioned(route, request, caller)
         if self.compacts_itself(route, caller):
             return await self._forwarded(request, route, caller, path)
         _refuse_unseen(request)

@@ -21,13 +21,19 @@ REMEMBERED_PLACES = 1024
 """Base URLs whose account is cached; a configuration has few."""
 ID_PREFIXES = "asst|batch|cntr|container|conv|eval|file|ftjob|msg|msgbatch|resp|run|skill|step|thread|upload|video|vs"
 """How OpenAI's and Anthropic's ids begin, before a hyphen or an underscore."""
+PROVIDERS_ID = re.compile(
+    rf"(?:{ID_PREFIXES})[-_](?:(?=[a-z]*[0-9A-Z])[A-Za-z0-9]{{8,}}|[0-9a-f]{{8}}(?:-[0-9a-f]{{4}}){{3}}-[0-9a-f]{{12}})"
+)
+"""The form of a provider's ids, which the names of files and stores (``file_reader.py``, ``file-list``) lack."""
 _WORD = re.compile(rf"(?!(?:{ID_PREFIXES})_)[a-z]+(?:_[a-z]+)*|file_batches")
 """A part of a path that is no id, but the name of what ids are below (``files``, ``input_items``)."""
 
 
 _ESCAPED = re.compile(rb"\\u00([2-7][0-9A-Fa-f])")
 """A character of ASCII that is written as an escape, which could hide an id."""
-_MENTIONED = re.compile(rb'"((?:cntr|container|file|skill|vs)[-_][A-Za-z0-9._-]{1,255})"')
+_PLAIN = re.compile(r"[a-z]+(?:_[a-z]+)*")
+MENTIONED = re.compile(rb'"((?:cntr|container|file|skill|vs)[-_][A-Za-z0-9._-]{1,255})"')
+"""What requests to models name, and the words that look like it (``is_word``)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,18 +84,19 @@ class SharedAccounts:
         standing = await self.standing(route, caller, identifiers)
         return standing.foreign if self.is_open else [*standing.foreign, *standing.unseen]
 
-    def mentioned(self, route: Route, request: ModelRequest) -> Sequence[str]:
-        """Return the ids of files, vector stores and containers in a request to a model, if tenants share them."""
-        return _mentioned(request) if account_of(self.upstream, route) else ()
+    async def check_mentioned(self, route: Route, request: ModelRequest, caller: Caller) -> None:
+        """Refuse a request to a model that names files, vector stores or containers which its caller may not reach.
 
-    async def check(self, route: Route, caller: Caller, identifiers: Collection[str]) -> None:
-        """Refuse what a caller may not reach.
-
-        :raises ObjectNotFound: one of the objects is not the caller's to reach
+        :raises ObjectNotFound: it does
         :raises StoreUnavailable: nobody knows at present
         """
-        if unreachable := await self.unreachable(route, caller, identifiers):
-            raise ObjectNotFound(unreachable[0], is_open=self.is_open)
+        names = _mentioned(request) if account_of(self.upstream, route) else ()
+        if not names:
+            return
+        standing = await self.standing(route, caller, names)
+        unseen = [] if self.is_open else [name for name in standing.unseen if PROVIDERS_ID.fullmatch(name)]
+        for name in (*standing.foreign, *unseen):
+            raise ObjectNotFound(name, is_open=self.is_open)
 
     async def claim(self, route: Route, caller: Caller, identifiers: Sequence[str]) -> None:
         """Store that a caller has made something.
@@ -125,6 +132,11 @@ def steps_of(path: str) -> list[str]:
     return [name for step in steps if (name := step.partition(";")[0].strip(" \t\r\n\0"))]
 
 
+def is_word(text: str) -> bool:
+    """Return whether a text of JSON is a name of an API (``file_id``, ``file_search``); ids have digits or capitals."""
+    return _PLAIN.fullmatch(text) is not None
+
+
 def unescaped(data: bytes) -> bytes:
     """Return JSON without the escapes of characters of ASCII, so that ids can be searched in it."""
     if b"\\u00" not in data:
@@ -145,7 +157,8 @@ def _mentioned(request: ModelRequest) -> list[str]:
     if "container" in fields:
         parts.append(fields["container"])
     for part in parts:
-        names += [name.decode() for name in _MENTIONED.findall(unescaped(part))]
+        texts = [name.decode() for name in MENTIONED.findall(unescaped(part))]
+        names += [name for name in texts if not is_word(name)]
     return names
 
 

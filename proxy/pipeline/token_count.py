@@ -18,6 +18,7 @@ from proxy.core.ports import Caller, Route, TokenCounter, Upstream, UpstreamRepl
 from proxy.pipeline.bound_thinking import without_thinking
 from proxy.pipeline.continuing import ContinuedRequests
 from proxy.pipeline.plain_replies import decode_whole, read_whole
+from proxy.pipeline.shared_accounts import SharedAccounts
 from proxy.pipeline.values import BufferedReply
 
 UNSERVED = frozenset({HTTPStatus.NOT_FOUND, HTTPStatus.METHOD_NOT_ALLOWED, HTTPStatus.NOT_IMPLEMENTED})
@@ -34,6 +35,8 @@ class InputTokenCounting:
     """Returns whether a route leads to a provider's own address, where requests are counted."""
     lessons: Lessons[tuple[str, str, str]]
     """Which base URLs count, by model and path."""
+    accounts: SharedAccounts | None = None
+    """Knows whose the files of a request are; None where no provider is asked with a configured key."""
     continued: ContinuedRequests | None = None
     """Resolves earlier responses and items, which count; None where nothing is stored of them."""
 
@@ -45,6 +48,8 @@ class InputTokenCounting:
         :param path: of the provider's endpoint, below its base URL, with its query
         :param asks_any: whether an upstream of another address is asked, too, until it does not have the endpoint
         :raises InvalidRequest, ModelNotFound, TokenizerFailed: there is nothing to count, or no way to
+        :raises ObjectNotFound: the provider would be asked about something of another tenant
+        :raises StoreUnavailable: nobody knows at present whether it would
         :raises UpstreamUnreachable, UpstreamTimedOut: the provider gave no answer
         """
         request = await dialect.parse(body, anonymous=True)
@@ -60,6 +65,8 @@ class InputTokenCounting:
         if speaks and (
             self.counts_itself(route) or (asks_any and not self.lessons.refuses(caller.fingerprint, question))
         ):
+            if self.accounts is not None:
+                await self.accounts.check_mentioned(route, request, caller)
             reply = await self._ask(request, route, caller, path)
             if reply is not None:
                 if reply.status < HTTPStatus.BAD_REQUEST:

@@ -20,12 +20,16 @@ AHEAD_BYTES = 262_144
 """How much of a body is read before somebody takes it. Reading ahead shows a client's disconnection early."""
 IN_MEMORY_BYTES = 1_048_576
 """A form of this length at most is read whole."""
+_BEFORE_JSON = b" \t\r\n\v\f\0\xef\xbb\xbf\xff\xfe"
+"""White space, and what UTF-8, UTF-16 and UTF-32 may have before the first character."""
+UNTYPED = (b"", b"text/plain")
+"""Media types that say nothing of a body."""
 
 
 async def untyped_body(
     pieces: AsyncGenerator[bytes, None], max_bytes: int, note_kept: Callable[[], object]
 ) -> bytes | AsyncGenerator[bytes, None]:
-    """Look at a body whose sender states no type: ``requests`` and ``fetch`` state none for bytes.
+    """Look at a body whose type says nothing: ``requests`` and ``fetch`` state none for bytes, or plain text.
 
     :param max_bytes: of an object
     :param note_kept: called before more of the body is kept
@@ -35,9 +39,9 @@ async def untyped_body(
     beginning = b""
     async for piece in pieces:
         beginning += piece
-        if beginning.strip() or len(beginning) >= AHEAD_BYTES:
+        if beginning.strip(_BEFORE_JSON) or len(beginning) >= AHEAD_BYTES:
             break
-    if not beginning.lstrip().startswith(b"{"):
+    if not beginning.lstrip(_BEFORE_JSON).startswith(b"{"):
         return _continued(beginning, pieces)
     note_kept()
     whole = BytesIO()

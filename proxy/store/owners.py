@@ -19,6 +19,8 @@ from proxy.store.commands import CommandSender
 
 REMEMBERED = 4096
 """Ids whose owner a process knows during an outage of the store."""
+MOST_READ = 1024
+"""Ids that one command reads; the store serves others between two."""
 MOST_NOTED = 1024
 """Pairs of credential and account that are noted for the operator."""
 _NOTE = """
@@ -50,7 +52,13 @@ class RedisOwners:
         if not identifiers:
             return []
         try:
-            values = await self._read([keys.owned(account, name) for name in identifiers])
+            values = [
+                value
+                for start in range(0, len(identifiers), MOST_READ)
+                for value in await self._read(
+                    [keys.owned(account, name) for name in identifiers[start : start + MOST_READ]]
+                )
+            ]
         except StoreError:
             newest = [self._newest.get((account, name)) for name in identifiers]
             if None in newest:

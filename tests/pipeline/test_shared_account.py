@@ -216,7 +216,7 @@ def test_a_long_body_is_searched_as_a_whole(bench: Bench, shared: tuple[Client, 
     name = make(alice)
     for before in (65_530, 65_536, 200_000):
         assert ask(bob, "POST", "/v1/batches", json={"x": "y" * before, "file": name}).status_code == 404
-    answer = ask(bob, "POST", "/v1/batches", json={"ids": [f"file-{number}" for number in range(1100)]})
+    answer = ask(bob, "POST", "/v1/batches", json={"ids": [f"file-{number}" for number in range(17_000)]})
     assert (answer.status_code, answer.json()["error"]["code"]) == (400, "too_many_references")
     assert len(bench.upstream.received) == 1
 
@@ -321,6 +321,101 @@ def test_without_a_store_nobody_gets_what_may_be_anothers(
     assert ask(bob, "POST", "/v1/files", json={}).status_code == 200
 
 
+MANY = 2_000
+"""More lines than a store is asked for at once."""
+LINES = "\n".join(f'{{"custom_id": "line-{number}", "url": "/v1/responses"}}' for number in range(MANY)).encode()
+
+
+def test_the_texts_of_an_uploaded_file_are_no_references(
+    bench: Bench, request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    """However many they are, in a form that is read whole; so an upload needs no store either."""
+    files = {"file": ("a.jsonl", LINES, "application/jsonl"), "purpose": (None, b"batch")}
+    with EmbeddedValkey(tmp_path_factory.mktemp("gone")) as server:
+        alice, _ = tenants(bench, request.node.nodeid, store=server.url)
+        assert ask(alice, "POST", "/v1/files", files=files).status_code == 200
+    assert ask(alice, "POST", "/v1/files", files=files).status_code == 200
+
+
+def test_a_batch_of_many_requests_is_carried(shared: tuple[Client, Client]) -> None:
+    """Each has an id that its client chose. A batch of a vector store's files names 2,000 (OpenAI API reference)."""
+    alice, _ = shared
+    requests: list[dict[str, Any]] = [{"custom_id": f"request-{number}"} for number in range(20_000)]
+    assert ask(alice, "POST", "/v1/messages/batches", json={"requests": requests}).status_code == 200
+    files = {"file_ids": [f"file-{number + 10**6}" for number in range(MANY)]}
+    store = make(alice, "/v1/vector_stores")
+    assert ask(alice, "POST", f"/v1/vector_stores/{store}/file_batches", json=files).status_code == 200
+
+
+def test_an_image_of_another_tenant_is_not_edited(bench: Bench, shared: tuple[Client, Client]) -> None:
+    """Its file can be named in JSON; the answer makes nothing of anybody."""
+    alice, bob = shared
+    bench.upstream.script = lambda _: Answer([b'{"id": "file-79"}'])
+    make(alice)
+    body = {"model": "small", "prompt": "blue", "images": [{"file_id": "file-79"}]}
+    assert ask(bob, "POST", "/v1/images/edits", json=body).status_code == 404
+    assert ask(bob, "POST", "/v1/images/edits", json={"model": "small", "prompt": "blue"}).status_code == 200
+    assert ask(alice, "POST", "/v1/images/edits", json=body).status_code == 200
+
+
+def test_a_batch_of_requests_names_no_file_of_another_tenant(bench: Bench, shared: tuple[Client, Client]) -> None:
+    """Its requests are those of a model."""
+    alice, bob = shared
+    bench.upstream.script = lambda _: Answer([b'{"id": "file_011CN"}'])
+    make(alice)
+    body = {"requests": [{"custom_id": "one", "params": {"source": {"type": "file", "file_id": "file_011CN"}}}]}
+    assert ask(bob, "POST", "/v1/messages/batches", json=body).status_code == 404
+    assert ask(alice, "POST", "/v1/messages/batches", json=body).status_code == 200
+
+
+@pytest.mark.parametrize("encoding", ["utf-16", "utf-16-le", "utf-32", "utf-8-sig", "utf-8"])
+def test_an_encoding_hides_no_id(bench: Bench, shared: tuple[Client, Client], encoding: str) -> None:
+    """Python's own parser takes JSON in each of these, and many servers do not look at its type."""
+    alice, bob = shared
+    body = json.dumps({"input_file_id": make(alice)}).encode(encoding)
+    for kind in ({}, {"content-type": "text/plain;charset=UTF-8"}, {"content-type": "application/json"}):
+        headers = {"authorization": f"Bearer {bob.key}", **kind}
+        answer = bob.http.post("/v1/batches?model=small", content=body, headers=headers)
+        assert answer.status_code in (400, 404), kind
+    assert len(bench.upstream.received) == 1
+
+
+@pytest.mark.parametrize("more", [CLOSED, ""])
+def test_names_of_members_and_files_are_no_ids(
+    bench: Bench, request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory, more: str
+) -> None:
+    """``file_id``, ``file_search`` and a tool's ``file_path`` name nothing, in a closed account and in an outage."""
+    with EmbeddedValkey(tmp_path_factory.mktemp("gone")) as server:
+        alice, _ = tenants(bench, request.node.nodeid, more=more, store=server.url)
+        made = Provider()
+        ids = {"files": b"file-68aabbccdd", "vector_stores": b"vs_68aabbccdd"}
+        bench.upstream.script = lambda sent: (
+            made(sent) if sent.dialect else Answer([b'{"id": "%s"}' % ids.get(sent.path.split("/")[-1], b"x")])
+        )
+        file, store = make(alice), make(alice, "/v1/vector_stores", name="file-documents")
+        _ask_with_names(alice, file, store, names=["file_path", "file_reader.py"])
+    _ask_with_names(alice, file, store, names=["file_path"])
+
+
+def _ask_with_names(client: Client, file: str, store: str, names: list[str]) -> None:
+    said = [{"role": "user", "content": [{"type": "input_file", "file_id": file}]}]
+    assert respond(client, said).status_code == 200
+    assert respond(client, tools=[{"type": "file_search", "vector_store_ids": [store]}]).status_code == 200
+    batch = {"input_file_id": file, "endpoint": "/v1/responses", "completion_window": "24h"}
+    assert ask(client, "POST", "/v1/batches", json=batch).status_code == 200
+    used = [{"type": "tool_use", "id": "one", "name": "Read", "input": {name: name for name in names}}]
+    turns = [("user", "\x1b[0m"), ("assistant", used), ("user", [{"type": "tool_result", "tool_use_id": "one"}])]
+    messages = [{"role": role, "content": content} for role, content in turns]
+    answer = ask(client, "POST", "/v1/messages", json={"model": "small", "max_tokens": 9, "messages": messages})
+    assert answer.status_code == 200, answer.text
+
+
+def test_a_call_of_googles_models_is_no_object(bench: Bench, request: pytest.FixtureRequest) -> None:
+    """Its path names a model and a call, so a closed account has it, too."""
+    alice, _ = tenants(bench, request.node.nodeid, more=CLOSED)
+    assert ask(alice, "POST", "/v1/models/gemini-2.5:generateContent?model=small", json={}).status_code == 200
+
+
 @pytest.mark.parametrize("text", ["file-77", "file\\u002d77"])
 @pytest.mark.parametrize(
     ("path", "members"),
@@ -333,6 +428,7 @@ def test_without_a_store_nobody_gets_what_may_be_anothers(
             '"messages": [{"role": "user", "content": [{"type": "file", "file": {"file_id": "%s"}}]}]',
         ),
         ("messages", f'"max_tokens": 9, "messages": [{{"role": "user", "content": [{DOCUMENT}]}}]'),
+        ("messages/count_tokens", f'"messages": [{{"role": "user", "content": [{DOCUMENT}]}}]'),
     ],
 )
 def test_a_model_reads_no_file_of_another_tenant(
@@ -350,3 +446,16 @@ def test_a_model_reads_no_file_of_another_tenant(
     headers["authorization"] = f"Bearer {alice.key}"
     alice.http.post(f"/v1/{path}", content=body, headers=headers)
     assert len(bench.upstream.received) == 2
+
+
+def test_a_summary_that_a_client_keeps_has_no_file_of_another_tenant(
+    bench: Bench, shared: tuple[Client, Client]
+) -> None:
+    """Some providers compact conversations themselves, and would read it."""
+    alice, bob = shared
+    bench.upstream.script = lambda _: Answer([b'{"id": "file-78"}'])
+    make(alice)
+    content = [{"type": "input_file", "file_id": "file-78"}]
+    body = {"model": "small", "input": [{"role": "user", "content": content}]}
+    assert ask(bob, "POST", "/v1/responses/compact", json=body).status_code == 404
+    assert ask(alice, "POST", "/v1/responses/compact", json=body).status_code == 200

@@ -25,7 +25,7 @@ from proxy.pipeline.prompt_check import PromptCheck
 from proxy.server.encodings import HEADER as ENCODING
 from proxy.server.encodings import is_encoded
 from proxy.server.spools import KeptBeginning, Spools
-from proxy.server.uploads import IN_MEMORY_BYTES, declared_length
+from proxy.server.uploads import IN_MEMORY_BYTES, UNTYPED, declared_length
 
 FORM, PAIRS = b"multipart/form-data", b"application/x-www-form-urlencoded"
 LINES = (b"jsonl", b"ndjson", b"x-jsonlines")
@@ -98,7 +98,7 @@ class Destinations:
             return await self._of_form(request, body)
         if kind == PAIRS and not _OBJECT.match(body):  # curl calls every body of -d a form
             return await self._of_pairs(request, body)
-        fields = await _in_thread_if_long(partial(self._members, is_json=bool(kind)), body)
+        fields = await _in_thread_if_long(partial(self._members, is_json=kind not in UNTYPED), body)
         name = decode_value(fields["model"], "model") if "model" in fields else None
         if not isinstance(name, str) or not name:
             return await self._of_query(request, body)
@@ -222,7 +222,7 @@ def media_type(headers: Headers) -> bytes:
 def is_read_whole(headers: Headers) -> bool:
     """Whether a request's body is read before it is sent: JSON, short forms, and where there is no body.
 
-    All other bodies go on while they arrive. One without a type is looked at first (``uploads.untyped_body``).
+    All other bodies go on while they arrive. One whose type says nothing is looked at first (``uploads.untyped_body``).
     """
     length = declared_length(headers)
     kind = media_type(headers)
@@ -230,7 +230,7 @@ def is_read_whole(headers: Headers) -> bool:
         return True
     if kind == FORM:
         return is_encoded(headers) or (length is not None and length <= IN_MEMORY_BYTES)
-    if not kind:
+    if kind in UNTYPED:
         return is_encoded(headers)
     return kind == PAIRS or (b"json" in kind and not kind.endswith(LINES))
 

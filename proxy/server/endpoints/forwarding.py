@@ -25,7 +25,7 @@ from proxy.server.encodings import decoded_body, is_encoded
 from proxy.server.endpoints.carrying import carry
 from proxy.server.endpoints.destinations import Destinations, ForwardedRequest, ForwardTarget, is_read_whole, media_type
 from proxy.server.request_log import RequestLog
-from proxy.server.uploads import ArrivingBody, untyped_body
+from proxy.server.uploads import UNTYPED, ArrivingBody, untyped_body
 
 PREFIX = "/v1"
 ACCEPT_ENCODING = b"accept-encoding"
@@ -148,7 +148,7 @@ class ForwardingEndpoint:
             destination = await self.destinations.of_body(request, body)
             return await self._send(log, scope, destination, caller, None)
         pieces = body.pieces()
-        if not media_type(headers):
+        if media_type(headers) in UNTYPED:
             untyped = await untyped_body(pieces, self.max_body_bytes, lambda: scope.pop(ARRIVES_IN_PIECES, None))
             if isinstance(untyped, bytes):
                 destination = await self.destinations.of_body(request, untyped)
