@@ -22,7 +22,7 @@ from proxy.core.errors import CompactionFailed, InvalidRequest, UpstreamError
 from proxy.core.events import ContextFull, Listener
 from proxy.core.planning.budget import ModelProfile, budget_for
 from proxy.core.planning.situation import EarlierMessagesNeeded
-from proxy.core.ports import CalibrationStore, Caller, Clock, ModelCatalog, Upstream, members_left_out
+from proxy.core.ports import CalibrationStore, Caller, Clock, ModelCatalog, Upstream
 from proxy.core.report import Report
 from proxy.pipeline.bound_thinking import ThinkingGuard
 from proxy.pipeline.commands import Commands
@@ -284,7 +284,7 @@ class Pipeline:
                 reply, leave_out = await self._sender.send(context, fitted, with_counts=counted, thinking=thinking)
         except UpstreamError as error:
             return Refused(error, report)
-        if left_out := members_left_out(reply):
+        if left_out := getattr(reply, "left_out", ()):  # as `members_left_out`, for each request
             report = with_left_out_warning(report, left_out)
         if reply.status >= 400:
             report = with_base_warning(report, reply, context.route)
