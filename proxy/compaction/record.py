@@ -12,7 +12,7 @@ from proxy.compaction.values import CompactionOrder
 from proxy.core.conversation.flush import Flush, leaving
 from proxy.core.conversation.messages import Message
 from proxy.core.conversation.prefix import PrefixChain
-from proxy.core.conversation.summary import Cause, PrefixSummary, SummaryRecipe, SummaryText, render_text
+from proxy.core.conversation.summary import Cause, PrefixSummary, Strategy, SummaryRecipe, SummaryText, render_text
 
 
 def summary_record(
@@ -46,6 +46,14 @@ def summary_record(
         absorbed=tuple(absorbed),
         stated=draft.stated,
     )
+
+
+def sealed_record(text: str, covered: int, strategy: Strategy) -> PrefixSummary:
+    """Return the record of a summary that a client brought back, from which a strategy goes on.
+
+    :param covered: the messages that it stands for
+    """
+    return PrefixSummary(b"", covered, text, SummaryRecipe(strategy, "", 0, ""), strategy, "manual", 0.0)
 
 
 def flush_of(order: CompactionOrder, summary: PrefixSummary, *, stored: bool = True) -> Flush:

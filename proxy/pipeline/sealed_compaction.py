@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 from http import HTTPStatus
 
 from proxy.compaction.compactor import Compactor
+from proxy.compaction.record import sealed_record
 from proxy.compaction.values import CompactionOrder, Summarized, Trigger
 from proxy.core.conversation.messages import Message
 from proxy.core.conversation.prefix import chain_of
@@ -21,7 +22,6 @@ from proxy.core.conversation.responses import ResponseFormat, SealedAnswer
 from proxy.core.conversation.summary import (
     PrefixSummary,
     Strategy,
-    SummaryRecipe,
     read_summary,
     render_summary,
 )
@@ -247,6 +247,5 @@ def _earlier_summary(messages: Sequence[Message], strategy: Strategy) -> tuple[P
         summary = read_summary(messages[place])
         if summary is not None:
             text, covered = summary
-            recipe = SummaryRecipe(strategy, "", 0, "")
-            return PrefixSummary(b"", covered, text, recipe, strategy, "manual", 0.0), place + 1
+            return sealed_record(text, covered, strategy), place + 1
     return None, 0

@@ -41,8 +41,11 @@ MAX_CACHED_URLS = 256
 """URLs that are cached with their proxy, because reading the environment takes 70 us."""
 MAX_LINKS = 20
 """Exceptions of a chain that are looked at; the longest known has seven."""
-HANDSHAKE_SECONDS, AT_ONCE_SECONDS, ASKED_SECONDS = 2.0, 0.5, 600.0
-"""How long a handshake may take, how soon a server of TLS ends a plain connection, and how long that is believed."""
+HANDSHAKE_SECONDS = 2.0
+AT_ONCE_SECONDS = 0.5
+"""How soon a server of TLS ends a plain connection."""
+ASKED_SECONDS = 600.0
+"""How long the answer of a server counts."""
 _NO_TLS = ("WRONG_VERSION_NUMBER", "RECORD_LAYER_FAILURE", "PACKET_LENGTH_TOO_LONG", "HTTP_REQUEST", "UNKNOWN_PROTOCOL")
 """OpenSSL's reasons where the other side answers in plain text."""
 _UNKNOWN_NAMES = (socket.EAI_NONAME, socket.EAI_AGAIN, getattr(socket, "EAI_NODATA", socket.EAI_NONAME))

@@ -6,6 +6,7 @@ import asyncio
 import json
 import math
 from collections.abc import AsyncIterator, MutableMapping
+from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
@@ -29,6 +30,7 @@ from proxy.server.operator import OperatorAccess
 from proxy.server.permits import LARGE_BYTES, Permits
 from proxy.server.request_log import RequestLog
 
+TURN = cast("PendingTurn", SimpleNamespace(answered_here=False))
 BODY = json.dumps({"model": "m", "messages": [{"role": "user", "content": "hi"}]}).encode()
 
 
@@ -135,7 +137,7 @@ class Late:
     async def run(self, *_: Any, **__: Any) -> Exchange:
         """Answer then."""
         await self._commenting.wait()
-        return Exchange(self.reply, cast("PendingTurn", None), Report("c", "t", 1))
+        return Exchange(self.reply, TURN, Report("c", "t", 1))
 
 
 async def test_an_answer_is_closed_when_its_client_leaves_over_a_comment() -> None:
@@ -170,7 +172,7 @@ class Answering:
 
     async def run(self, *_: Any, **__: Any) -> Exchange:
         """The pipeline's part."""
-        return Exchange(cast("UpstreamReply", self), cast("PendingTurn", None), Report("c", "t", 1))
+        return Exchange(cast("UpstreamReply", self), TURN, Report("c", "t", 1))
 
     async def whole(self, *_: Any) -> tuple[bytes, Ending]:
         """The relay's part, for an answer that is gathered."""
