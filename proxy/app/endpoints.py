@@ -319,6 +319,7 @@ def _pipeline(
         store=store,
         turns=store.turns,
         heads=stored.request_heads,
+        tails=stored.tails,
         leases=RedisLeases(store.ask),
         formats=parts.formats,
         rules=TurnRules(rules.on_conflict, rules.wait_seconds),

@@ -15,6 +15,7 @@ from proxy.archive.stored_responses import StoredResponses
 from proxy.compaction.compactor import Compactor
 from proxy.core.events import Event
 from proxy.core.ports import Authenticator, SummarySeal
+from proxy.pipeline.continued_answers import ContinuedAnswers
 from proxy.pipeline.continuing import ContinuedRequests
 from proxy.pipeline.earlier_messages import EarlierMessages
 from proxy.pipeline.kept_conversations import KeptConversations
@@ -26,15 +27,16 @@ from proxy.server.endpoints.responses import StoredResponseEndpoints
 def continued_requests(stored: StoredParts, seal: SummarySeal) -> ContinuedRequests:
     """Return the step that resolves earlier responses and items."""
     parts, store = stored.parts, stored.store
+    conversations = KeptConversations(store.kept_conversations, store.usage.full)
     return ContinuedRequests(
         upstream=parts.upstream,
         responses=store.responses,
         store=store,
-        heads=stored.request_heads,
+        tails=stored.tails,
         formats=parts.formats,
         seal=seal,
-        timer=time.monotonic,
-        conversations=KeptConversations(store.kept_conversations, store.usage.full),
+        answers=ContinuedAnswers(parts.upstream, conversations, time.monotonic),
+        conversations=conversations,
         accounts=stored.accounts,
     )
 

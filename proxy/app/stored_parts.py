@@ -32,6 +32,7 @@ from proxy.pipeline.recall_indexes import RecallIndexes
 from proxy.pipeline.search_offers import SearchOffers
 from proxy.pipeline.search_rounds import RoundParts
 from proxy.pipeline.shared_accounts import SharedAccounts
+from proxy.pipeline.stored_tails import StoredTails
 from proxy.store.calibrations import RedisCalibrations
 from proxy.store.codec import Codec
 from proxy.store.conversations import RedisStore
@@ -100,6 +101,7 @@ class StoredParts:
         self.live = LiveOverrides(models, time.time, emit)
         lessons = RedisLearnedWindows(self.store.ask, codec, ttl_seconds=ttl_seconds)
         self.parts = Parts(settings, warn, self.live, lessons, dialects, emit=emit)
+        self.tails = StoredTails(self.store, self.request_heads, self.parts.formats)
         self.accounts = SharedAccounts(self.parts.upstream, self.store.owners, settings.auth.shares_account)
         self.registry = ModelRegistry(
             store=models,

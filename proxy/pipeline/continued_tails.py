@@ -12,8 +12,7 @@ from proxy.core.conversation.prefix import seed_of
 from proxy.core.conversation.records import StoredConversation
 from proxy.core.conversation.request import ContinuedRequest, ModelRequest
 from proxy.core.conversation.responses import ResponseFormat, ResponseRecord
-from proxy.core.conversation.stored_format import StoredFormat
-from proxy.core.ports import ConversationStore, RequestHeads, ResponseStore
+from proxy.core.ports import ConversationStore, ResponseStore
 from proxy.pipeline.earlier_messages import with_systems
 from proxy.pipeline.stored_tails import StoredTail, StoredTails, has_its_calls
 from proxy.pipeline.values import Controls, StoredPlace
@@ -30,14 +29,12 @@ class _NewestResponse:
 
 
 class ContinuedTails:
-    """Resolves responses. Its only state is the cache of ``StoredTails``."""
+    """Resolves responses. It takes ports only, and has no state."""
 
-    def __init__(
-        self, store: ConversationStore, responses: ResponseStore, heads: RequestHeads, formats: StoredFormat
-    ) -> None:
+    def __init__(self, store: ConversationStore, responses: ResponseStore, tails: StoredTails) -> None:
         self._store = store
         self._responses = responses
-        self._tails = StoredTails(store, heads, formats)
+        self._tails = tails
 
     async def resolve(
         self, request: ModelRequest, responses: ResponseFormat, controls: Controls, *, owner: str, tenant: str

@@ -2,13 +2,13 @@
 
 It stands beside stored history (``stored_history.py``), before the commands. A request may name an earlier response and
 refer to earlier items. Where the upstream has them itself and nothing has to change, the client's own body goes out.
-There is no lease: several requests that go on from one response are forks.
+What its answer teaches is in ``continued_answers.py``. There is no lease: several requests that go on from one response
+are forks.
 """
 
 from __future__ import annotations
 
 import asyncio
-import re
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TypeVar
@@ -27,19 +27,17 @@ from proxy.core.errors import (
     ObjectNotFound,
     RecordUnreadable,
     StoreError,
-    UpstreamError,
 )
-from proxy.core.lessons import Lessons
-from proxy.core.ports import Caller, Clock, ConversationStore, RequestHeads, ResponseStore, Route, SummarySeal, Upstream
+from proxy.core.ports import Caller, ConversationStore, ResponseStore, Route, SummarySeal, Upstream
+from proxy.pipeline.continued_answers import ContinuedAnswers
 from proxy.pipeline.continued_tails import ContinuedTails
 from proxy.pipeline.earlier_messages import EarlierMessages
 from proxy.pipeline.identify import tenant_of
 from proxy.pipeline.kept_conversations import KeptConversations
-from proxy.pipeline.kept_responses import learning_of_upstream
-from proxy.pipeline.plain_replies import decode_whole
 from proxy.pipeline.sealed_items import SealedItems
 from proxy.pipeline.shared_accounts import SharedAccounts
-from proxy.pipeline.values import BufferedReply, Controls, Exchange, Refused, Result, StoredPlace
+from proxy.pipeline.stored_tails import StoredTails
+from proxy.pipeline.values import Controls, StoredPlace
 
 MAX_REFERENCES = 2_000
 """Items that one request refers to, each of which the store is asked for. A long session of an agent has hundreds."""
@@ -47,16 +45,6 @@ READS_AT_ONCE = 100
 """Reads of the store that are begun together; the event loop runs between them."""
 Place = TypeVar("Place")
 Read = TypeVar("Read")
-
-_UNSUPPORTED = re.compile(
-    rb"support|not permitted|not allowed|unexpected|unknown (?:param|field|arg)|unrecogni", re.IGNORECASE
-)
-"""Says that an upstream keeps no responses, unless the words are those of the client's own id."""
-_PLAIN_ID = re.compile(rb"[\w-]*")
-"""An id as servers make them. Another one may say anything, and an error may quote it escaped."""
-
-NOT_STORED = "the earlier response is not stored here; the upstream was asked to go on from it"
-"""The warning of a request whose earlier messages nobody here knows, and perhaps nobody at all."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,13 +60,13 @@ class _Asker:
 
 
 class ContinuedRequests:
-    """Resolves references. Its state is which upstreams were seen to keep responses, or not to.
+    """Resolves references. It takes ports and other steps only, and has no state.
 
     :param responses: what is stored of responses
     :param store: their conversations
     :param conversations: those of the Conversations API that Tidemark keeps
     :param seal: opens summaries that clients carry
-    :param timer: seconds, of any origin
+    :param answers: knows which upstreams keep responses, and looks at what they answer
     :param accounts: knows who made what the upstream has
     """
 
@@ -88,10 +76,10 @@ class ContinuedRequests:
         upstream: Upstream,
         responses: ResponseStore,
         store: ConversationStore,
-        heads: RequestHeads,
+        tails: StoredTails,
         formats: StoredFormat,
         seal: SummarySeal,
-        timer: Clock,
+        answers: ContinuedAnswers,
         conversations: KeptConversations,
         accounts: SharedAccounts,
     ) -> None:
@@ -101,9 +89,8 @@ class ContinuedRequests:
         self._conversations = conversations
         self._accounts = accounts
         self._earlier = EarlierMessages(store, responses, formats)
-        self._tails = ContinuedTails(store, responses, heads, formats)
-        self._keeping: Lessons[str] = Lessons(timer)
-        """Which base URLs keep responses."""
+        self._tails = ContinuedTails(store, responses, tails)
+        self.answers = answers
 
     async def resolve(self, request: ModelRequest, caller: Caller) -> ModelRequest:
         """Return the request with all its messages, as a client that keeps them would send it.
@@ -166,87 +153,17 @@ class ContinuedRequests:
         except (StoreError, RecordUnreadable):
             return None
 
-    async def checked(self, request: ModelRequest, result: Result, caller: Caller) -> Result | ModelRequest:
-        """Look at what the upstream answered to a request that goes on from an earlier response.
-
-        :returns: the result; where the upstream has lost what it should have kept, the request to send in its place
-        """
-        continuation, responses = request.continuation, request.dialect.responses
-        if continuation is None or responses is None or not isinstance(result, Exchange):
-            return result
-        route = await self._upstream.resolve(request.model)
-        if continuation.kept_turn is not None and result.reply.status < 400:
-            turn = self._conversations.adding(
-                result.turn, continuation.kept_turn, owner_of(caller.fingerprint), responses
-            )
-            return replace(result, turn=turn)
-        if result.reply.status < 400:
-            if continuation.received is not None:
-                self._keeping.note_taken(caller.fingerprint, route.base_url)
-            if continuation.received is not None or not request.continues:
-                return result
-            return self._handed_on(request.continues, responses, route, result, caller)
-        if result.reply.status not in (400, 404):
-            return result
-        return await self._refused(request, continuation, route.base_url, result, caller)
-
-    def _handed_on(
-        self, earlier: str, responses: ResponseFormat, route: Route, result: Exchange, caller: Caller
-    ) -> Exchange:
-        """Return an exchange whose upstream was asked to go on from a response that Tidemark does not know."""
-
-        def note(repeats: bool) -> None:  # noqa: FBT001 - the one thing that it notes
-            if repeats:
-                self._keeping.note_taken(caller.fingerprint, route.base_url)
-
-        turn, report = learning_of_upstream(result.turn, responses, earlier, note), result.report
-        if not self._keeps(route, caller) and report.warning is None:
-            report = replace(report, warning=NOT_STORED)
-        return replace(result, turn=turn, report=report)
-
-    async def _refused(
-        self,
-        request: ModelRequest,
-        continuation: ContinuedRequest,
-        base_url: str,
-        result: Exchange,
-        caller: Caller,
-    ) -> Result | ModelRequest:
-        """Return what to do where an upstream refuses a request, perhaps because of what it refers to."""
-        reply, responses = result.reply, request.dialect.responses
-        try:
-            body = b"".join([piece async for piece in reply.body()])
-        except UpstreamError as error:
-            return Refused(error, result.report)
-        finally:
-            await reply.close()
-        result = replace(result, reply=BufferedReply(reply.status, reply.headers, body))
-        body = decode_whole(reply.headers, body) or body
-        if responses is None or not responses.refuses_continuation(body):
-            return result
-        earlier = (request.continues or "").encode()
-        if _PLAIN_ID.fullmatch(earlier) and not _UNSUPPORTED.search(earlier) and _UNSUPPORTED.search(body):
-            self._keeping.note_refused(caller.fingerprint, base_url)
-        if continuation.received is not None:
-            return replace(request, continuation=replace(continuation, received=None))
-        if not request.continues or b"previous_response_not_found" in body:
-            return result
-        return Refused(EarlierResponseUnknown(request.continues), result.report)
-
     async def _asker(self, request: ModelRequest, caller: Caller) -> _Asker:
         route = await self._upstream.resolve(request.model)
-        return _Asker(owner_of(caller.fingerprint), tenant_of(caller, route), self._keeps(route, caller), caller, route)
+        return _Asker(
+            owner_of(caller.fingerprint), tenant_of(caller, route), self.answers.keeps(route, caller), caller, route
+        )
 
     async def _unreachable(self, identifiers: Sequence[str], asker: _Asker) -> Sequence[str]:
         """Return which ids the upstream must not be asked for, as nobody but Tidemark can tell its tenants apart."""
         if asker.keeps is False or not identifiers:
             return ()
         return await self._accounts.unreachable(asker.route, asker.caller, identifiers)
-
-    def _keeps(self, route: Route, caller: Caller) -> bool | None:
-        """Return whether a route's upstream keeps a caller's responses, as far as known."""
-        keeps = self._upstream.keeps_responses(route, caller)
-        return self._keeping.of(caller.fingerprint, route.base_url) if keeps is None else keeps
 
     async def _resolved(
         self,

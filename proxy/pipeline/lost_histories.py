@@ -25,7 +25,7 @@ class LostHistories:
         self._epochs: BoundedCache[str, str] = BoundedCache(MAX_FAMILIES)
 
     def note(self, family: str) -> None:
-        """Remember that the store has a conversation."""
+        """Remember that the store has a conversation, once a turn of it was answered."""
         self._epochs.put(family, self._identity.epoch)
 
     async def count(self, started: StartedTurn, family: str, owner: str, name: str) -> str:
@@ -35,9 +35,13 @@ class LostHistories:
         """
         if started.lost:
             return started.lost
-        epoch = self._epochs.pop(family, "")
-        if epoch and await self._identity.renewed() not in ("", epoch):
-            return "unknown"
+        epoch = self._epochs.get(family, "")
+        if epoch:
+            current = await self._identity.renewed()
+            if current not in ("", epoch):
+                return "unknown"
+            if current:  # it was deleted, or has expired
+                del self._epochs[family]
         conversation = await self._store.find_by_name(owner, name)
         # the credential's name may be that of a conversation with another upstream, which nobody goes on with here
         return "unknown" if conversation is not None and split_id(conversation)[0] == family else ""

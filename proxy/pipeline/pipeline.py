@@ -129,7 +129,7 @@ class Pipeline:
         result = await self._run_from_history(whole, caller, controls, progress)
         if whole.continuation is None:
             return result
-        checked = await self._continued.checked(whole, result, caller)
+        checked = await self._continued.answers.checked(whole, result, caller)
         if isinstance(checked, ModelRequest):
             return await self._run_from_history(checked, caller, controls, progress)
         return checked

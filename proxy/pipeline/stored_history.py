@@ -68,6 +68,7 @@ class HistoryTurn:
         lease: Lease,
         keeper: LeaseKeeper,
         give_up: GiveUp,
+        lost: LostHistories,
     ) -> None:
         self.complete_with(whole)
         self.tenant = tenant
@@ -75,6 +76,7 @@ class HistoryTurn:
         self._lease = lease
         self._keeper = keeper
         self._give_up = give_up
+        self._lost = lost
 
     def complete_with(self, whole: WholeRequest) -> None:
         """Take the client's request with its earlier messages."""
@@ -103,6 +105,8 @@ class HistoryTurn:
         if not isinstance(result, Exchange):
             await self._keeper.end()
             return result
+        if result.reply.status < 400:
+            self._lost.note(self._lease.family)
         record = await self._record_of(result.turn.record)
         turn = replace(result.turn, record=record, give_up=self._give_up)
         return replace(result, reply=_LeasedReply(result.reply, self._keeper), turn=turn)
@@ -126,7 +130,7 @@ class HistoryTurn:
 
 
 class StoredHistory:
-    """Starts turns of stored conversations. It takes ports only; its state is a cache of ``StoredTails``.
+    """Starts turns of stored conversations. It has no state of its own.
 
     :param full: owners for whom nothing more is stored; read with each request
     """
@@ -138,6 +142,7 @@ class StoredHistory:
         store: ConversationStore,
         turns: TurnStore,
         heads: RequestHeads,
+        tails: StoredTails,
         leases: LeaseStore,
         formats: StoredFormat,
         rules: TurnRules,
@@ -146,7 +151,7 @@ class StoredHistory:
     ) -> None:
         self._upstream = upstream
         self._reader = StoredConversationReader(store, formats)
-        self._tails = StoredTails(store, heads, formats)
+        self._tails = tails
         self._turns = turns
         self._heads = heads
         self._leases = leases
@@ -181,12 +186,17 @@ class StoredHistory:
                 lost = await self._lost.count(started, family, owner, controls.conversation or "")
                 if lost:
                     whole = replace(whole, gap=f"lost={lost}", is_lossy=True)
-            self._lost.note(lease.family)
         except BaseException:  # also a client that leaves: the turn is free at once
             await keeper.end()
             raise
         return HistoryTurn(
-            whole, tenant=tenant, started=started, lease=lease, keeper=keeper, give_up=self._turns.give_up
+            whole,
+            tenant=tenant,
+            started=started,
+            lease=lease,
+            keeper=keeper,
+            give_up=self._turns.give_up,
+            lost=self._lost,
         )
 
     async def complete(self, turn: HistoryTurn, request: ModelRequest, controls: Controls) -> None:

@@ -1,8 +1,9 @@
 """Reads of a stored conversation only what follows its summary, and nothing older (FR-4.3.1).
 
-The step ``history`` (``stored_history.py``) asks for it where the last request was sent with a summary. So a turn costs
-what its newest messages cost, however long the conversation is. Where the older messages turn out to be needed, the
-request is made again with all of them (``EarlierMessagesNeeded``).
+The steps ``history`` (``stored_history.py``) and ``continue`` (``continued_tails.py``) share one ``StoredTails``,
+and ask it where the last request was sent with a summary. So a turn costs what its newest messages cost, however long
+the conversation is. Where the older messages turn out to be needed, the request is made again with all of them
+(``EarlierMessagesNeeded``).
 """
 
 from __future__ import annotations
@@ -40,13 +41,11 @@ class StoredTail:
 class StoredTails:
     """Reads tails. Its state is the chain hashes of conversations, by their ids; losing them costs one read."""
 
-    def __init__(
-        self, store: ConversationStore, heads: RequestHeads, formats: StoredFormat, max_links: int = MAX_LINKS
-    ) -> None:
+    def __init__(self, store: ConversationStore, heads: RequestHeads, formats: StoredFormat) -> None:
         self._store = store
         self._heads = heads
         self._formats = formats
-        self._hashes: SizedCache[str, tuple[bytes, ...]] = SizedCache(max_links, len)
+        self._hashes: SizedCache[str, tuple[bytes, ...]] = SizedCache(MAX_LINKS, len)
 
     async def read(self, record: StoredConversation, request: ModelRequest, controls: Controls) -> StoredTail | None:
         """Return what follows the summary of the last request; None where all messages must be read.
