@@ -7,8 +7,6 @@ with the operator's token it sees all conversations.
 from __future__ import annotations
 
 import json
-import secrets
-import shutil
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import UTC, datetime
@@ -23,6 +21,7 @@ from proxy.cli.http_client import ServerRefusal, request, server_options
 from proxy.cli.models import json_option
 from proxy.cli.progress import progress
 from proxy.cli.tables import print_json, print_table, printable
+from proxy.cli.whole_files import write_whole
 
 F = TypeVar("F", bound=Callable[..., Any])
 PATH = "/tidemark/conversations"
@@ -124,13 +123,12 @@ def _write(file: Path, pieces: Iterable[bytes], output: str) -> None:
     :raises ServerRefusal: the file cannot be written
     """
     try:
-        if output == "-" or (
-            file.exists() and not file.is_file()
-        ):  # a pipe or a device has no earlier content to preserve
+        is_stream = file.exists() and not file.is_file()  # a pipe or a device has no earlier content to preserve
+        if output == "-" or is_stream:
             with click.open_file(output, "wb") as stream:
                 stream.writelines(pieces)
         else:
-            _replace(file.resolve(), pieces)
+            write_whole(file.resolve(), pieces)
     except BrokenPipeError:
         raise  # the reader closed the pipe, and click ends without a message
     except OSError as error:
@@ -172,20 +170,6 @@ def forget(conversation: str, as_json: bool, yes: bool, **server: Any) -> None:
         print_json(answer)
     else:
         click.echo(f"forgotten: {answer['id']}")
-
-
-def _replace(file: Path, pieces: Iterable[bytes]) -> None:
-    """Write a new file beside the old one, and replace it after the last piece."""
-    part = file.with_name(f".{file.name[:100]}.{secrets.token_hex(4)}")
-    try:
-        part.touch(mode=0o600, exist_ok=False)
-        with part.open("wb") as stream:
-            stream.writelines(pieces)
-        if file.exists():
-            shutil.copymode(file, part)
-        part.replace(file)
-    finally:
-        part.unlink(missing_ok=True)
 
 
 def _path(conversation: str, part: str = "") -> str:

@@ -6,7 +6,6 @@ a copy restores it byte for byte.
 
 from __future__ import annotations
 
-import contextlib
 import json
 import os
 from collections.abc import Mapping
@@ -20,6 +19,7 @@ from proxy.cli.agents.agent import Agent, Place
 from proxy.cli.agents.settings_file import JsonFile, SettingsRefusal, TextFile
 from proxy.cli.examples import example
 from proxy.cli.models import config_option
+from proxy.cli.whole_files import write_whole
 from proxy.core.errors import TidemarkError
 
 FOLDER = "wrapped"
@@ -56,8 +56,10 @@ def install(agent: Agent, place: Place, data_dir: Path) -> Path:
     try:
         before = path.read_bytes().decode() if path.exists() else None
         after = agent.file.with_values(before or "", values)
-        _write(record, json.dumps(asdict(Installed(str(path), before, after, values))), private=True)
-        _write(path, after)
+        for folder in (record.parent, path.parent):
+            folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        write_whole(record, [json.dumps(asdict(Installed(str(path), before, after, values))).encode()])
+        write_whole(path, [after.encode()])
     except SettingsRefusal as error:
         raise InstallRefusal(f"{path} was not changed: {error}") from error
     except (OSError, UnicodeError) as error:
@@ -113,19 +115,4 @@ def _restore(path: Path, installed: Installed, file: JsonFile | TextFile | None)
     if restored == before and installed.before is None:
         path.unlink()
     else:
-        _write(path, restored)
-
-
-def _write(path: Path, text: str, *, private: bool = False) -> None:
-    """Write a file as a whole; one that exists keeps its mode."""
-    path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-    fresh = path.with_name(f"{path.name}.{os.getpid()}")
-    mode = 0o600 if private or not path.exists() else path.stat().st_mode & 0o7777
-    try:
-        fresh.touch(mode=0o600)
-        fresh.write_bytes(text.encode())
-        fresh.chmod(mode)
-        fresh.replace(path)
-    finally:
-        with contextlib.suppress(OSError):
-            fresh.unlink()
+        write_whole(path, [restored.encode()])

@@ -2,8 +2,8 @@
 
 Clients send a request again when they wait too long or lose a connection, and nobody but the store has the
 conversation, so it would have the turn twice. A request with the same ``Idempotency-Key`` is one turn for ten minutes.
-Without a key, one with the same bytes is while the first one is answered; a user may ask the same twice later. Another
-worker sees the first try's turn in the store only (``stored_history.py``).
+Without a key, one with the same bytes and the same ``known=N`` is while the first one is answered; a user may ask the
+same twice later. Another worker sees the first try's turn in the store only (``stored_history.py``).
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ class RepeatedTurns:
         :raises InvalidRequest: the key came with another request before
         """
         body = digest_of(request.body)
-        identity = controls.idempotency_key or body.hex()
+        identity = controls.idempotency_key or f"{body.hex()} {controls.known_count}"
         key = (caller.fingerprint, request.dialect.name, controls.conversation or "", identity)
         # Where one try fails, those that wait for it go on one by one: the next one is the first one of the others.
         while (earlier := self._turns.get(key)) is not None and earlier.until >= self._timer():
@@ -81,7 +81,7 @@ class RepeatedTurns:
         self._turns.put(key, turn)
         try:
             result = await begin()
-        except BaseException:
+        except BaseException:  # also a client that leaves: those that wait for its answer go on
             turn.end(None)
             raise
         if not isinstance(result, Exchange) or result.reply.status >= 400:

@@ -14,6 +14,7 @@ from tests.pipeline.conftest import Bench, Client
 from tests.pipeline.talk import system, user
 from tests.pipeline.test_continued_responses import TWO_UPSTREAMS
 from tests.pipeline.test_streaming import wait_until
+from tests.support.scripted import error
 
 STORED = {"history": "stored"}
 GAP, WARNING = "x-tidemark-history-gap", "x-tidemark-warning"
@@ -65,6 +66,27 @@ def test_an_emptied_store_is_told_by_the_request_and_by_readiness(client: Client
     later = say(client, "Four?")
     assert GAP not in later.headers
     assert WARNING not in later.headers
+
+
+def test_a_conversation_that_never_was_is_not_told_as_lost(bench: Bench, client: Client, admin: redis.Redis) -> None:
+    """Its only turn failed before the store was emptied."""
+    usual = bench.upstream.script
+    bench.upstream.script = lambda _: error(500, "Down.")
+    assert client.chat([user("One?")], conversation="other", **STORED).status_code == 500
+    admin.flushall()
+    bench.upstream.script = usual
+    assert GAP not in client.chat([user("One?")], conversation="other", **STORED).headers
+
+
+def test_a_loss_is_told_until_a_turn_was_answered(bench: Bench, client: Client, admin: redis.Redis) -> None:
+    """A client may not look at the headers of a refusal that it tries again."""
+    admin.flushall()
+    usual = bench.upstream.script
+    bench.upstream.script = lambda _: error(500, "Down.")
+    assert say(client, "Three?").status_code == 500
+    bench.upstream.script = usual
+    assert say(client, "Three?").headers[GAP] == "lost=unknown"
+    assert GAP not in say(client, "Four?").headers
 
 
 @pytest.mark.parametrize(("kinds", "gap"), [("mh", "lost=4"), ("c", "lost=unknown"), ("chmtynd", "lost=unknown")])

@@ -174,6 +174,16 @@ async def test_turns_without_a_key_do_not_make_a_key_forgotten(bench: Bench, mon
     assert len(bench.upstream.received) == 4
 
 
+async def test_a_client_that_knows_of_another_number_of_messages_sends_another_turn(bench: Bench) -> None:
+    """The same words at once with another ``known=N`` are not the same request; the second one is refused."""
+    client = bench.client("known", config=WAITING)
+    count_calls(bench)
+    knowing = [{"x-tidemark-history": f"stored; known={count}"} for count in (0, 4)]
+    got = await asyncio.gather(*[send_all(client, "chat", [BODIES["chat"]], **one) for one in knowing])
+    assert [answers[0].status_code for answers in got] == [200, 409]
+    assert stored_texts(client) == ["One?", "Answer 0."]
+
+
 async def test_two_workers_store_a_repeated_turn_once(bench: Bench) -> None:
     """The second one waits for the first one's turn, and sees in the store that it was its own."""
     count_calls(bench)

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from pathlib import Path
 
 from proxy.cli.agents.agent import Agent, Place
-from proxy.cli.agents.settings_file import Environ, TextFile
+from proxy.cli.agents.settings_file import TextFile, below
 
 
 def _variables(place: Place) -> Mapping[str, str]:
@@ -19,10 +18,6 @@ def _values(place: Place) -> Mapping[str, str]:
     return {"openai-api-base": place.openai, "set-env": f"ANTHROPIC_API_BASE={place.url}"}
 
 
-def _path(environ: Environ) -> Path:
-    return Path(environ.get("HOME", "~")).expanduser() / ".aider.conf.yml"
-
-
 def _line(key: str, value: str) -> str:
     return f"{key}: {value}\n"
 
@@ -31,6 +26,6 @@ AIDER = Agent(
     program="aider",
     install="python -m pip install aider-chat",
     variables=_variables,
-    file=TextFile(_path, _line, is_first=False),
+    file=TextFile(below("", ".", ".aider.conf.yml"), _line, is_first=False),
     values=_values,
 )

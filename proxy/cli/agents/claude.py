@@ -7,10 +7,9 @@ unless it is told otherwise. The long window goes with the model's name (``[1m]`
 from __future__ import annotations
 
 from collections.abc import Mapping
-from pathlib import Path
 
 from proxy.cli.agents.agent import Agent, Place
-from proxy.cli.agents.settings_file import Environ, JsonFile
+from proxy.cli.agents.settings_file import JsonFile, below
 
 FIRST_PARTY = "_CLAUDE_CODE_ASSUME_FIRST_PARTY_BASE_URL"
 TOOL_SEARCH = "ENABLE_TOOL_SEARCH"
@@ -29,15 +28,10 @@ def _values(place: Place) -> Mapping[str, str]:
     return {f"env.{name}": value for name, value in _variables(place).items()}
 
 
-def _path(environ: Environ) -> Path:
-    folder = environ.get("CLAUDE_CONFIG_DIR")
-    return (Path(folder) if folder else Path(environ.get("HOME", "~")).expanduser() / ".claude") / "settings.json"
-
-
 CLAUDE = Agent(
     program="claude",
     install="npm install --global @anthropic-ai/claude-code",
     variables=_variables,
-    file=JsonFile(_path),
+    file=JsonFile(below("CLAUDE_CONFIG_DIR", ".claude", "settings.json")),
     values=_values,
 )

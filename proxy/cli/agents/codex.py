@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 
 from proxy.cli.agents.agent import Agent, Place
-from proxy.cli.agents.settings_file import Environ, TextFile
+from proxy.cli.agents.settings_file import TextFile, below
 
 KEY = "openai_base_url"
 
@@ -24,16 +23,11 @@ def _arguments(place: Place) -> Sequence[str]:
     return "-c", f"{KEY}={json.dumps(place.openai)}"
 
 
-def _path(environ: Environ) -> Path:
-    folder = environ.get("CODEX_HOME")
-    return (Path(folder) if folder else Path(environ.get("HOME", "~")).expanduser() / ".codex") / "config.toml"
-
-
 CODEX = Agent(
     program="codex",
     install="npm install --global @openai/codex",
     variables=lambda _: {},
     arguments=_arguments,
-    file=TextFile(_path, _line, is_first=True),
+    file=TextFile(below("CODEX_HOME", ".codex", "config.toml"), _line, is_first=True),
     values=_values,
 )

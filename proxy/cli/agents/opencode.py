@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from pathlib import Path
 
 from proxy.cli.agents.agent import Agent, Place
-from proxy.cli.agents.settings_file import Environ, JsonFile
+from proxy.cli.agents.settings_file import JsonFile, below
 
 CONTENT = "OPENCODE_CONFIG_CONTENT"
 """Settings that opencode lays over those of its files."""
@@ -17,13 +16,7 @@ def _values(place: Place) -> Mapping[str, str]:
     return {f"provider.{provider}.options.baseURL": place.openai for provider in ("openai", "anthropic")}
 
 
-def _path(environ: Environ) -> Path:
-    folder = environ.get("XDG_CONFIG_HOME")
-    home = Path(folder) if folder else Path(environ.get("HOME", "~")).expanduser() / ".config"
-    return home / "opencode" / "opencode.json"
-
-
-FILE = JsonFile(_path)
+FILE = JsonFile(below("XDG_CONFIG_HOME", ".config", "opencode", "opencode.json"))
 
 
 def _variables(place: Place) -> Mapping[str, str]:

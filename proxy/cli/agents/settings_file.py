@@ -22,6 +22,20 @@ class SettingsRefusal(TidemarkError):
     """The file is not as it must be for a change."""
 
 
+def below(variable: str, default: str, *parts: str) -> Callable[[Environ], Path]:
+    """Return what finds a file in the folder that a variable names, or in ``default`` below the user's home.
+
+    :param variable: may be empty: the folder is always the default one
+    """
+
+    def path(environ: Environ) -> Path:
+        folder = environ.get(variable)
+        home = Path(environ.get("HOME", "~")).expanduser()
+        return (Path(folder) if folder else home / default).joinpath(*parts)
+
+    return path
+
+
 @dataclass(frozen=True, slots=True)
 class JsonFile:
     """Settings in JSON. A key names its place with dots: ``env.ANTHROPIC_BASE_URL``."""

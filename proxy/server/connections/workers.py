@@ -1,4 +1,4 @@
-"""Starts several worker processes on one listening socket, by uvicorn's supervisor.
+"""Starts several worker processes on shared listening sockets, by uvicorn's supervisor.
 
 A socket that is open in any process accepts connections that no process serves. So the parent closes its own at the
 signal, and each worker after it has accepted the clients that had connected; the last close ends the listening. While

@@ -114,7 +114,7 @@ class EmbeddedValkey:
             ) from error
         try:
             _end_stale(self._socket)
-        except BaseException:
+        except BaseException:  # interrupted, too: the folder must not stay locked
             self.stop()
             raise
 

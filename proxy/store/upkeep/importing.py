@@ -134,9 +134,8 @@ class StoreImport:
                 f"{self._path} was exported by Tidemark {header.version}, with format {header.format} and schema "
                 f"{header.schema}; this version reads {FORMAT} and {SCHEMA}. Import it with that version."
             )
-        if (
-            int(await self._store.call("GET", keys.SCHEMA) or 0) < header.schema
-        ):  # before what older versions cannot read
+        stored_schema = int(await self._store.call("GET", keys.SCHEMA) or 0)
+        if stored_schema < header.schema:  # before what older versions cannot read
             await self._store.call("SET", keys.SCHEMA, str(header.schema), "XX")
         mode = b"replace" if self._replace else b""
         self._progress_key = keys.IMPORT + hashlib.sha256(text + mode).hexdigest()
