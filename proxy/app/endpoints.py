@@ -48,6 +48,7 @@ from proxy.pipeline.continuing import ContinuedRequests
 from proxy.pipeline.lost_histories import LostHistories
 from proxy.pipeline.pipeline import Pipeline
 from proxy.pipeline.relay import Relay
+from proxy.pipeline.repeated_turns import RepeatedTurns
 from proxy.pipeline.sealed_compaction import SealedCompaction
 from proxy.pipeline.stored_history import StoredHistory, TurnRules
 from proxy.pipeline.token_count import InputTokenCounting
@@ -338,6 +339,7 @@ def _pipeline(
         searches=engine.searches,
         calibrations=stored.calibrations,
         accounts=stored.accounts,
+        repeats=RepeatedTurns(stored.answers, time.perf_counter),
         sealed=sealed,
         emit=emit,
         clock=time.time,

@@ -33,6 +33,7 @@ from proxy.pipeline.search_offers import SearchOffers
 from proxy.pipeline.search_rounds import RoundParts
 from proxy.pipeline.shared_accounts import SharedAccounts
 from proxy.pipeline.stored_tails import StoredTails
+from proxy.store.answers import RedisAnswers
 from proxy.store.calibrations import RedisCalibrations
 from proxy.store.codec import Codec
 from proxy.store.conversations import RedisStore
@@ -90,6 +91,7 @@ class StoredParts:
         self.deletion_hooks: list[DeletionHook] = []
         """The hooks that delete a conversation's records outside the store."""
         self.request_heads = RedisRequestHeads(self.store.ask, codec)
+        self.answers = RedisAnswers(self.store.ask, codec)
         self.replacement = RedisSummaryReplacement(
             self.store.ask, codec, ttl_seconds=ttl_seconds, lifetimes=self.lifetimes
         )

@@ -71,6 +71,7 @@ class Pipeline:
         searches: SearchOffers,
         calibrations: CalibrationStore,
         accounts: SharedAccounts,
+        repeats: RepeatedTurns,
         sealed: SealedCompaction | None = None,
         emit: Listener = lambda _: None,
         clock: Clock,
@@ -92,7 +93,7 @@ class Pipeline:
         self._emit = emit
         self._clock = clock
         self._timer = timer
-        self._repeats = RepeatedTurns(timer)
+        self._repeats = repeats
 
     def run(
         self, request: ModelRequest, caller: Caller, controls: Controls, progress: Progress = NO_PROGRESS
@@ -174,6 +175,10 @@ class Pipeline:
         """Run a request that has its new messages only, as one turn of a stored conversation."""
         turn = await self._history.start_turn(request, caller, controls)
         try:
+            answer = await self._repeats.kept_answer(turn, request, caller, controls)
+            if answer is not None:
+                await turn.abandon()
+                return answer
             try:
                 result = await self._run(turn.request, caller, turn.controls, turn.reporting_to(progress), turn.place)
             except EarlierMessagesNeeded:  # nothing was answered

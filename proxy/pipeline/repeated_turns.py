@@ -3,7 +3,8 @@
 Clients send a request again when they wait too long or lose a connection, and nobody but the store has the
 conversation, so it would have the turn twice. A request with the same ``Idempotency-Key`` is one turn for ten minutes.
 Without a key, one with the same bytes and the same ``known=N`` is while the first one is answered; a user may ask the
-same twice later. Another worker sees the first try's turn in the store only (``stored_history.py``).
+same twice later. Another worker finds the answer of a conversation's newest turn with a key in the store; without a key
+it sees the turn there only (``stored_history.py``).
 """
 
 from __future__ import annotations
@@ -18,9 +19,10 @@ from proxy.core.bounded import BoundedCache
 from proxy.core.conversation.messages import digest_of
 from proxy.core.conversation.records import TurnRecord
 from proxy.core.conversation.request import ModelRequest
-from proxy.core.errors import InvalidRequest
-from proxy.core.ports import Caller, Clock, UpstreamReply
+from proxy.core.errors import InvalidRequest, StoreError
+from proxy.core.ports import AnswerStore, Caller, Clock, KeptAnswer, UpstreamReply
 from proxy.core.report import Report
+from proxy.pipeline.stored_history import HistoryTurn
 from proxy.pipeline.values import BufferedReply, Controls, Exchange, LeaveOut, PendingTurn, Repeated, Result
 
 MAX_TURNS = 256
@@ -31,18 +33,25 @@ KEYED_SECONDS = 600.0
 """How long an ``Idempotency-Key`` is remembered after its answer."""
 REPEATED_SECONDS = 10.0
 """The same for a turn without a key that was sent again while it was answered."""
+KEEPING_SECONDS = 2.0
+"""How long after a turn was stored its answer may take to be in the store, too."""
+_PAUSE_SECONDS = 0.05
 STORING_SECONDS = 3.0
 """How long after the last byte of an answer a turn may take to be stored."""
 _Key = tuple[bytes, str, str, str]
+_Keep = Callable[[str, Repeated], Awaitable[None]]
+"""Stores an answer beside its conversation."""
 
 
 class RepeatedTurns:
     """Remembers turns and their answers. The mutable state is both.
 
+    :param answers: those of turns with a key, for the other workers
     :param timer: seconds of a clock that never goes back
     """
 
-    def __init__(self, timer: Clock) -> None:
+    def __init__(self, answers: AnswerStore, timer: Clock) -> None:
+        self._answers = answers
         self._timer = timer
         self._turns: BoundedCache[_Key, _Turn] = BoundedCache(MAX_TURNS)
 
@@ -66,18 +75,15 @@ class RepeatedTurns:
         # Where one try fails, those that wait for it go on one by one: the next one is the first one of the others.
         while (earlier := self._turns.get(key)) is not None and earlier.until >= self._timer():
             if earlier.body != body:
-                raise InvalidRequest(
-                    "This Idempotency-Key came with another request before. Send a new key with each new request.",
-                    param="Idempotency-Key",
-                    code="idempotency_key_reused",
-                )
+                raise _reused_key()
             earlier.is_repeated = True
             answer = await earlier.answer(seconds)
             if answer is not None:
                 return answer
             if earlier.is_under_way:  # later tries must still find it
                 return await begin()
-        turn = _Turn(body, self._timer, partial(self._forget, key), is_keyed=bool(controls.idempotency_key))
+        keep = partial(self._keep, _name_of(request, caller, controls), body) if controls.idempotency_key else None
+        turn = _Turn(body, self._timer, partial(self._forget, key), keep)
         self._turns.put(key, turn)
         try:
             result = await begin()
@@ -89,26 +95,72 @@ class RepeatedTurns:
             return result
         return turn.follow(result)
 
+    async def kept_answer(
+        self, turn: HistoryTurn, request: ModelRequest, caller: Caller, controls: Controls
+    ) -> Repeated | None:
+        """Return the answer that another worker has given to a turn with the same key; None where none did.
+
+        :raises InvalidRequest: the key came with another request before
+        :raises StoreUnavailable: the store did not answer in time
+        """
+        record = turn.started.record
+        if record is None or not controls.idempotency_key:
+            return None
+        name, deadline = _name_of(request, caller, controls), self._timer() + KEEPING_SECONDS
+        while (answer := await self._answers.find(record.id)) is None or answer.turn != name:
+            if not turn.may_be_answered or self._timer() > deadline:
+                return None
+            await asyncio.sleep(_PAUSE_SECONDS)
+        if answer.body != digest_of(request.body):
+            raise _reused_key()
+        return Repeated(BufferedReply(answer.status, answer.headers, answer.data), answer.data, answer.report)
+
+    async def _keep(self, name: bytes, body: bytes, conversation: str, answer: Repeated) -> None:
+        """Let other workers have an answer; an outage of the store only makes them ask again."""
+        reply = answer.reply
+        own = KeptAnswer(name, body, reply.status, reply.headers, answer.data, answer.report)
+        with suppress(StoreError):
+            await self._answers.keep(conversation, own, int(KEYED_SECONDS))
+
     def _forget(self, key: _Key, turn: _Turn) -> None:
         """Free the place of a turn that is remembered no longer, for those that are."""
         if self._turns.get(key) is turn:
             del self._turns[key]
 
 
+def _name_of(request: ModelRequest, caller: Caller, controls: Controls) -> bytes:
+    """Return by what all workers know a turn with a key."""
+    return digest_of(caller.fingerprint, request.dialect.name.encode(), controls.idempotency_key.encode())
+
+
+def _reused_key() -> InvalidRequest:
+    return InvalidRequest(
+        "This Idempotency-Key came with another request before. Send a new key with each new request.",
+        param="Idempotency-Key",
+        code="idempotency_key_reused",
+    )
+
+
 class _Turn:
     """One turn. Mutable: whether it was sent again, how long it is remembered, and its answer."""
 
-    def __init__(self, body: bytes, timer: Clock, forget: Callable[[_Turn], None], *, is_keyed: bool) -> None:
+    def __init__(self, body: bytes, timer: Clock, forget: Callable[[_Turn], None], keep: _Keep | None) -> None:
         self.body = body
         self.is_repeated = False
         self.until = float("inf")
         self._timer = timer
         self._forget = forget
-        self._is_keyed = is_keyed
+        self._keep = keep
+        """Present where the turn has a key."""
         self._answer: asyncio.Future[Repeated | None] = asyncio.get_running_loop().create_future()
         self._pending: Repeated | None = None
-        self.is_stored = False
+        self._conversation = ""
+        """The conversation that the turn with its complete reply is stored in; empty before."""
+
+    @property
+    def is_stored(self) -> bool:
         """Whether the store has the turn with its complete reply."""
+        return bool(self._conversation)
 
     @property
     def is_under_way(self) -> bool:
@@ -127,7 +179,7 @@ class _Turn:
         if self._answer.done():
             return
         self._answer.set_result(answer)
-        seconds = KEYED_SECONDS if self._is_keyed else REPEATED_SECONDS if self.is_repeated else 0.0
+        seconds = KEYED_SECONDS if self._keep else REPEATED_SECONDS if self.is_repeated else 0.0
         if answer is not None and seconds:
             self.until = self._timer() + seconds
         else:
@@ -139,22 +191,31 @@ class _Turn:
         reply = _KeptReply(exchange.reply, self, exchange.report, turn.leave_out)
         return replace(exchange, reply=reply, turn=self._noting(turn))
 
-    def close(self, answer: Repeated | None) -> None:
+    async def close(self, answer: Repeated | None) -> None:
         """Note that all bytes of the answer have come; None where they have not."""
-        if answer is None or self.is_stored:
-            self.end(answer)
+        if answer is None:
+            self.end(None)
+            return
+        if self.is_stored:
+            await self._give(answer)
             return
         self._pending = answer
         asyncio.get_running_loop().call_later(STORING_SECONDS, self.end, None)
+
+    async def _give(self, answer: Repeated) -> None:
+        """Take the answer of a turn that is stored."""
+        self.end(answer)
+        if self._keep is not None:
+            await self._keep(self._conversation, answer)
 
     def _noting(self, turn: PendingTurn) -> PendingTurn:
         """Return a turn that also tells whether it was stored."""
         prepare, give_up = turn.prepare, turn.give_up
 
         async def note_stored(conversation: str) -> None:
-            self.is_stored = True
+            self._conversation = conversation
             if self._pending is not None:
-                self.end(self._pending)
+                await self._give(self._pending)
             if prepare is not None:
                 await prepare(conversation)
 
@@ -192,7 +253,7 @@ class _KeptReply:
         try:
             await self._reply.close()
         finally:
-            self._turn.close(self._answer())
+            await self._turn.close(self._answer())
 
     def _answer(self) -> Repeated | None:
         is_whole = self._is_whole or self._turn.is_stored  # clients leave a stream at its last event, upstreams later

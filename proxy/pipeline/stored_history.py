@@ -69,9 +69,12 @@ class HistoryTurn:
         keeper: LeaseKeeper,
         give_up: GiveUp,
         lost: LostHistories,
+        may_be_answered: bool = False,
     ) -> None:
         self.complete_with(whole)
         self.tenant = tenant
+        self.may_be_answered = may_be_answered
+        """Whether another worker may have answered this very turn while this one waited."""
         self.started = started
         self._lease = lease
         self._keeper = keeper
@@ -177,7 +180,8 @@ class StoredHistory:
         keeper = LeaseKeeper(self._leases, lease, LEASE_SECONDS)
         try:
             _check_known(controls, started.record)
-            if waited is not None and started.record is not None and _is_answered(request, started.record, waited):
+            is_answered = _is_answered(request, started.record, waited)
+            if is_answered and started.record is not None:
                 whole = await self._complete_whole(request, tenant, controls, started.record, reply_lost=True)
             else:
                 whole = await self._complete(request, tenant, controls, started.record)
@@ -197,6 +201,7 @@ class StoredHistory:
             keeper=keeper,
             give_up=self._turns.give_up,
             lost=self._lost,
+            may_be_answered=is_answered,
         )
 
     async def complete(self, turn: HistoryTurn, request: ModelRequest, controls: Controls) -> None:
@@ -331,11 +336,13 @@ class StoredHistory:
         return (), [head for head in formats.read(heads) if head.text], missing
 
 
-def _is_answered(request: ModelRequest, record: StoredConversation, waited: int) -> bool:
+def _is_answered(request: ModelRequest, record: StoredConversation | None, waited: int | None) -> bool:
     """Return whether the turn that a request waited for may be its own, which another worker has answered.
 
-    :param waited: how many messages were stored before that turn
+    :param waited: how many messages were stored before that turn; None where it did not wait
     """
+    if record is None or waited is None:
+        return False
     others = sum([not message.is_system for message in request.messages])
     return record.message_count == waited + others + 1
 

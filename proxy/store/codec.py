@@ -6,7 +6,7 @@ default: old records are still read, and old programs ignore it. Anything else i
 
 Sealed, which means given to the cipher as a whole:
 
-* messages, system messages, summaries, and turns after their digest
+* messages, system messages, summaries, turns after their digest, and answers that are kept to be given again
 * the client's name of a conversation, and the models' names in its record
 * settings and observations of models, learned windows, calibrations
 * bodies of flushes, the reasons of dead letters, and notes of flushes that are about to happen

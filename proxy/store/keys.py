@@ -23,6 +23,8 @@ key                      type     content
 ``tm:{F}:u:RECIPE:HASH`` string   when a person replaced the summary of that prefix; for as long as one may be made
 ``tm:{F}:z:OWN``         list     summaries that were replaced, oldest first: the earlier versions of their prefixes
 ``tm:{F}:j:OWN``         list     previews of regenerated summaries, newest first (``previews.py``); for half an hour
+``tm:{F}:k:OWN``         string   the answer of its newest turn with an ``Idempotency-Key``, for ten minutes
+                                  (``answers.py``)
 ``tm:{F}:l:NAME``        string   a lease: its number and its purpose; ``NAME`` is ``OWN`` for a preparation,
                                   ``turn:OWN`` for a turn of stored history
 ``tm:{F}:f``             string   the number of the last lease
@@ -41,7 +43,7 @@ key                      type     content
 ``tm:cv:DIGEST``         hash     digest of a credential and of the id of a conversation of the Conversations API -> its
                                   head, and its items by their numbers (``kept_conversations.py``)
 ``tm:ci:OWNER``          set      the ids of a credential's conversations of the Conversations API, to weigh them
-``tm:own:DIGEST``         string   digest of an account that tenants share and of the id of what it has -> who made that
+``tm:own:DIGEST``        string   digest of an account that tenants share and of the id of what it has -> who made that
 ``tm:accounts``          hash     ``OWNER ACCOUNT`` -> when that credential last made something there (``owners.py``)
 ``tm:u:OWNER``           hash     bytes that a credential has stored and imported; whether an upstream accepted it
 ``tm:uw:OWNER``          string   a mark that its conversations were weighed a moment ago
@@ -86,7 +88,7 @@ from collections.abc import Sequence
 from proxy.core.conversation.messages import digest_of
 from proxy.core.conversation.prefix import split_id
 
-CONVERSATION_KINDS = ("c", "h", "m", "t", "y", "r", "q", "z", "o", "v", "b", "e", "j")
+CONVERSATION_KINDS = ("c", "h", "m", "t", "y", "r", "q", "z", "o", "v", "b", "e", "j", "k")
 """The kinds of keys that end in ``OWN`` and are one conversation; the first is its record."""
 PREFIX = "tm:"
 """The beginning of all keys."""
@@ -247,6 +249,16 @@ def version_list(conversation: str) -> str:
 def preview_list(conversation: str) -> str:
     """Return the key of a conversation's previews."""
     return _part("j", conversation)
+
+
+def record_hash(conversation: str) -> str:
+    """Return the key of a conversation's record."""
+    return _part("c", conversation)
+
+
+def newest_answer(conversation: str) -> str:
+    """Return the key of the answer that a conversation's client may ask for again."""
+    return _part("k", conversation)
 
 
 def answer_hash(conversation: str) -> str:

@@ -9,6 +9,7 @@ from typing import Any
 
 import httpx
 import pytest
+import redis
 
 from tests.pipeline.conftest import WINDOW, Bench, Client
 from tests.pipeline.talk import user
@@ -51,9 +52,9 @@ async def send_all(client: Client, dialect: str, bodies: list[dict[str, Any]], *
         return list(await asyncio.gather(*sending))
 
 
-def stored_texts(client: Client) -> list[str]:
+def stored_texts(client: Client, conversation: str = "talk") -> list[str]:
     """What the conversation has by now."""
-    shown = client.http.get("/tidemark/conversations/talk", headers=client.headers()).json()
+    shown = client.http.get(f"/tidemark/conversations/{conversation}", headers=client.headers()).json()
     return [one["message"]["content"] for one in shown["data"]]
 
 
@@ -193,3 +194,62 @@ async def test_two_workers_store_a_repeated_turn_once(bench: Bench) -> None:
     texts = stored_texts(one)
     assert texts[0] == "One?"
     assert len(texts) == 2
+
+
+@pytest.mark.parametrize("is_streamed", [False, True], ids=["whole", "streamed"])
+async def test_one_key_at_once_on_two_workers_is_one_call_upstream(bench: Bench, *, is_streamed: bool) -> None:
+    """The second worker waits for the first one's turn, and finds its answer in the store."""
+    count_calls(bench)
+    one, other = bench.client("two-keyed", config=WAITING), bench.client("two-keyed", config=WAITING)
+    body = BODIES["chat"] | ({"stream": True} if is_streamed else {})
+    sending = [send_all(client, "chat", [body], **{"idempotency-key": "a"}) for client in (one, other)]
+    got = [answers[0] for answers in await asyncio.gather(*sending)]
+    assert [answer.status_code for answer in got] == [200, 200]
+    assert got[0].content == got[1].content
+    conversation = got[0].headers["x-tidemark-conversation"]
+    assert got[1].headers["x-tidemark-conversation"] == conversation
+    assert len(bench.upstream.received) == 1
+    assert stored_texts(one, conversation) == ["One?", "Answer 0."]
+
+
+async def test_another_worker_has_the_answer_of_the_newest_turn_with_a_key(bench: Bench) -> None:
+    """After the first answer has come; another request with the key is refused, and another key is another turn."""
+    one, other = bench.client("two-later"), bench.client("two-later")
+    first = (await send_all(one, "chat", [BODIES["chat"]], **{"idempotency-key": "a"}))[0]
+    again = (await send_all(other, "chat", [BODIES["chat"]], **{"idempotency-key": "a"}))[0]
+    assert (again.status_code, again.content) == (200, first.content)
+    assert len(bench.upstream.received) == 1
+    changed = BODIES["chat"] | {"messages": [user("Two?")]}
+    refused = (await send_all(other, "chat", [changed], **{"idempotency-key": "a"}))[0]
+    assert (refused.status_code, refused.json()["error"]["code"]) == (400, "idempotency_key_reused")
+    await send_all(other, "chat", [changed], **{"idempotency-key": "b"})
+    assert len(bench.upstream.received) == 2
+
+
+def kept_answers(store: redis.Redis, answer: httpx.Response) -> list[bytes]:
+    """The keys of the answers that the store has of an answer's conversation."""
+    conversation = answer.headers["x-tidemark-conversation"]
+    return list(store.scan_iter(match=f"tm:{{{conversation[:32]}}}:k:{conversation[32:]}"))
+
+
+async def test_an_answer_is_forgotten_with_its_conversation(bench: Bench, store_url: str) -> None:
+    """Nothing of it is left in the store, where it lies for ten minutes at most."""
+    client = bench.client("two-forgotten")
+    first = (await send_all(client, "chat", [BODIES["chat"]], **{"idempotency-key": "a"}))[0]
+    with redis.Redis.from_url(store_url) as store:
+        assert 0 < store.ttl(kept_answers(store, first)[0]) <= 600
+        path = f"/tidemark/conversations/{first.headers['x-tidemark-conversation']}"
+        assert client.http.delete(path, headers=client.headers()).status_code == 200
+        assert not kept_answers(store, first)
+
+
+async def test_an_answer_that_cannot_be_read_is_none(bench: Bench, store_url: str) -> None:
+    """A later version may write it in another way; then the upstream is asked again."""
+    one, other = bench.client("two-broken"), bench.client("two-broken")
+    first = (await send_all(one, "chat", [BODIES["chat"]], **{"idempotency-key": "a"}))[0]
+    with redis.Redis.from_url(store_url) as store:
+        for packed in (b"\x02", b"\x01\x93"):
+            store.set(kept_answers(store, first)[0], packed)
+            again = (await send_all(other, "chat", [BODIES["chat"]], **{"idempotency-key": packed.hex()}))[0]
+            assert again.status_code == 200
+    assert len(bench.upstream.received) == 3

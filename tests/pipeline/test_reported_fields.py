@@ -19,6 +19,7 @@ from proxy.pipeline.fit import BudgetFitter
 from proxy.pipeline.identify import Identifier, tenant_of
 from proxy.pipeline.pipeline import Pipeline
 from proxy.pipeline.recall import Recaller
+from proxy.pipeline.repeated_turns import RepeatedTurns
 from proxy.pipeline.search_offers import SearchOffers
 from proxy.pipeline.shared_accounts import SharedAccounts
 from proxy.pipeline.values import BufferedReply, Controls, Exchange
@@ -103,6 +104,7 @@ def _exchanged(controls: Controls) -> tuple[Exchange, Any]:
         catalog=ports,
         calibrations=ports,
         accounts=SharedAccounts(ports, ports, is_open=True),
+        repeats=RepeatedTurns(ports, ports.timer),
         identifier=identity,
         fitter=fitting,
         clock=lambda: 9.5,

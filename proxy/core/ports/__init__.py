@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from proxy.core.ports.answers import AnswerStore, KeptAnswer
 from proxy.core.ports.authenticating import Authenticator
 from proxy.core.ports.clocks import Clock
 from proxy.core.ports.counting import RequestCount, Stored, TokenCounter
@@ -42,6 +43,7 @@ from proxy.core.ports.upstream import (
 
 __all__ = [
     "NO_CREDENTIAL",
+    "AnswerStore",
     "Authenticator",
     "CalibrationStore",
     "Caller",
@@ -54,6 +56,7 @@ __all__ = [
     "FlushEntry",
     "FlushQueue",
     "Headers",
+    "KeptAnswer",
     "KeptConversationStore",
     "Lane",
     "LearnedWindowStore",

@@ -13,6 +13,7 @@ from typing import Literal, NamedTuple
 from proxy.core.conversation.messages import DIGEST_BYTES
 from proxy.core.conversation.prefix import OWN_CHARACTERS, is_id
 from proxy.core.errors import RecordUnreadable
+from proxy.store.answers import unpack_answer
 from proxy.store.codec import MOVED, Codec, unreadable
 from proxy.store.kept_conversations import check_kept
 from proxy.store.previews import check_preview
@@ -107,6 +108,10 @@ def _preview(codec: Codec, element: Element) -> None:
     check_preview(codec, element.value)
 
 
+def _answer(codec: Codec, element: Element) -> None:
+    unpack_answer(codec, element.value)
+
+
 def _response(codec: Codec, element: Element) -> None:
     check_response(codec, element.place, element.value)
 
@@ -147,6 +152,7 @@ _FAMILY: Mapping[str, Rule] = {
     "u": Rule("string", _number),
     "z": Rule("list", _summary),
     "j": Rule("list", _preview),
+    "k": Rule("string", _answer),
     "l": Rule("string", _anything),
     "f": Rule("string", _number),
     "b": Rule("set", _own_id),
