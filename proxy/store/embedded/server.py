@@ -20,6 +20,7 @@ import tempfile
 import time
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
+from functools import partial
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -128,15 +129,14 @@ class EmbeddedValkey:
         with lock:
             if self._lock is None:  # stopped meanwhile
                 return
-            self._mend(examine_names(self._folder))
+            self._mend(partial(examine_names, self._folder))
             self.launch()
         try:
             self.wait_for_answer()
         except StoreUnavailable:
             with lock:
-                if not self._has_ended() or not self._mend(
-                    examine(self._folder, Path(get_binary_path()), _ask_arities)
-                ):
+                look = partial(examine, self._folder, Path(get_binary_path()), _ask_arities)
+                if not self._has_ended() or not self._mend(look):
                     raise  # it hangs, or was stopped meanwhile, or its files are not the cause
                 self.launch()
             self.wait_for_answer()
@@ -145,8 +145,17 @@ class EmbeddedValkey:
         """Return whether the process ended by itself, so that its folder is still this object's."""
         return self._lock is not None and self._process is not None and self._process.poll() is not None
 
-    def _mend(self, examination: FileExamination) -> bool:
-        """Mend what an examination found; returns whether it found anything."""
+    def _mend(self, examine_files: Callable[[], FileExamination]) -> bool:
+        """Mend what an examination finds; returns whether it found anything.
+
+        :raises StoreDamaged, StoreUnavailable: as ``start``
+        """
+        try:
+            examination = examine_files()
+        except OSError as error:
+            raise StoreUnavailable(
+                f"The files of the embedded store in {self._folder} cannot be read: {error.strerror}."
+            ) from error
         if not examination.damages:
             return False
         damages = "; ".join(examination.damages)

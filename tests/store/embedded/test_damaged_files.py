@@ -217,6 +217,15 @@ def test_a_server_that_cannot_start_does_not_end_the_command(short_folder: Path)
     assert "is started again" in told[1]
 
 
+def test_files_that_cannot_be_read_do_not_end_the_command(folder: Path) -> None:
+    """A folder lies where a file was; requests go on without the store, as for any other start that failed."""
+    (folder / FOLDER / NEWEST).unlink()
+    (folder / FOLDER / NEWEST).mkdir()
+    warnings: list[str] = []
+    with Supervised(EmbeddedValkey(folder, tell=warnings.append), warnings.append):
+        wait_until(lambda: any("cannot be read" in warning for warning in warnings))
+
+
 def test_commands_after_damage_inside_a_transaction_are_left_out() -> None:
     """Up to its end: the rest of a transaction is no turn."""
     known = {b"set": -3, b"multi": 1, b"exec": 1}
