@@ -23,5 +23,6 @@ def trace_parts(tracing: Tracing, stored: StoredParts, engine: Engine) -> None:
     steps.trace_store(stored.store.turns, "turns")
     steps.trace_store(stored.store.responses, "responses")
     steps.trace_store(stored.request_heads, "request_heads")
+    steps.trace_store(stored.answers, "answers")
     steps.trace_store(stored.calibrations, "calibrations")
     tracing.trace_upstream(stored.parts.upstream)

@@ -38,7 +38,8 @@ STORE_CALLS: dict[str, tuple[str, ...]] = {
     ),
     "turns": ("start_turn",),
     "responses": ("find", "forget", "keep"),
-    "request_heads": ("leading_system_messages",),
+    "request_heads": ("summarized_count", "with_missing"),
+    "answers": ("find", "keep"),
     "calibrations": ("calibration", "learn"),
 }
 """The calls to the store that have spans, by the part that makes them."""
