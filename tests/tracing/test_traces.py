@@ -99,14 +99,14 @@ def test_spans_follow_the_conventions_for_generative_models(client: Client, coll
 
 def test_a_stored_turn_shows_what_it_reads(client: Client, collector: Collector) -> None:
     """The system messages of the last request, and whether another worker has answered the turn already."""
-    for key in ("one", "two"):
-        trace = token_hex(16)
+    first, second = token_hex(16), token_hex(16)
+    for key, trace in (("one", first), ("two", second)):
         headers = {**client.headers(conversation="talk", history="stored"), "idempotency-key": key}
         body = {"model": "small", "messages": TINY, "max_tokens": 100}
         headers["traceparent"] = f"00-{trace}-{'b' * 16}-01"
         client.http.post("/v1/chat/completions", json=body, headers=headers)
     names = {"store turns.start_turn", "store request_heads.with_missing", "store answers.find", "store answers.keep"}
-    assert names <= set(collector.trace(trace))
+    assert names <= set(collector.trace(second))
 
 
 def test_no_text_is_in_a_span(client: Client, collector: Collector) -> None:
