@@ -10,7 +10,6 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from http import HTTPStatus
 
-from proxy.core.conversation.kept import is_kept_here
 from proxy.core.conversation.request import Dialect, ModelRequest
 from proxy.core.errors import DialectNotServed
 from proxy.core.lessons import Lessons
@@ -48,16 +47,15 @@ class InputTokenCounting:
         :param path: of the provider's endpoint, below its base URL, with its query
         :param asks_any: whether an upstream of another address is asked, too, until it does not have the endpoint
         :raises InvalidRequest, ModelNotFound, TokenizerFailed: there is nothing to count, or no way to
-        :raises ObjectNotFound: the provider would be asked about something of another tenant
+        :raises EarlierResponseUnreachable, ItemNotFound, ObjectNotFound: the provider would be asked about something
+            of another tenant
         :raises StoreUnavailable: nobody knows at present whether it would
         :raises UpstreamUnreachable, UpstreamTimedOut: the provider gave no answer
         """
         request = await dialect.parse(body, anonymous=True)
         if not request.model:
             return (await self.counter.count(request, "")).total
-        responses = request.dialect.responses
-        conversation = "" if responses is None else responses.conversation_at_upstream(request.fields)
-        if self.continued is not None and is_kept_here(conversation):  # nobody else can count its items
+        if self.continued is not None:
             request = await self.continued.resolve(request, caller)
         route = await self.upstream.resolve(request.model)
         question = (route.base_url, route.upstream_model, path.partition("?")[0])
@@ -73,12 +71,12 @@ class InputTokenCounting:
                     self.lessons.note_taken(caller.fingerprint, question)
                 return reply
             self.lessons.note_refused(caller.fingerprint, question)
-        if self.continued is not None:
-            request = await self.continued.resolve(request, caller)
         return (await self.counter.count(request, route.upstream_model)).total
 
     async def _ask(self, request: ModelRequest, route: Route, caller: Caller, path: str) -> UpstreamReply | None:
         """Return the provider's answer; None where it does not have the endpoint."""
+        if request.continuation is not None and request.continuation.received is not None:
+            request = request.continuation.received
         model = route.upstream_model
         body = request.body if model == request.model else request.dialect.body_with_model(request, model)
         try:
