@@ -16,12 +16,9 @@ from proxy.core.lessons import Lessons
 from proxy.core.ports import Caller, Route, TokenCounter, Upstream, UpstreamReply
 from proxy.pipeline.bound_thinking import without_thinking
 from proxy.pipeline.continuing import ContinuedRequests
-from proxy.pipeline.plain_replies import decode_whole, read_whole
+from proxy.pipeline.plain_replies import UNSERVED, decode_whole, read_whole
 from proxy.pipeline.shared_accounts import SharedAccounts
 from proxy.pipeline.values import BufferedReply
-
-UNSERVED = frozenset({HTTPStatus.NOT_FOUND, HTTPStatus.METHOD_NOT_ALLOWED, HTTPStatus.NOT_IMPLEMENTED})
-"""Statuses of an upstream that does not have the endpoint. One that names the model is about the model."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,5 +88,5 @@ class InputTokenCounting:
             reply = await self.upstream.forward(route, "POST", path, without_thinking(form, body), caller)
         if reply.status not in UNSERVED:
             return reply
-        refusal = await read_whole(reply)
+        refusal = await read_whole(reply)  # one that names the model is about the model
         return BufferedReply(reply.status, reply.headers, refusal) if b"model" in refusal.lower() else None
