@@ -16,9 +16,7 @@ BOUNDED = {
     "proxy.summarizers.revoking:_ALLOWS": "the same",
 }
 """Patterns whose time grows faster, each with the reason why that is no harm."""
-OF_SENTENCES = tuple(
-    f"proxy.summarizers.{name}:" for name in ("replacing", "revoking", "rule_languages", "rule_scripts", "rules")
-)
+OF_SENTENCES = tuple(f"proxy.summarizers.{name}:" for name in ("revoking", "rule_languages", "rule_scripts", "rules"))
 """Modules that read one sentence at a time, so that growth beyond ``SENTENCE_CHARS`` is no harm."""
 
 

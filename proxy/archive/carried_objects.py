@@ -17,7 +17,8 @@ import msgspec
 
 from proxy.core.errors import InvalidRequest, ObjectNotFound, StoreError
 from proxy.core.ports import Caller, Route, Upload, UpstreamReply
-from proxy.pipeline.plain_replies import decode_whole
+from proxy.dialects.sse import EVENTS, WholeEvents, payload_of
+from proxy.pipeline.plain_replies import DecodedReply, are_known, codings_of, decode_whole, is_event_stream
 from proxy.pipeline.shared_accounts import (
     MENTIONED,
     PROVIDERS_ID,
@@ -65,6 +66,10 @@ class CarriedObjects:
 
     accounts: SharedAccounts
 
+    def are_shared(self, route: Route) -> bool:
+        """Return whether tenants share the account that a route leads to."""
+        return bool(account_of(self.accounts.upstream, route))
+
     async def check(self, route: Route, method: str, path: str, body: bytes | Upload, caller: Caller) -> Sequence[str]:
         """Refuse a request for what is another tenant's.
 
@@ -75,7 +80,7 @@ class CarriedObjects:
         """
         place = path.partition("?")[0]
         is_call = method == "POST" and (place in MODEL_CALLS or _GOOGLES_CALL.fullmatch(place))
-        if is_call or not account_of(self.accounts.upstream, route):
+        if is_call or not self.are_shared(route):
             return ()
         names = names_of_path(path)
         references = await _references(body, place) if isinstance(body, bytes) else ()
@@ -99,7 +104,11 @@ class CarriedObjects:
         :param members: those that ``check`` returned
         :raises UpstreamError: the answer broke off
         """
-        if not members or not 200 <= reply.status < 300 or not _is_json(reply):
+        if not members or not 200 <= reply.status < 300:
+            return reply
+        if is_event_stream(reply.headers, is_requested=False):
+            return await self._claim_first(route, caller, reply, members)
+        if not _is_json(reply):
             return reply
         pieces, pending, size = [], reply.body(), 0
         async for piece in pending:
@@ -108,10 +117,33 @@ class CarriedObjects:
             if size > MOST_ANSWER_BYTES:
                 return _BegunReply(reply, pieces, pending)
         data = b"".join(pieces)
-        names = _read_ids(decode_whole(reply.headers, data) or b"", members)
+        await self._claim_names(route, caller, _read_ids(decode_whole(reply.headers, data) or b"", members))
+        return BufferedReply(reply.status, reply.headers, data)
+
+    async def _claim_first(
+        self, route: Route, caller: Caller, reply: UpstreamReply, members: Sequence[str]
+    ) -> UpstreamReply:
+        """Do the same with a stream, whose first event names what was made (``thread.created``). No other waits.
+
+        A stream that comes compressed is returned decoded.
+        """
+        codings = codings_of(reply.headers)
+        if codings and are_known(codings):
+            reply = DecodedReply(reply, codings)
+        pieces, pending, events, size = [], reply.body(), WholeEvents(), 0
+        async for piece in pending:
+            pieces.append(piece)
+            size += len(piece)
+            payload = next(filter(None, map(payload_of, EVENTS.findall(events.feed(piece)))), b"")
+            if payload:
+                await self._claim_names(route, caller, _read_ids(payload, members))
+            if payload or size > MOST_ANSWER_BYTES:
+                break
+        return _BegunReply(reply, pieces, pending)
+
+    async def _claim_names(self, route: Route, caller: Caller, names: Sequence[str]) -> None:
         with suppress(StoreError):
             await self.accounts.claim(route, caller, names)
-        return BufferedReply(reply.status, reply.headers, data)
 
     def _check_closed(self, names: Sequence[str], standing: Standing, path: str, *, is_allowed: bool) -> None:
         """Refuse what Tidemark did not see made, and lists, where the account is not open to everybody.

@@ -18,11 +18,10 @@ from proxy.core.conversation.responses import ResponseFormat
 from proxy.core.errors import ConversationNotFound, UpstreamError
 from proxy.core.ports import Caller, KeptConversationStore, Route, Upstream, UpstreamReply
 from proxy.pipeline.kept_conversations import KeptConversations, new_conversation, new_items
+from proxy.pipeline.plain_replies import UNSERVED, read_whole
 from proxy.pipeline.values import BufferedReply
 
 CONVERSATIONS = "/conversations"
-_UNSERVED = (404, 405, 501)
-"""Statuses of an upstream that has no conversations."""
 HEAD_BYTES = 500
 """What a conversation takes beside its items and metadata."""
 
@@ -65,14 +64,12 @@ class ConversationsApi:
             return None
         members = await self.objects.check(route, "POST", path, body, caller)
         reply = await self.upstream.forward(route, "POST", path, body, caller)
-        if keeps or reply.status not in _UNSERVED:
+        if keeps or reply.status not in UNSERVED:
             return await self.objects.claim(route, caller, reply, members)
         try:
-            content = b"".join([piece async for piece in reply.body()])
+            content = await read_whole(reply)
         except UpstreamError:
             return None
-        finally:
-            await reply.close()
         is_worded = b"invalid_request_error" in content and b"model" in content
         return BufferedReply(reply.status, reply.headers, content) if is_worded else None
 

@@ -16,15 +16,13 @@ from proxy.core.conversation.responses import OUTPUT, ResponseFormat, ResponseRe
 from proxy.core.errors import ModelNotFound, UpstreamError
 from proxy.core.ports import Caller, ResponseStore, Route, Upstream, UpstreamReply
 from proxy.pipeline.earlier_messages import EarlierMessages
-from proxy.pipeline.plain_replies import decode_whole, read_whole
+from proxy.pipeline.plain_replies import UNSERVED, decode_whole, read_whole
 from proxy.pipeline.shared_accounts import SharedAccounts, account_of, names_of_path
 from proxy.pipeline.values import BufferedReply
 
 OK, REFUSED = 200, 400
-_UNSERVED = (404, 405, 501)
-"""Statuses of an upstream that has no such path, or no such response."""
-_KEEPS_NONE = (400, *_UNSERVED)
-"""The same of a deletion; a server that keeps no responses may call the id a bad one."""
+_KEEPS_NONE = (400, *UNSERVED)
+"""Statuses of an upstream that has nothing to delete. A server that keeps no responses may call the id a bad one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,7 +114,7 @@ class StoredResponses:
         if record is None and await self.accounts.unreachable(route, caller, names_of_path(path)):
             return None
         reply = await self.upstream.forward(route, method, path, b"", caller)
-        if reply.status not in _UNSERVED or keeps:
+        if reply.status not in UNSERVED or keeps:
             return reply
         try:
             body = await read_whole(reply)

@@ -17,7 +17,7 @@ from proxy.core.lessons import Lessons
 from proxy.core.ports import Caller, Clock, Route, Upstream
 from proxy.pipeline.kept_conversations import KeptConversations
 from proxy.pipeline.kept_responses import learning_of_upstream
-from proxy.pipeline.plain_replies import decode_whole
+from proxy.pipeline.plain_replies import decode_whole, read_whole
 from proxy.pipeline.values import BufferedReply, Exchange, Refused, Result
 
 _UNSUPPORTED = re.compile(
@@ -98,11 +98,9 @@ class ContinuedAnswers:
         """Return what to do where an upstream refuses a request, perhaps because of what it refers to."""
         reply, responses = result.reply, request.dialect.responses
         try:
-            body = b"".join([piece async for piece in reply.body()])
+            body = await read_whole(reply)
         except UpstreamError as error:
             return Refused(error, result.report)
-        finally:
-            await reply.close()
         result = replace(result, reply=BufferedReply(reply.status, reply.headers, body))
         body = decode_whole(reply.headers, body) or body
         if responses is None or not responses.refuses_continuation(body):

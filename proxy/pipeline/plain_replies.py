@@ -17,6 +17,8 @@ from proxy.core.ports import Headers, UpstreamReply
 from proxy.pipeline.values import Exchange
 
 ENCODING = b"content-encoding"
+UNSERVED = frozenset({404, 405, 501})
+"""Statuses of an upstream that has no such path, or nothing of that id."""
 MAX_CODINGS = 3
 """The most codings of one reply; servers use one, and each needs its own pass over the bytes."""
 MAX_PLAIN_BYTES = 2**26

@@ -10,19 +10,15 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from http import HTTPStatus
 
-from proxy.core.conversation.kept import is_kept_here
 from proxy.core.conversation.request import Dialect, ModelRequest
 from proxy.core.errors import DialectNotServed
 from proxy.core.lessons import Lessons
 from proxy.core.ports import Caller, Route, TokenCounter, Upstream, UpstreamReply
 from proxy.pipeline.bound_thinking import without_thinking
 from proxy.pipeline.continuing import ContinuedRequests
-from proxy.pipeline.plain_replies import decode_whole, read_whole
+from proxy.pipeline.plain_replies import UNSERVED, decode_whole, read_whole
 from proxy.pipeline.shared_accounts import SharedAccounts
 from proxy.pipeline.values import BufferedReply
-
-UNSERVED = frozenset({HTTPStatus.NOT_FOUND, HTTPStatus.METHOD_NOT_ALLOWED, HTTPStatus.NOT_IMPLEMENTED})
-"""Statuses of an upstream that does not have the endpoint. One that names the model is about the model."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,16 +44,15 @@ class InputTokenCounting:
         :param path: of the provider's endpoint, below its base URL, with its query
         :param asks_any: whether an upstream of another address is asked, too, until it does not have the endpoint
         :raises InvalidRequest, ModelNotFound, TokenizerFailed: there is nothing to count, or no way to
-        :raises ObjectNotFound: the provider would be asked about something of another tenant
+        :raises EarlierResponseUnreachable, ItemNotFound, ObjectNotFound: the provider would be asked about something
+            of another tenant
         :raises StoreUnavailable: nobody knows at present whether it would
         :raises UpstreamUnreachable, UpstreamTimedOut: the provider gave no answer
         """
         request = await dialect.parse(body, anonymous=True)
         if not request.model:
             return (await self.counter.count(request, "")).total
-        responses = request.dialect.responses
-        conversation = "" if responses is None else responses.conversation_at_upstream(request.fields)
-        if self.continued is not None and is_kept_here(conversation):  # nobody else can count its items
+        if self.continued is not None:
             request = await self.continued.resolve(request, caller)
         route = await self.upstream.resolve(request.model)
         question = (route.base_url, route.upstream_model, path.partition("?")[0])
@@ -73,12 +68,12 @@ class InputTokenCounting:
                     self.lessons.note_taken(caller.fingerprint, question)
                 return reply
             self.lessons.note_refused(caller.fingerprint, question)
-        if self.continued is not None:
-            request = await self.continued.resolve(request, caller)
         return (await self.counter.count(request, route.upstream_model)).total
 
     async def _ask(self, request: ModelRequest, route: Route, caller: Caller, path: str) -> UpstreamReply | None:
         """Return the provider's answer; None where it does not have the endpoint."""
+        if request.continuation is not None and request.continuation.received is not None:
+            request = request.continuation.received
         model = route.upstream_model
         body = request.body if model == request.model else request.dialect.body_with_model(request, model)
         try:
@@ -93,5 +88,5 @@ class InputTokenCounting:
             reply = await self.upstream.forward(route, "POST", path, without_thinking(form, body), caller)
         if reply.status not in UNSERVED:
             return reply
-        refusal = await read_whole(reply)
+        refusal = await read_whole(reply)  # one that names the model is about the model
         return BufferedReply(reply.status, reply.headers, refusal) if b"model" in refusal.lower() else None

@@ -1,6 +1,7 @@
 """Reads request bodies while they are sent on, so that they are never in memory as a whole.
 
-``endpoints/forwarding.py`` uses it. ``spools.py`` keeps the beginning of a body whose model decides where it goes.
+``endpoints/forwarding.py`` uses it; only what may be JSON is read whole. ``spools.py`` keeps the beginning of a body
+whose model decides where it goes.
 """
 
 from __future__ import annotations
@@ -23,13 +24,13 @@ IN_MEMORY_BYTES = 1_048_576
 _BEFORE_JSON = b" \t\r\n\v\f\0\xef\xbb\xbf\xff\xfe"
 """White space, and what UTF-8, UTF-16 and UTF-32 may have before the first character."""
 UNTYPED = (b"", b"text/plain")
-"""Media types that say nothing of a body."""
+"""Media types that say nothing of a body: ``requests`` and ``fetch`` state none for bytes, or plain text."""
 
 
-async def untyped_body(
+async def object_or_pieces(
     pieces: AsyncGenerator[bytes, None], max_bytes: int, note_kept: Callable[[], object]
 ) -> bytes | AsyncGenerator[bytes, None]:
-    """Look at a body whose type says nothing: ``requests`` and ``fetch`` state none for bytes, or plain text.
+    """Look at the beginning of a body that may be JSON, whatever its type says.
 
     :param max_bytes: of an object
     :param note_kept: called before more of the body is kept
@@ -41,11 +42,20 @@ async def untyped_body(
         beginning += piece
         if beginning.strip(_BEFORE_JSON) or len(beginning) >= AHEAD_BYTES:
             break
-    if not beginning.lstrip(_BEFORE_JSON).startswith(b"{"):
+    text = beginning.lstrip(_BEFORE_JSON)
+    if text and not text.startswith(b"{"):  # white space may go on for long, and an object follow
         return _continued(beginning, pieces)
     note_kept()
+    return await whole_body(_continued(beginning, pieces), max_bytes)
+
+
+async def whole_body(pieces: AsyncGenerator[bytes, None], max_bytes: int) -> bytes:
+    """Return a body as a whole.
+
+    :raises BodyTooLarge: it is larger than ``max_bytes``
+    """
     whole = BytesIO()
-    async for piece in _continued(beginning, pieces):
+    async for piece in pieces:
         whole.write(piece)
         if whole.tell() > max_bytes:
             raise too_large(max_bytes)

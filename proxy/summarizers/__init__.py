@@ -4,7 +4,7 @@ Each implements ``proxy.core.ports.Summarizer``; ``app`` builds them, and ``comp
 replaces a strategy that takes too long to read the messages. The strategies do not import each other. They share the
 modules below them: ``ledger`` (entries that are carried verbatim), ``prompts``, ``materials`` and ``answers`` (asking a
 model and judging its answer), ``salience``, ``signals``, ``results`` and ``folding`` (what is worth keeping), ``rules``
-and ``replacing`` (what the user lays down and takes back), ``transcript`` (messages as lines), ``fitting`` (the bound)
+and ``revoking`` (what the user lays down and takes back), ``transcript`` (messages as lines), ``fitting`` (the bound)
 and ``deadline`` (the time).
 """
 

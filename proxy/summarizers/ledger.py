@@ -9,14 +9,12 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from itertools import islice
 
 from proxy.core.conversation.messages import Message
 from proxy.core.reading import Phrase, Reading
 from proxy.summarizers.deadline import UNBOUNDED, Deadline
 from proxy.summarizers.details import COMMANDS, FILES, IDENTIFIERS, LINKS, DetailFinder, commands_in, named_by_call
 from proxy.summarizers.passages import Passage, passages
-from proxy.summarizers.replacing import may_replace, replaced_rules, says_change, stands
 from proxy.summarizers.request import REQUEST, Request, open_request
 from proxy.summarizers.revoking import Revocation, related_rules, revocation_of
 from proxy.summarizers.rules import MOST_DEMANDS, rule_kind
@@ -37,8 +35,6 @@ SHARES = {REQUEST: 0.30, RULE: 0.38, ERROR: 0.07, FILES: 0.08, COMMANDS: 0.07, I
 _ERROR_CHARS = 200
 _SEPARATOR = "; "
 _FENCE = "```"
-_CHANGE_REACH = 3
-"""Sentences of a message from one that says that something changes, in which a rule replaces an earlier one."""
 
 _MARK = re.compile(r"(?:[-*•–#]+|\(?\d{1,3}[.)]|\(?[a-z]\))\s+|rules?:\s+", re.IGNORECASE)
 """The mark of an item of a list, or the label that the line of a rule has already. A section's number is neither."""
@@ -69,11 +65,6 @@ class Ledger:
         elif kind not in _STANDING:
             entries.pop(entry, None)
         entries[entry] = None
-
-    def drop(self, rules: Iterable[str]) -> None:
-        """Drop rules that a newer statement replaces."""
-        for rule in rules:
-            self.entries[RULE].pop(rule, None)
 
     def take_back(self, revocation: Revocation) -> bool:
         """Drop the rules that a statement takes back whole; return whether it is about any rule."""
@@ -190,40 +181,26 @@ def _note(ledger: Ledger, finder: DetailFinder, passage: Passage, deadline: Dead
         return  # its arguments may be shortened here
     if not by_tool:
         ledger.add_all((COMMANDS, command) for command in commands_in(passage.text))
-    # Only the rules that a summary shows are compared, so that many rules take no quadratic time.
-    earlier = list(islice(ledger.entries[RULE], _MAX_ENTRIES[RULE])) if by_user else []
-    is_code, place_of_change = False, -_CHANGE_REACH
+    is_code = False
     has_fences = passage.text.count(_FENCE) % 2 == 0  # a single one fences nothing
-    for place, phrase in enumerate(deadline.over(passage.phrases)):
+    for phrase in deadline.over(passage.phrases):
         plain = phrase.plain
         if has_fences and _FENCE in plain:
             is_code ^= bool(plain.count(_FENCE) % 2)
         elif (by_tool or is_code or phrase.is_error) and reports_error(plain):
             ledger.add(ERROR, shortened(plain, _ERROR_CHARS))
         elif by_user and not (is_code or plain.startswith(">")):
-            if earlier and says_change(plain, phrase.words):
-                place_of_change = place
-            is_change = place - place_of_change < _CHANGE_REACH
-            related = earlier if phrase.rule or is_change or may_replace(plain, phrase.words) else ()
-            _note_of_user(ledger, phrase, related, is_change=is_change)
+            _note_of_user(ledger, phrase)
         if details := finder.details(phrase.sentence):
             ledger.add_all(details)
 
 
-def _note_of_user(ledger: Ledger, phrase: Phrase, earlier: Sequence[str], *, is_change: bool) -> None:
-    """Add a sentence of the user where it is a rule or takes the place of one.
-
-    :param earlier: the rules of earlier messages that it may replace
-    """
-    is_rule = phrase.rule is not None
+def _note_of_user(ledger: Ledger, phrase: Phrase) -> None:
+    """Add a sentence of the user if it looks like a rule, or takes one back."""
     revocation = revocation_of(phrase.plain, phrase.words)
     takes_back = revocation is not None and ledger.take_back(revocation)
-    if not (is_rule or takes_back or earlier):
-        return
-    entry = _without_mark(phrase.sentence)
-    replaced = replaced_rules(earlier, entry, is_rule=is_rule, is_change=is_change) if earlier else []
-    ledger.drop(replaced)
-    if takes_back or is_rule or (replaced and stands(entry, replaced)):
+    if takes_back or phrase.rule is not None:
+        entry = _without_mark(phrase.sentence)
         ledger.add(RULE, entry)
         if phrase.rule == "demand":
             ledger.demands.add(entry)

@@ -15,19 +15,10 @@ from openai import OpenAI
 from proxy.core.conversation.kept import PREFIX
 from tests.e2e.test_stored_responses_sdk import client_of
 from tests.pipeline.conftest import Bench, benched
-from tests.support.keeping import StatelessUpstream, items, response
+from tests.support.keeping import TWO_UPSTREAMS, WORDS, StatelessUpstream, items, response
 from tests.support.scripted import Answer, Call, Received, ScriptedUpstream, Turn, error, says, tells
 
 pytestmark = [pytest.mark.e2e, pytest.mark.usefixtures("imported_litellm")]
-
-TWO_UPSTREAMS = """
-model_list:
-  - model_name: small
-    litellm_params: {{model: openai/scripted, api_base: "{base}"}}
-  - model_name: other
-    litellm_params: {{model: openai/scripted, api_base: "{base}/elsewhere"}}
-"""
-WORDS = "The harbour opens at seven, and the ferry to the islands leaves when the tide allows it. "
 
 
 @pytest.fixture(scope="module")

@@ -14,21 +14,13 @@ from openai.types.responses import Response
 
 from proxy.core.conversation.summary import OPENING
 from tests.pipeline.conftest import Bench, benched
-from tests.support.keeping import StatelessUpstream, items, response
+from tests.support.keeping import TWO_UPSTREAMS, WORDS, StatelessUpstream, items, response
 from tests.support.scripted import Answer, ScriptedUpstream
 from tests.support.serving import NO_TLS
 
 pytestmark = [pytest.mark.e2e, pytest.mark.usefixtures("imported_litellm")]
 
 PATH = "/v1/responses"
-TWO_UPSTREAMS = """
-model_list:
-  - model_name: small
-    litellm_params: {{model: openai/scripted, api_base: "{base}"}}
-  - model_name: other
-    litellm_params: {{model: openai/scripted, api_base: "{base}/elsewhere"}}
-"""
-WORDS = "The harbour opens at seven, and the ferry to the islands leaves when the tide allows it. "
 
 
 @pytest.fixture(scope="module")

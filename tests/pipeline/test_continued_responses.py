@@ -15,10 +15,8 @@ from proxy.core.conversation.summary import OPENING
 from proxy.pipeline.continuing import MAX_REFERENCES
 from proxy.store.embedded.server import EmbeddedValkey
 from tests.pipeline.conftest import Bench, Client
-from tests.support.keeping import StatefulUpstream, StatelessUpstream, items, response
+from tests.support.keeping import TWO_UPSTREAMS, WORDS, StatefulUpstream, StatelessUpstream, items, response
 from tests.support.scripted import Answer, Script, Turn, error, says, tells
-
-WORDS = "The harbour opens at seven, and the ferry to the islands leaves when the tide allows it. "
 
 
 @dataclass
@@ -59,15 +57,6 @@ def stateful(bench: Bench) -> StatefulUpstream:
     """An upstream that keeps everything."""
     bench.upstream.script = made = StatefulUpstream()
     return made
-
-
-TWO_UPSTREAMS = """
-model_list:
-  - model_name: small
-    litellm_params: {{model: openai/scripted, api_base: "{base}"}}
-  - model_name: other
-    litellm_params: {{model: openai/scripted, api_base: "{base}/elsewhere"}}
-"""
 
 
 def answering(body: dict[str, Any]) -> Script:

@@ -12,8 +12,8 @@ import redis
 from proxy.store.embedded.server import EmbeddedValkey
 from tests.pipeline.conftest import Bench, Client
 from tests.pipeline.talk import system, user
-from tests.pipeline.test_continued_responses import TWO_UPSTREAMS
 from tests.pipeline.test_streaming import wait_until
+from tests.support.keeping import TWO_UPSTREAMS
 from tests.support.scripted import error
 
 STORED = {"history": "stored"}

@@ -117,6 +117,22 @@ def test_a_response_of_another_tenant_is_404_in_every_call(bench: Bench, shared:
     assert respond(alice, "And?", previous_response_id=name).status_code == 200
 
 
+def test_a_response_of_another_tenant_is_not_counted(
+    bench: Bench, shared: tuple[Client, Client], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A provider that counts itself would count its text for whoever names it."""
+    monkeypatch.setattr("proxy.app.endpoints.COUNTING_BASES", {f"{bench.upstream_url}/v1"})
+    alice, bob = shared
+    name = respond(alice).json()["id"]
+    bench.settle()
+    asked = len(bench.upstream.received)
+    body = {"model": "small", "input": "And?", "previous_response_id": name}
+    answer = ask(bob, "POST", "/v1/responses/input_tokens", json=body)
+    assert (answer.status_code, len(bench.upstream.received)) == (404, asked)
+    assert ask(alice, "POST", "/v1/responses/input_tokens", json=body).status_code == 200
+    assert bench.upstream.last.path == "/v1/responses/input_tokens"
+
+
 @pytest.mark.parametrize(
     "reference",
     ['{"type": "item_reference", "id": "%s"}', '{"type": "item\\u005freference", "id": "%s"}', '{"id": "%s"}'],
@@ -378,6 +394,50 @@ def test_an_encoding_hides_no_id(bench: Bench, shared: tuple[Client, Client], en
         answer = bob.http.post("/v1/batches?model=small", content=body, headers=headers)
         assert answer.status_code in (400, 404), kind
     assert len(bench.upstream.received) == 1
+
+
+@pytest.mark.parametrize("kind", ["application/octet-stream", "application/x-ndjson", "text/html", "image/png"])
+def test_no_media_type_hides_an_id(bench: Bench, shared: tuple[Client, Client], kind: str) -> None:
+    """Servers that read JSON whatever its type is said to be would take it, compressed or behind white space, too."""
+    alice, bob = shared
+    body = json.dumps({"input_file_id": make(alice)}).encode()
+    for content, more in ((body, {}), (b" " * 400_000 + body, {}), (gzip.compress(body), {"content-encoding": "gzip"})):
+        headers = {"authorization": f"Bearer {bob.key}", "content-type": kind, **more}
+        assert bob.http.post("/v1/batches", content=content, headers=headers).status_code == 404
+        assert len(bench.upstream.received) == 1
+    for content, more in ((body, {}), (gzip.compress(body), {"content-encoding": "gzip"})):
+        headers = {"authorization": f"Bearer {alice.key}", "content-type": kind, **more}
+        assert alice.http.post("/v1/batches", content=content, headers=headers).status_code == 200
+        assert bench.upstream.last.body == body
+        assert "content-encoding" not in dict(bench.upstream.last.headers)
+
+
+def test_a_files_bytes_are_carried_as_they_are(bench: Bench, shared: tuple[Client, Client]) -> None:
+    """Only what begins as JSON does is kept and searched; everything else goes on while it arrives."""
+    alice, _ = shared
+    content = b"RIFF" + os.urandom(2**21)
+    headers = {"authorization": f"Bearer {alice.key}", "content-type": "audio/wav"}
+    assert alice.http.post("/v1/files", content=content, headers=headers).status_code == 200
+    assert bench.upstream.last.body == content
+
+
+def test_a_threads_run_in_a_stream_makes_what_belongs_to_its_sender(
+    bench: Bench, shared: tuple[Client, Client]
+) -> None:
+    """The first event names the thread, cut anywhere and compressed or not; the stream goes on with all its bytes."""
+    alice, bob = shared
+    events = b': a comment\n\nevent: thread.created\ndata: {"id": "%s"}\n\nevent: done\ndata: [DONE]\n\n'
+    kind, packed = (b"content-type", b"text/event-stream"), gzip.compress(events % b"thread_c")
+    answers = {
+        "thread_a": Answer([events % b"thread_a"], headers=[kind]),
+        "thread_b": Answer([events[:40], events[40:] % b"thread_b"], headers=[kind]),
+        "thread_c": Answer([packed], headers=[kind, (b"content-encoding", b"gzip")]),
+    }
+    bench.upstream.script = lambda received: answers[received.json["assistant_id"]]
+    for name in answers:
+        answer = ask(alice, "POST", "/v1/threads/runs", json={"stream": True, "assistant_id": name})
+        assert answer.content == events % name.encode()
+        assert refused(bench, ask(bob, "GET", f"/v1/threads/{name}"))
 
 
 @pytest.mark.parametrize("more", [CLOSED, ""])

@@ -11,6 +11,16 @@ from tests.support.scripted import Answer, Received, error
 
 LIMITED = "This model's maximum context length is 900 tokens. However, your messages resulted in 1400 tokens."
 
+TWO_UPSTREAMS = """
+model_list:
+  - model_name: small
+    litellm_params: {{model: openai/scripted, api_base: "{base}"}}
+  - model_name: other
+    litellm_params: {{model: openai/scripted, api_base: "{base}/elsewhere"}}
+"""
+"""A configuration of two models at two addresses of one scripted server."""
+WORDS = "The harbour opens at seven, and the ferry to the islands leaves when the tide allows it. "
+
 
 def items(text: str, number: int, *, reasoning: bool = False) -> list[dict[str, Any]]:
     """The output of a response."""

@@ -222,7 +222,7 @@ def media_type(headers: Headers) -> bytes:
 def is_read_whole(headers: Headers) -> bool:
     """Whether a request's body is read before it is sent: JSON, short forms, and where there is no body.
 
-    All other bodies go on while they arrive. One whose type says nothing is looked at first (``uploads.untyped_body``).
+    All other bodies go on while they arrive. Some are looked at first (``uploads.object_or_pieces``).
     """
     length = declared_length(headers)
     kind = media_type(headers)

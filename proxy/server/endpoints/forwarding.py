@@ -7,7 +7,7 @@ arrive, and so do answers. The table of routes has it last.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import AsyncGenerator, Callable, Mapping
 from dataclasses import dataclass, replace
 from urllib.parse import unquote
 
@@ -25,7 +25,7 @@ from proxy.server.encodings import decoded_body, is_encoded
 from proxy.server.endpoints.carrying import carry
 from proxy.server.endpoints.destinations import Destinations, ForwardedRequest, ForwardTarget, is_read_whole, media_type
 from proxy.server.request_log import RequestLog
-from proxy.server.uploads import UNTYPED, ArrivingBody, untyped_body
+from proxy.server.uploads import UNTYPED, ArrivingBody, object_or_pieces, whole_body
 
 PREFIX = "/v1"
 ACCEPT_ENCODING = b"accept-encoding"
@@ -149,16 +149,40 @@ class ForwardingEndpoint:
             return await self._send(log, scope, destination, caller, None)
         pieces = body.pieces()
         if media_type(headers) in UNTYPED:
-            untyped = await untyped_body(pieces, self.max_body_bytes, lambda: scope.pop(ARRIVES_IN_PIECES, None))
+            untyped = await self._looked_at(scope, pieces)
             if isinstance(untyped, bytes):
                 destination = await self.destinations.of_body(request, untyped)
                 return await self._send(log, scope, destination, caller, None)
             pieces = untyped
         destination = await self.destinations.of_upload(request, pieces)
         try:
-            return await self._send(log, scope, destination, caller, body)
+            searchable = await self._searchable(scope, destination)
+            return await self._send(log, scope, searchable, caller, body)
         finally:
             destination.close()
+
+    async def _searchable(self, scope: Scope, destination: ForwardTarget) -> ForwardTarget:
+        """Return a destination whose body is whole if it can name objects and tenants share the account.
+
+        Some servers read JSON whatever type and coding it is said to have. Files begin otherwise, and go on unread.
+
+        :raises BodyTooLarge: the JSON, or a body with a coding, is larger than ``max_body_bytes``
+        :raises UnsupportedEncoding, InvalidRequest: its coding cannot be undone
+        """
+        body = destination.body
+        if isinstance(body, bytes) or not self.objects.are_shared(destination.route):
+            return destination
+        if body.encoding:
+            scope.pop(ARRIVES_IN_PIECES, None)
+            whole = await whole_body(body.pieces, self.max_body_bytes)
+            return replace(destination, body=await decoded_body(whole, scope["headers"], self.max_body_bytes))
+        content = await self._looked_at(scope, body.pieces)
+        return replace(destination, body=content if isinstance(content, bytes) else replace(body, pieces=content))
+
+    async def _looked_at(
+        self, scope: Scope, pieces: AsyncGenerator[bytes, None]
+    ) -> bytes | AsyncGenerator[bytes, None]:
+        return await object_or_pieces(pieces, self.max_body_bytes, lambda: scope.pop(ARRIVES_IN_PIECES, None))
 
     async def _send(
         self, log: RequestLog, scope: Scope, destination: ForwardTarget, caller: Caller, arriving: ArrivingBody | None

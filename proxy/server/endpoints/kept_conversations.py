@@ -22,7 +22,7 @@ from proxy.core.errors import ConversationNotFound, InvalidRequest, ItemNotFound
 from proxy.core.ports import Authenticator, Caller
 from proxy.dialects.raw_json import decode_value, read_elements, read_members
 from proxy.server.encodings import read_plain_body
-from proxy.server.endpoints.responses import carried_reply, page_order, page_size, path_with_query
+from proxy.server.endpoints.responses import carried_reply, page_of, path_with_query
 from proxy.server.response_json import input_item_list, shown_item
 from proxy.server.responses import to_json, with_error_envelope
 
@@ -105,17 +105,8 @@ class KeptConversationEndpoints:
         return to_json({"id": _id(request), "object": "conversation.deleted", "deleted": True})
 
     async def _list(self, request: Request, caller: Caller) -> Response:
-        order, limit = page_order(request), page_size(request)
-        items = list((await self.api.find(_id(request), caller)).items)
-        if order == "desc":
-            items.reverse()
-        after = request.query_params.get("after")
-        if after:
-            names = [item.id for item in items]
-            if after not in names:
-                raise InvalidRequest(f"There is no item {after[:80]!r} in this list.", param="after")
-            items = items[names.index(after) + 1 :]
-        return to_json(_page(items[:limit], has_more=len(items) > limit))
+        items, has_more = page_of(request, (await self.api.find(_id(request), caller)).items, lambda item: item.id)
+        return to_json(_page(items, has_more=has_more))
 
     async def _add(self, request: Request, caller: Caller) -> Response:
         members = read_members(await self._body(request))

@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import time
 import uuid
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import dataclass
+from typing import TypeVar
 
 from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
@@ -37,6 +38,7 @@ MAX_PAGE_ITEMS = 100
 COMPACT_PATH = "/responses/compact"
 EVENT_STREAM = "text/event-stream"
 FIRST_ERROR = 400
+Item = TypeVar("Item")
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,20 +97,12 @@ class StoredResponseEndpoints:
         return await self._upstreams(request, caller, record)
 
     async def _input_items(self, request: Request) -> Response:
-        order, limit = page_order(request), page_size(request)
         caller, record = await self._stored_for(request)
         if record is None:
             return await self._upstreams(request, caller, None)
         items = listed_items(await self.stored.input_items(record), record.id)
-        if order == "desc":
-            items.reverse()
-        after = request.query_params.get("after")
-        if after:
-            names = [item["id"] for item in items]
-            if after not in names:
-                raise InvalidRequest(f"There is no item {after[:80]!r} in this list.", param="after")
-            items = items[names.index(after) + 1 :]
-        return to_json(input_item_list(items[:limit], has_more=len(items) > limit))
+        page, has_more = page_of(request, items, lambda item: item["id"])
+        return to_json(input_item_list(page, has_more=has_more))
 
     async def _compact(self, request: Request) -> Response:
         body = await read_plain_body(request, self.max_body_bytes)
@@ -186,7 +180,24 @@ def path_with_query(request: Request) -> str:
     return _path(request) + (f"?{query}" if query else "")
 
 
-def page_order(request: Request) -> str:
+def page_of(request: Request, items: Sequence[Item], id_of: Callable[[Item], object]) -> tuple[Sequence[Item], bool]:
+    """Return the page of a list that a request asks for, and whether more follow.
+
+    :param items: oldest first
+    :raises InvalidRequest: no list has such a page, or this one not the item that it follows
+    """
+    order, limit, after = _page_order(request), _page_size(request), request.query_params.get("after")
+    if order == "desc":
+        items = items[::-1]
+    if after:
+        names = [id_of(item) for item in items]
+        if after not in names:
+            raise InvalidRequest(f"There is no item {after[:80]!r} in this list.", param="after")
+        items = items[names.index(after) + 1 :]
+    return items[:limit], len(items) > limit
+
+
+def _page_order(request: Request) -> str:
     """Return the order that a list is asked for in; raises ``InvalidRequest``."""
     order = request.query_params.get("order", "desc")
     if order not in ("asc", "desc"):
@@ -194,7 +205,7 @@ def page_order(request: Request) -> str:
     return order
 
 
-def page_size(request: Request) -> int:
+def _page_size(request: Request) -> int:
     """Return how many items a page has; raises ``InvalidRequest``."""
     text = request.query_params.get("limit", str(DEFAULT_PAGE_ITEMS))
     if not (text.isascii() and text.isdigit() and len(text) < 6 and 1 <= int(text) <= MAX_PAGE_ITEMS):
