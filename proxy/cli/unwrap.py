@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -48,7 +49,10 @@ def install(agent: Agent, place: Place, data_dir: Path) -> Path:
     """
     if agent.file is None or agent.values is None:
         pairs = " ".join(f"{name}={value}" for name, value in agent.variables(place).items())
-        raise InstallRefusal(f"{agent.program} reads its environment only. Put this into your shell's profile: {pairs}")
+        words = shlex.join([agent.program, *agent.arguments(place)])
+        raise InstallRefusal(
+            f"{agent.program} has no settings for this. Put into your shell's profile: export {pairs}, and start it by: {words}"
+        )
     record = data_dir / FOLDER / f"{agent.program}.json"
     if record.exists():
         raise InstallRefusal(f"{agent.program} is set already. Run: tidemark unwrap {agent.program}")

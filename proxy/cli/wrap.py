@@ -14,7 +14,7 @@ import signal
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -32,6 +32,7 @@ from proxy.cli.unwrap import install
 from proxy.core.errors import TidemarkError
 
 if TYPE_CHECKING:
+    from proxy.catalog.litellm_data import ModelPrice
     from proxy.config import Settings
 
 EXIT_NOT_FOUND = 127
@@ -168,21 +169,27 @@ def _switched(agent: Agent | None, command: Sequence[str], place: Place) -> tupl
 
 
 def _last_line(before: MetricsReading, after: MetricsReading, settings: Settings) -> str:
-    """Return the last line."""
+    """Return what the command used and saved, with its price by litellm's list."""
     saved = difference(before.sums, after.sums)
     if not saved.requests:
         return saved.line()
-    from proxy.catalog.litellm_data import LiteLLMModelData
     from proxy.cli.bill import bill_between, billed_models
 
-    data = LiteLLMModelData()
-    prices = {}
-    for model in billed_models(after):
+    prices = asyncio.run(_prices(settings, billed_models(after)))
+    return saved.line() + bill_between(before, after, prices).line()
+
+
+async def _prices(settings: Settings, models: Iterable[str]) -> Mapping[str, ModelPrice]:
+    """Return the known prices, by the model's name as clients send it."""
+    from proxy.catalog.litellm_data import LiteLLMModelData
+
+    data, prices = LiteLLMModelData(), {}
+    for model in models:
         entry = settings.entry_for(model)
         name = model if entry is None or "*" in entry.name else entry.upstream_model
-        if (price := asyncio.run(data.price(name))) is not None:
+        if (price := await data.price(name)) is not None:
             prices[model] = price
-    return saved.line() + bill_between(before, after, prices).line()
+    return prices
 
 
 def difference(before: Mapping[str, float], after: Mapping[str, float]) -> Saved:

@@ -249,8 +249,8 @@ def _warn_without_provider(reader: Reader, params: Table, label: str) -> None:
     if not (is_resolved or {"/", "*"} & set(model)):
         reader.warn(
             node.line,
-            f'{label}.model "{model}" names no provider, so requests for it will fail; write openai/{model} for a '
-            f"server that speaks OpenAI's format, else PROVIDER/{model}",
+            f"{label}.model names no provider, so requests for it will fail; write openai/MODEL for a server that "
+            "speaks OpenAI's format, else PROVIDER/MODEL",
         )
 
 

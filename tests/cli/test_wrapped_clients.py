@@ -228,10 +228,12 @@ def test_what_is_set_already_is_not_set_twice() -> None:
     assert "Run: tidemark unwrap claude" in str(run("wrap", "--install", "claude").exception)
 
 
-@pytest.mark.parametrize("client", ["qwen", "llm"])
-def test_a_client_without_a_file_says_what_to_export(client: str) -> None:
-    """Nothing is written."""
-    assert f"OPENAI_BASE_URL={URL}/v1" in str(run("wrap", "--install", client).exception)
+@pytest.mark.parametrize(("client", "command"), [("qwen", "qwen --auth-type openai"), ("llm", "llm")])
+def test_a_client_without_a_file_says_what_to_export_and_to_type(client: str, command: str) -> None:
+    """Nothing is written. Qwen Code reads the variables only if an argument says so."""
+    refusal = str(run("wrap", "--install", client).exception)
+    assert f"export OPENAI_BASE_URL={URL}/v1" in refusal
+    assert refusal.endswith(f"start it by: {command}")
 
 
 def test_the_help_names_every_client() -> None:

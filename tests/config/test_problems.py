@@ -274,8 +274,9 @@ class TestProblems:
               - {model_name: "*", litellm_params: {model: "*"}}
             """)
         (warning,) = load(path, HOME | {"MODEL": "openai/x"}).warnings
-        assert 'tidemark.yaml:2: model_list[1].litellm_params.model "my-llama" names no provider' in warning
-        assert "write openai/my-llama for a server that speaks OpenAI's format" in warning
+        assert "tidemark.yaml:2: model_list[1].litellm_params.model names no provider" in warning
+        assert "my-llama" not in warning  # it may be a key in the wrong place
+        assert "write openai/MODEL for a server that speaks OpenAI's format" in warning
 
     @pytest.mark.parametrize(
         "url",

@@ -27,6 +27,28 @@ def test_the_server_can_log_while_litellm_is_being_imported() -> None:
     assert "Traceback" not in done.stderr
 
 
+PRIORITY_CODE = """
+import gc, pathlib, sys, tempfile
+folder = pathlib.Path(tempfile.mkdtemp())
+(folder / "litellm.py").write_text("import gc, sys; print(gc.isenabled(), sys.getswitchinterval()); raise ImportError")
+sys.path.insert(0, str(folder))
+from proxy.upstream.litellm import load
+frozen = gc.get_freeze_count()
+try:
+    load().result()
+except ImportError:
+    print(gc.isenabled(), sys.getswitchinterval(), gc.get_freeze_count() > frozen)
+"""
+
+
+def test_requests_come_before_the_import_of_litellm() -> None:
+    """Full collections and long turns of its thread each held up a request of the first seconds; both end with it."""
+    done = subprocess.run(
+        [sys.executable, "-c", PRIORITY_CODE], capture_output=True, text=True, timeout=100, check=False
+    )
+    assert done.stdout == "False 0.0005\nTrue 0.005 True\n", done.stderr[-2000:]
+
+
 def test_without_a_proxy_aiohttp_is_not_imported() -> None:
     """The wire lane has a client of its own."""
     code = "import sys, proxy.upstream.upstream; print('aiohttp' in sys.modules)"
