@@ -51,7 +51,8 @@ def install(agent: Agent, place: Place, data_dir: Path) -> Path:
         pairs = " ".join(f"{name}={value}" for name, value in agent.variables(place).items())
         words = shlex.join([agent.program, *agent.arguments(place)])
         raise InstallRefusal(
-            f"{agent.program} has no settings for this. Put into your shell's profile: export {pairs}, and start it by: {words}"
+            f"{agent.program} has no settings for this. Put into your shell's profile: export {pairs}, "
+            f"and start it by: {words}"
         )
     record = data_dir / FOLDER / f"{agent.program}.json"
     if record.exists():
