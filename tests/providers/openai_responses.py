@@ -2,7 +2,7 @@
 
 It is a script for `tests/support/scripted.py`, and an answer to any `Received`. It is the API of accounts whose data is
 not retained: nothing is kept between requests, so one secret serves any number of them, and what a client wants to be
-known it must send. Reasoning and compaction items are encrypted for the organisation of the API key, the family of the
+known it must send. Reasoning and compaction items are encrypted for the organization of the API key, the family of the
 model and their own id; an item that was made behind reasoning has an id that tells so. Source: OpenAI's guides
 "Reasoning models", "Compaction", "Conversation state" and "Function calling", the API reference "Create a model
 response" and "Streaming events"; the words of refusals are those that users of Codex and of several SDKs report.
@@ -62,10 +62,10 @@ class Refusal(Exception):
 def answers_plainly(body: Json) -> Sequence[Json]:
     """Think, and answer."""
     del body
-    return [{"type": "reasoning", "summary": []}, said("Fine.")]
+    return [{"type": "reasoning", "summary": []}, message_of("Fine.")]
 
 
-def said(text: str) -> Json:
+def message_of(text: str) -> Json:
     """A message of an answer."""
     part = {"type": "output_text", "text": text, "annotations": [], "logprobs": []}
     return {"type": "message", "role": "assistant", "status": "completed", "content": [part]}
@@ -79,12 +79,12 @@ def family_of(model: str) -> str:
 
 @dataclass
 class EnforcingOpenAI:
-    """The API, for any number of organisations."""
+    """The API, for any number of organizations."""
 
     say: Say = answers_plainly
     secret: bytes = b"a secret of the tests"
-    organisations: Mapping[str, str] = field(default_factory=dict)
-    """The organisation of an API key; a key that is not named is one of its own."""
+    organizations: Mapping[str, str] = field(default_factory=dict)
+    """The organization of an API key; a key that is not named is one of its own."""
     refusals: list[str] = field(default_factory=list)
     """The messages of every error."""
 
@@ -108,9 +108,9 @@ class EnforcingOpenAI:
         return tell(self._made(body, items, received), received)
 
     def _owner(self, received: Received) -> list[str]:
-        """For whom items are encrypted: the organisation and the family of the model."""
+        """For whom items are encrypted: the organization and the family of the model."""
         key = received.headers.get("authorization", "").removeprefix("Bearer ")
-        return [self.organisations.get(key, key), family_of(received.json["model"])]
+        return [self.organizations.get(key, key), family_of(received.json["model"])]
 
     def _check(self, items: Sequence[Json], owner: Sequence[str]) -> None:
         _check_form(items)

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tests.providers.openai_responses import EnforcingOpenAI, said
+from tests.providers.openai_responses import EnforcingOpenAI, message_of
 from tests.support.answers import Answer, Received
 
 Json = dict[str, Any]
@@ -25,7 +25,7 @@ def ask(api: EnforcingOpenAI, items: Any, key: str = "sk-one", path: str = "/v1/
     return api(Received(path, json.dumps(body).encode(), {"authorization": f"Bearer {key}"}))
 
 
-def told(answer: Answer) -> Json:
+def decoded_body(answer: Answer) -> Json:
     """The body of an answer that is no stream."""
     (piece,) = answer.pieces
     assert isinstance(piece, bytes)
@@ -35,7 +35,7 @@ def told(answer: Answer) -> Json:
 
 def refusal(answer: Answer) -> tuple[int, str, Any]:
     """The status, the message and the code of an error."""
-    error = told(answer)["error"]
+    error = decoded_body(answer)["error"]
     return answer.status, error["message"], error["code"]
 
 
@@ -48,7 +48,7 @@ def talk(api: EnforcingOpenAI, turns: int, **members: Any) -> list[Json]:
     """A talk in which every answer was made by the fake; a question ends it."""
     items: list[Json] = [user("Question 0.")]
     for number in range(1, turns + 1):
-        items += told(ask(api, items, **members))["output"]
+        items += decoded_body(ask(api, items, **members))["output"]
         items.append(user(f"Question {number}."))
     return items
 
@@ -66,12 +66,12 @@ def test_a_talk_with_its_encrypted_reasoning_is_answered() -> None:
 
 
 @pytest.mark.parametrize("has_ids", [True, False])
-def test_items_of_another_organisation_or_family_are_refused(has_ids: bool) -> None:  # noqa: FBT001
-    """In OpenAI's words; two keys of one organisation read each other's items."""
-    api = EnforcingOpenAI(organisations={"sk-two": "org-2", "sk-three": "org-2"})
+def test_items_of_another_organization_or_family_are_refused(has_ids: bool) -> None:  # noqa: FBT001
+    """In OpenAI's words; two keys of one organization read each other's items."""
+    api = EnforcingOpenAI(organizations={"sk-two": "org-2", "sk-three": "org-2"})
     for make in (
         talk,
-        lambda api, turns, **more: [*told(ask(api, [*talk(api, turns, **more), TRIGGER], **more))["output"]],
+        lambda api, turns, **more: [*decoded_body(ask(api, [*talk(api, turns, **more), TRIGGER], **more))["output"]],
     ):
         items = make(api, 2, key="sk-two")
         if not has_ids:
@@ -113,7 +113,7 @@ def test_reasoning_and_what_follows_it_are_a_pair() -> None:
     """Whoever leaves reasoning out must leave out the ids behind it; reasoning alone is refused."""
     api = EnforcingOpenAI(say=lambda _: [{"type": "reasoning", "summary": []}, CALL])
     first = user("Read.")
-    thought, call = told(ask(api, [first]))["output"]
+    thought, call = decoded_body(ask(api, [first]))["output"]
     unnamed = {name: value for name, value in call.items() if name != "id"}
     assert ask(api, [first, thought, call, RESULT]).status == 200
     assert ask(api, [first, thought, unnamed, RESULT]).status == 200
@@ -123,7 +123,7 @@ def test_reasoning_and_what_follows_it_are_a_pair() -> None:
     lonely = f"Item '{thought['id']}' of type 'reasoning' was provided without its required following item."
     for rest in ([], [user("And?")], [{"role": "developer", "content": "Now."}, unnamed, RESULT]):
         assert refusal(ask(api, [first, thought, *rest]))[1] == lonely
-    other = {**said("Fine."), "id": "msg_of_another_answer"}
+    other = {**message_of("Fine."), "id": "msg_of_another_answer"}
     assert refusal(ask(api, [first, thought, other, user("And?")]))[1] == lonely
 
 
@@ -153,7 +153,7 @@ def test_roles_contents_and_ids_are_checked() -> None:
         ask(api, [{"role": "developer", "content": [asked]}, {"role": "assistant", "content": [answered]}]).status
         == 200
     )
-    named = {**said("Hi."), "id": "msg_1"}
+    named = {**message_of("Hi."), "id": "msg_1"}
     assert refusal(ask(api, [named, named, user("And?")]))[1].startswith("Duplicate item found with id msg_1.")
     assert "begins with 'msg'" in refusal(ask(api, [{**named, "id": "resp_1"}, user("And?")]))[1]
     assert "summary" in refusal(ask(api, [{"type": "reasoning", "encrypted_content": "x"}, named]))[1]
@@ -185,18 +185,18 @@ def test_the_endpoint_compacts_to_the_users_messages_and_one_item() -> None:
     """What comes is taken as input; counts are checked as requests are."""
     api = EnforcingOpenAI()
     items = talk(api, 2)
-    compacted = told(ask(api, items, path="/v1/responses/compact"))
+    compacted = decoded_body(ask(api, items, path="/v1/responses/compact"))
     assert compacted["object"] == "response.compaction"
     assert [item["type"] for item in compacted["output"]] == ["message"] * 3 + ["compaction"]
     assert ask(api, [*compacted["output"], user("And?")]).status == 200
-    assert told(ask(api, items, path="/v1/responses/input_tokens"))["input_tokens"] > 0
+    assert decoded_body(ask(api, items, path="/v1/responses/input_tokens"))["input_tokens"] > 0
     for path in ("/v1/responses/compact", "/v1/responses/input_tokens"):
         assert ask(api, items, "sk-two", path=path).status == 400
 
 
 def test_a_streamed_answer_has_every_item_in_pieces() -> None:
     """With the arguments of calls and the texts of messages."""
-    api = EnforcingOpenAI(say=lambda _: [{"type": "reasoning", "summary": []}, CALL, CUSTOM, said("Read it.")])
+    api = EnforcingOpenAI(say=lambda _: [{"type": "reasoning", "summary": []}, CALL, CUSTOM, message_of("Read it.")])
     answer = ask(api, [user("Read.")], stream=True)
     events = [json.loads(piece.split(b"data: ")[1]) for piece in answer.pieces if isinstance(piece, bytes)]
     assert [event["item"] for event in events if event["type"].endswith("item.done")] == events[-1]["response"][
