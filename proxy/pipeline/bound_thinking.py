@@ -25,6 +25,7 @@ LARGE_BYTES = 262_144
 """Larger bodies are looked at in a thread."""
 REFUSED = 400
 NOTICE = "the upstream refused thinking that stood behind another prefix; sent again without it"
+INVALID = "the upstream refused thinking whose signature is not valid; sent again without it"
 _BETA = b"anthropic-beta"
 
 
@@ -46,8 +47,10 @@ class ThinkingGuard:
         checks = route.thinking_binding
         if checks is None:
             checks = checks_thinking(route.upstream_model)
-            if checks is None and form.is_native:
-                return BoundThinking(self, form, context, checks=self._is_taught(route, context.caller))
+            if checks is None and form.is_native and self._is_taught(route, context.caller):
+                checks = True
+            if not checks and form.is_native:
+                return BoundThinking(self, form, context, checks=checks)
         return BoundThinking(self, form, context, checks=True) if checks else None
 
     def _is_taught(self, route: Route, caller: Caller) -> bool:
@@ -62,18 +65,21 @@ class ThinkingGuard:
 class BoundThinking:
     """The thinking of one request. Its state is what was sent last, and what is stored of its turn.
 
-    :param checks: whether the model is known to check thinking
+    :param checks: whether the model checks what its thinking stands behind; None where nobody knows. Every model
+        checks signatures
     """
 
     __slots__ = ("_bound", "_checks", "_context", "_form", "_guard", "_prefixes", "_refused", "_sent_body", "warning")
 
-    def __init__(self, guard: ThinkingGuard, form: ThinkingFormat, context: RequestContext, *, checks: bool) -> None:
+    def __init__(
+        self, guard: ThinkingGuard, form: ThinkingFormat, context: RequestContext, *, checks: bool | None
+    ) -> None:
         self._guard = guard
         self._form = form
         self._context = context
         self._checks = checks
         bindings = context.stored.bindings
-        self._prefixes = dict(_pairs(bindings)) if bindings else {}
+        self._prefixes = dict(pairs_of(bindings)) if bindings else {}
         """The prefix behind which thinking was made, by its key."""
         self._sent_body: bytes | None = None
         """The body of the last request; None where it was the client's own."""
@@ -90,7 +96,8 @@ class BoundThinking:
         :raises UpstreamError: there was no answer
         """
         context, caller, out, is_dropping = self._context, self._context.caller, body, False
-        if self._checks and (changed or self._prefixes) and self._form.is_in(body):
+        is_due = (changed or self._prefixes) if self._checks else NOWHERE in self._prefixes.values()
+        if is_due and self._form.is_in(body):
             out, is_dropping = await self._examined(body)
             caller = with_beta(caller, self._form.beta) if is_dropping else caller
         else:
@@ -109,24 +116,29 @@ class BoundThinking:
         """
         context = self._context
         data = await read_whole(reply)
-        place = self._form.refused_place(decode_whole(reply.headers, data) or data)
+        refusal = decode_whole(reply.headers, data) or data
+        place = self._form.refused_place(refusal)
         if place is None:
             return BufferedReply(reply.status, reply.headers, data)
+        is_binding = self._form.is_binding(refusal)
+        self._checks = self._checks or is_binding
         again, is_dropping = await self._examined(body, place)
         if again == out:  # what is stored is wrong, or the provider compares more than is known
             self._prefixes = dict.fromkeys(self._prefixes, NOWHERE)
             again, is_dropping = await self._examined(body, 0)
         caller = with_beta(context.caller, self._form.beta) if is_dropping else context.caller
         reply = await upstream.send(context.route, again, caller, dialect=request.dialect, stream=request.stream)
-        if reply.status < REFUSED:
+        if reply.status < REFUSED and is_binding:
             self._guard.note_check(context.route, context.caller)
-            self.warning = NOTICE
+        if reply.status < REFUSED:
+            self.warning = NOTICE if is_binding else INVALID
         return reply
 
     def bindings(self, reply: Reply) -> bytes:
         """Return what is to be stored of a turn's thinking; nothing where all is bound to the client's own bytes."""
         pairs = dict(self._refused)
-        key = b"" if reply.message is None or self._sent_body is None else self._form.key_of(reply.message.raw)
+        is_bound = self._checks is not False and self._sent_body is not None
+        key = self._form.key_of(reply.message.raw) if is_bound and reply.message is not None else b""
         if key:
             pairs[key] = self._prefixes.get(key) or self._prefix_sent()[0]
         return b"".join([key + prefix for key, prefix in pairs.items()])
@@ -154,7 +166,9 @@ class BoundThinking:
                 if earlier == (prefix.digest, place):
                     self._prefixes.setdefault(key, prefix.digest)  # of an earlier round of this request
                 bound = self._prefixes.get(key)
-                if not (is_own if bound is None else bound == prefix.digest):
+                if not self._is_valid(
+                    bound, prefix.digest, is_own=is_own, is_before=refused is None or place < refused
+                ):
                     is_dropping = is_dropping or place >= demanded
                     piece = element if place >= demanded else form.without(element)
                     if refused is not None and bound is None:
@@ -169,6 +183,17 @@ class BoundThinking:
             body = form.joined(form.dropping(fields), elements)
         self._sent_body = None if is_own and len(elements) == len(own_elements) else body
         return body, is_dropping
+
+    def _is_valid(self, bound: bytes | None, prefix: bytes, *, is_own: bool, is_before: bool) -> bool:
+        """Return whether thinking may go out.
+
+        :param bound: the prefix that is stored of it
+        :param is_own: whether it stands behind the client's own bytes
+        :param is_before: whether it stands before all that was refused
+        """
+        if not self._checks:
+            return bound != NOWHERE and is_before
+        return is_own if bound is None else bound == prefix
 
     def _prefix_sent(self) -> tuple[bytes, int]:
         """Return the digest of what was sent last, and how many elements it has."""
@@ -227,7 +252,7 @@ def _are_same(form: ThinkingFormat, element: bytes, second: bytes) -> bool:
     return element == second or form.meaning(element) == form.meaning(second)
 
 
-def _pairs(bindings: bytes) -> Sequence[tuple[bytes, bytes]]:
+def pairs_of(bindings: bytes) -> Sequence[tuple[bytes, bytes]]:
     """Return the answers and prefixes of stored bindings, oldest first."""
     size = 2 * KEY_BYTES
     places = range(0, len(bindings) - size + 1, size)

@@ -32,6 +32,7 @@ from proxy.pipeline.identify import Identifier
 from proxy.pipeline.kept_responses import response_keeping
 from proxy.pipeline.notices import replay_warning, with_base_warning, with_left_out_warning, with_warning
 from proxy.pipeline.plain_replies import decode_whole
+from proxy.pipeline.refused_items import watched_items
 from proxy.pipeline.repeated_turns import RepeatedTurns
 from proxy.pipeline.sealed_compaction import SealedCompaction, check_triggers
 from proxy.pipeline.search_offers import SearchOffers
@@ -271,7 +272,7 @@ class Pipeline:
         fitted = await self._fitter.fit(context, progress)
         if isinstance(fitted, Refused):
             return fitted
-        thinking = self._thinking.of(context)
+        thinking = self._thinking.of(context) or watched_items(context)
         offer = None if fitted.summary is None else self._searches.offer(context, fitted, thinking)
         if offer is not None:
             fitted = offer.fitted

@@ -21,7 +21,7 @@ from proxy.core.events import Outcome
 from proxy.core.planning.budget import Budget, ModelProfile
 from proxy.core.planning.calibration import CalibratedBudget
 from proxy.core.planning.situation import NOTHING_LEFT_OUT, LeftOut, Mode
-from proxy.core.ports import Caller, Headers, RequestCount, Route, TokenCounter, UpstreamReply
+from proxy.core.ports import Caller, Headers, RequestCount, Route, TokenCounter, Upstream, UpstreamReply
 from proxy.core.receipt import render_receipt
 from proxy.core.report import Action, OwnAnswer, Report
 from proxy.core.values import value
@@ -37,6 +37,26 @@ Add = Callable[[Reply], Coroutine[Any, Any, None]]
 """Adds a complete reply to the conversation that its client named; raises where the store does not take it."""
 Bind = Callable[[Reply], bytes]
 """Returns what is to be stored of what a reply's thinking is bound to."""
+
+
+class Watch(Protocol):
+    """Sends the requests of one turn without what their upstream would refuse of an earlier one's answers."""
+
+    warning: str | None
+
+    async def send(self, upstream: Upstream, request: ModelRequest, body: bytes, *, changed: bool) -> UpstreamReply:
+        """Send a request.
+
+        :param changed: whether the body says anything else than the client's own
+        :raises UpstreamError: there was no answer
+        """
+        ...
+
+    def bindings(self, reply: Reply) -> bytes:
+        """Return what is to be stored of the turn, as ``StoredState.bindings``."""
+        ...
+
+
 KeepResponse = Callable[[TurnRecord, Reply], TurnRecord]
 """Adds to a turn's record what is stored of its response."""
 GiveUp = Callable[[TurnRecord], None]
