@@ -34,7 +34,7 @@ from proxy.pipeline.values import BufferedReply, RequestContext
 
 REFUSALS = frozenset({400, 403, 404, 405, 422, 501})
 """Statuses that say that the upstream has no such compaction, unless it wrote a summary before."""
-NOTICE = "the upstream refused its own summary ({status}), so its text went out in its place"
+REFUSED_NOTICE = "the upstream refused its own summary, so the summary's text went out in its place"
 
 _Value = TypeVar("_Value")
 
@@ -51,7 +51,8 @@ class NativeCompaction:
         self._counter = counter
         self._writing_lessons: Lessons[tuple[str, str]] = Lessons(timer)
         """By address and model."""
-        self._carrying_lessons: Lessons[tuple[str, str]] = Lessons(timer)
+        self._carrying_lessons: Lessons[tuple[bytes, ...]] = Lessons(timer)
+        """By the summary."""
 
     def is_due(self, context: RequestContext) -> bool:
         """Return whether the provider is to be asked for the next summary of a request's conversation."""
@@ -72,7 +73,7 @@ class NativeCompaction:
             return None
         if form.stands_first and context.request.messages[0].is_system:
             return None
-        if self._carrying_lessons.refuses(context.caller.fingerprint, _place(context)):
+        if self._carrying_lessons.refuses(context.caller.fingerprint, summary.native.raws):
             return None
         return summary.native if form.may_carry(context.request.fields) else None
 
@@ -94,23 +95,22 @@ class NativeCompaction:
         form = context.request.dialect.native_compaction
         return context if form is None else _carrying(context, form)
 
-    async def checked(self, context: RequestContext, reply: UpstreamReply) -> tuple[UpstreamReply, str | None]:
-        """Return a reply to a request with a provider's summary, and the warning of a refusal that is about that.
+    async def checked(self, context: RequestContext, reply: UpstreamReply) -> tuple[UpstreamReply, bool]:
+        """Return a reply to a request with a provider's summary, and whether it is a refusal of that summary.
 
-        Such a refusal is remembered, so that the text goes out in its place.
+        :raises UpstreamError: the refusal broke off
         """
         form = context.request.dialect.native_compaction
-        credential, place = context.caller.fingerprint, _place(context)
         if form is None or reply.status not in REFUSALS:
-            if reply.status < min(REFUSALS):
-                self._carrying_lessons.note_taken(credential, place)
-            return reply, None
+            return reply, False
         data = await read_whole(reply)
-        whole = BufferedReply(reply.status, reply.headers, data)
-        if not form.is_refused(decode_whole(reply.headers, data) or data):
-            return whole, None
-        is_believed = self._carrying_lessons.note_refused(credential, place)
-        return whole, NOTICE.format(status=reply.status) if is_believed else None
+        is_refused = form.is_refused(decode_whole(reply.headers, data) or data)
+        return BufferedReply(reply.status, reply.headers, data), is_refused
+
+    def note_refused(self, context: RequestContext, native: NativeForm | None) -> None:
+        """Remember that an upstream does not take its summary back, so that the text goes out in its place."""
+        if native is not None:
+            self._carrying_lessons.note_refused(context.caller.fingerprint, native.raws)
 
     def _hindrance(self, context: RequestContext) -> str:
         """Return why the provider cannot be asked for a summary of a request; empty where it can."""
@@ -185,6 +185,13 @@ class NativeCompaction:
         free = context.budget.limit - planned.rest_tokens
         if tokens > free:
             raise SummaryRejected(f"its summary has {tokens} tokens, and there is space for {max(free, 0)}")
+
+
+def without_natives(context: RequestContext) -> RequestContext:
+    """Return a context whose summaries are texts only."""
+    stored = context.stored
+    summary, prepared = (each and replace(each, native=None) for each in (stored.summary, stored.prepared))
+    return replace(context, stored=replace(stored, summary=summary, prepared=prepared))
 
 
 def _carrying(context: RequestContext, form: NativeFormat) -> RequestContext:

@@ -30,7 +30,7 @@ from proxy.pipeline.continuing import ContinuedRequests
 from proxy.pipeline.fit import BudgetFitter
 from proxy.pipeline.identify import Identifier
 from proxy.pipeline.kept_responses import response_keeping
-from proxy.pipeline.native_compaction import NativeCompaction
+from proxy.pipeline.native_compaction import REFUSED_NOTICE, NativeCompaction, without_natives
 from proxy.pipeline.notices import replay_warning, with_base_warning, with_left_out_warning, with_warning
 from proxy.pipeline.plain_replies import decode_whole
 from proxy.pipeline.repeated_turns import RepeatedTurns
@@ -288,13 +288,15 @@ class Pipeline:
         if isinstance(exchange, Refused):
             return exchange
         try:
-            reply, warning = await self._natives.checked(context, exchange.reply)
+            reply, is_refused = await self._natives.checked(context, exchange.reply)
         except UpstreamError as error:
             return Refused(error, exchange.report)
-        if warning is None:
+        if not is_refused:
             return replace(exchange, reply=reply)
-        resent = await self._send(context, progress)
-        return replace(resent, report=with_warning(resent.report, warning))
+        resent = await self._send(without_natives(context), progress)
+        if isinstance(resent, Exchange) and resent.reply.status < 400:
+            self._natives.note_refused(context, fitted.native)
+        return replace(resent, report=with_warning(resent.report, REFUSED_NOTICE))
 
     async def _send_fitted(
         self, context: RequestContext, fitted: FittedRequest, progress: Progress
