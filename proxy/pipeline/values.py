@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Literal, Protocol
 
 from proxy.core.conversation.messages import Message
+from proxy.core.conversation.native import NativeForm
 from proxy.core.conversation.prefix import PrefixChain
 from proxy.core.conversation.records import StoredState, TurnRecord
 from proxy.core.conversation.reply import EMPTY_REPLY, Reply
@@ -204,6 +205,8 @@ class FittedRequest:
     """The summary that is in use now."""
     full: bool = False
     """Whether the request is critically near its limit, and no compaction would change that (FR-5.3.1c)."""
+    native: NativeForm | None = None
+    """The summary in its provider's own form, where it goes out in it."""
 
 
 @value
