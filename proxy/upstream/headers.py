@@ -23,6 +23,8 @@ FRAMING = frozenset({b"content-length", b"transfer-encoding"})
 ACCEPT_ENCODING = b"accept-encoding"
 _PLAIN = (ACCEPT_ENCODING, b"identity")
 WRITTEN_BY_SDK = FRAMING | {b"accept", ACCEPT_ENCODING, b"authorization", b"content-type", b"user-agent"}
+NAMED_BY_SDK = {b"openai-organization": "OpenAI-Organization", b"openai-project": "OpenAI-Project"}
+"""The same in the SDK's spelling, so that the client's take the place of those from the environment."""
 SDK_PREFIX = b"x-stainless-"
 """Headers that OpenAI's SDK writes, and litellm's own client for Anthropic."""
 BETA = b"anthropic-beta"
@@ -128,9 +130,10 @@ def headers_beside_sdk(route: Route, caller: Caller) -> dict[str, str]:
     A key stays in a header that this SDK does not write, as some gateways read it there.
     """
     passed: dict[str, str] = {}
+    left_out = WRITTEN_BY_SDK | {name for name, _ in route.headers}  # litellm has the configured ones already
     for name, value in outgoing(route, caller):
-        if name not in WRITTEN_BY_SDK and not name.startswith(SDK_PREFIX):
-            key, text = name.decode(), value.decode("latin-1")
+        if name not in left_out and not name.startswith(SDK_PREFIX):
+            key, text = NAMED_BY_SDK.get(name) or name.decode(), value.decode("latin-1")
             passed[key] = f"{passed[key]}, {text}" if key in passed else text
     return passed
 
