@@ -95,7 +95,7 @@ def with_warning(report: Report, notice: str | None) -> Report:
 
 def with_base_warning(report: Report, reply: UpstreamReply, route: Route) -> Report:
     """Say where a 404 probably comes from: the base URL of the upstream has no version."""
-    if reply.status != HTTPStatus.NOT_FOUND or route.lane != "wire" or not lacks_version(route.base_url):
+    if reply.status != HTTPStatus.NOT_FOUND or not route.speaks_openai or not lacks_version(route.base_url):
         return report
     notice = "the upstream has no such path, and its base URL does not end in /v1, as nearly every server wants it"
     return with_warning(report, notice)
