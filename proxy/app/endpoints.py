@@ -340,6 +340,8 @@ def _pipeline(
         calibrations=stored.calibrations,
         accounts=stored.accounts,
         repeats=RepeatedTurns(stored.answers, time.perf_counter),
+        natives=engine.natives,
+        thinking=engine.thinking,
         sealed=sealed,
         emit=emit,
         clock=time.time,

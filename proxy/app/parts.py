@@ -25,6 +25,7 @@ from proxy.pipeline.offline import OfflineService
 from proxy.summarizers.extractive import ExtractiveSummarizer
 from proxy.summarizers.hybrid import HybridSummarizer
 from proxy.summarizers.llm import AUTO, LlmSummarizer, small_route
+from proxy.summarizers.native import NativeSummarizer
 from proxy.summarizers.plain import PlainSummarizer
 from proxy.summarizers.receipts import ReceiptWriter
 from proxy.tokens import LocalTokenCounter
@@ -109,6 +110,8 @@ class Parts:
                 return narrator
             case "hybrid":
                 return HybridSummarizer(self.counter, narrator)
+            case "native":
+                return NativeSummarizer(HybridSummarizer(self.counter, narrator), self.extractive)
             case _:
                 assert_never(policy.strategy)
 

@@ -24,9 +24,11 @@ from proxy.core.conversation.request import Dialect
 from proxy.core.events import Listener
 from proxy.core.operator_settings import StoredValues
 from proxy.core.ports import DeletionHook, MemoryFlush
+from proxy.pipeline.bound_thinking import ThinkingGuard
 from proxy.pipeline.fit import BudgetFitter
 from proxy.pipeline.identify import Identifier
 from proxy.pipeline.message_search import OriginalsSearch
+from proxy.pipeline.native_compaction import NativeCompaction
 from proxy.pipeline.recall import Recaller
 from proxy.pipeline.recall_indexes import RecallIndexes
 from proxy.pipeline.search_offers import SearchOffers
@@ -156,12 +158,17 @@ class Engine:
         self.recaller = Recaller(parts.counter, indexes)
         search = OriginalsSearch(parts.counter, indexes)
         self.searches = SearchOffers(RoundParts(parts.upstream, parts.counter, search, emit), time.monotonic)
+        self.thinking = ThinkingGuard(time.perf_counter)
+        self.natives = NativeCompaction(
+            upstream=parts.upstream, guard=self.thinking, counter=parts.counter, timer=time.perf_counter
+        )
         self.fitter = BudgetFitter(
             counter=parts.counter,
             compactor=self.immediate,
             preparation=self.preparation,
             recaller=self.recaller,
             timer=time.perf_counter,
+            natives=self.natives,
         )
         self.identifier = Identifier(
             store=store,

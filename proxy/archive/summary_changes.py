@@ -176,6 +176,7 @@ class SummaryChanges:
         tokens = await self._checked_tokens(place, text)
         stated = _still_stated(place.present.stated, text)
         edited = replace(place.present, text=text, edited=True, cause="manual", tokens=tokens, stated=stated)
+        edited = replace(edited, native=None)  # the provider's own form has the text of before
         messages = [message for message in place.context.request.messages if not message.is_system]
         draft = SummaryText(text, "extractive")  # a person may add what nobody said
         receipt = await self._comparison.receipt(messages[: edited.covered], None, draft)

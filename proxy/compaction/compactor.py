@@ -141,7 +141,7 @@ class Compactor:
             stored = await self._store(run, summary, lease)
         except SummaryOutdated as error:
             return NotSummarized(str(error))
-        warning = outcome.warning or _shortened_warning(outcome.draft)
+        warning = outcome.warning or outcome.draft.warning or _shortened_warning(outcome.draft)
         return None if stored is None else self._report(run, stored, warning)
 
     async def preview(
@@ -193,12 +193,14 @@ class Compactor:
 
         It cannot where the summary was made for a larger window, or absorbed other system messages.
         """
-        if self.tokens(order, summary) > order.plan.max_summary_tokens:
+        if summary.native is None and self.tokens(order, summary) > order.plan.max_summary_tokens:
             return False
         return set(summary.absorbed) == set(order.plan.absorbed)
 
     def tokens(self, order: CompactionOrder, summary: PrefixSummary) -> int:
         """Return the tokens of a summary message, for the order's model."""
+        if summary.native is not None and summary.native.tokens:
+            return summary.native.tokens
         return self._count_for(order)(render_summary(summary))
 
     def _count_for(self, order: CompactionOrder) -> Callable[[Message], int]:

@@ -45,6 +45,7 @@ def summary_record(
         tokens=count(render_text(draft.text, covered)),
         absorbed=tuple(absorbed),
         stated=draft.stated,
+        native=draft.native,
     )
 
 

@@ -16,7 +16,7 @@ from proxy.core.conversation.request import ModelRequest
 from proxy.core.conversation.summary import Cause, PrefixSummary
 from proxy.core.planning.budget import ModelProfile
 from proxy.core.planning.situation import Compact
-from proxy.core.ports import Caller, Route
+from proxy.core.ports import AskProvider, Caller, Route
 from proxy.core.reading import Reading
 
 
@@ -61,6 +61,8 @@ class CompactionOrder:
     """The summary that stands for the prefix now."""
     by_hand: bool = False
     """Whether a person asked for it, so that no request waits."""
+    ask_provider: AskProvider | None = None
+    """Has the provider write the summary, for the strategy ``native``."""
     reading: Reading = field(default_factory=Reading, compare=False, repr=False)
     """What was read of the messages; empty before the compaction and after it."""
 

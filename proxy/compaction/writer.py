@@ -116,6 +116,12 @@ class SummaryWriter:
             reason, detail = f"the summarizer failed: {type(error).__name__}", _frames(error)
         else:
             self._learn(order, summarizer, self._breaker(order, summarizer).after_success())
+            if text.warning:
+                strategy, seconds = summarizer.recipe.strategy, self.timer() - started
+                event = SummaryFailed(
+                    order.conversation, order.profile.name, strategy, text.warning, text.made_by, seconds
+                )
+                self._emit(event)
             return text
         strategy = summarizer.recipe.strategy
         model, duration = order.profile.name, self.timer() - started
@@ -159,6 +165,7 @@ class SummaryWriter:
             reading=order.reading,
             shorten_sentences=order.profile.policy.shorten_sentences,
             live=cached_prefix(order.request, plan, order.profile) if order.request else None,
+            ask_provider=order.ask_provider,
         )
         return await write_summary(summarizer, task, plan.covered, self._counter)
 
@@ -185,6 +192,8 @@ async def write_summary(summarizer: Summarizer, task: SummaryTask, covered: int,
     frame = counter.count_message(render_text("", covered), model)
     draft = await summarizer.summarize(replace(task, max_tokens=max(bound - frame, 1)))
     text = draft.text.strip()
+    if draft.native is not None:  # it is signed as it is, and whoever asked for it has checked that it fits
+        return draft
 
     def excess(part: str) -> int:
         return counter.count_message(render_text(part, covered), model) - bound

@@ -208,8 +208,8 @@ def _read_entry(reader: Reader, node: Node, number: int) -> ModelEntry | None:
     lane: Any = reader.value(nodes["lane"], f"{label}.lane", LANES) if "lane" in nodes else "auto"
     if TOKENIZER_KEY in info.nodes:
         reader.value(info.nodes[TOKENIZER_KEY], f"{label}.model_info.{TOKENIZER_KEY}", TOKENIZER)
-    if "thinking_binding" in info.nodes:
-        reader.value(info.nodes["thinking_binding"], f"{label}.model_info.thinking_binding", FLAG)
+    for flag in {"thinking_binding", "native_compaction"} & info.nodes.keys():
+        reader.value(info.nodes[flag], f"{label}.model_info.{flag}", FLAG)
     if "dialects" in info.nodes:
         reader.value(info.nodes["dialects"], f"{label}.model_info.dialects", DIALECTS)
     compaction = reader.section(CompactionSettings(), nodes.get("compaction"), f"{label}.compaction", "compaction")

@@ -160,6 +160,9 @@ def _model_list() -> JsonValue:
     windows["thinking_binding"] = _value(
         FLAG, "Whether the model checks what its signed thinking stands behind; without it, its name says so."
     )
+    windows["native_compaction"] = _value(
+        FLAG, "Whether the upstream writes summaries itself, for `strategy: native`; without it, its name says so."
+    )
     windows["dialects"] = _value(DIALECTS, "The client formats that the upstream speaks itself.")
     entry: dict[str, JsonValue] = {
         "model_name": _value(text(), described["name"]),

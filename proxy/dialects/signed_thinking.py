@@ -12,7 +12,7 @@ from hashlib import blake2b
 
 from proxy.core.bounded import BoundedCache
 from proxy.core.conversation.messages import JsonValue
-from proxy.core.conversation.thinking import KEY_BYTES
+from proxy.core.conversation.thinking import BINDING, KEY_BYTES
 from proxy.core.errors import InvalidRequest
 from proxy.dialects.bodies import array_of, body_of
 from proxy.dialects.raw_json import decode_value, read_elements, read_members
@@ -21,7 +21,10 @@ REMEMBERED = 20_000
 """Elements whose meaning is cached: each turn repeats those of the turn before."""
 _MARK = "cache_control"
 _PLACE = re.compile(rb"messages\.(\d{1,6})\.content")
-_WORDS = b"bound to a different conversation"
+_ABOUT_THINKING = re.compile(
+    rb"bound to a different conversation|Invalid `?signature`? in `?thinking`? block"
+    rb"|`?redacted_thinking`? blocks in the latest assistant message cannot be modified"
+)
 
 
 class SignedThinking:
@@ -73,8 +76,12 @@ class SignedThinking:
         return fields
 
     def refused_place(self, body: bytes) -> int | None:
-        """Return 0 for a refusal of thinking behind another prefix: the provider's places are not the dialect's."""
-        return 0 if _WORDS in body and b"thinking" in body else None
+        """Return 0 for a refusal of thinking: the provider's places are not the dialect's."""
+        return 0 if _ABOUT_THINKING.search(body) and b"thinking" in body else None
+
+    def is_binding(self, body: bytes) -> bool:
+        """Return whether a refusal says that thinking stands behind another prefix."""
+        return BINDING in body
 
 
 def named_place(body: bytes) -> int:

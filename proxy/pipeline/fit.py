@@ -7,18 +7,15 @@ compactor's; this file performs each outcome of the plan.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 from typing import assert_never
 
 from proxy.compaction.background import BackgroundCompaction
 from proxy.compaction.immediate import ImmediateCompaction
-from proxy.compaction.values import NotSummarized, Summarized
-from proxy.core.conversation.messages import Message
-from proxy.core.conversation.summary import PrefixSummary, render_summary
+from proxy.compaction.values import CompactionOrder, NotSummarized, Summarized
+from proxy.core.conversation.summary import PrefixSummary
 from proxy.core.errors import ContextLengthExceeded
-from proxy.core.planning.assemble import assemble
 from proxy.core.planning.budget import CompactionPolicy, budget_for
 from proxy.core.planning.clip import Clip, clips_for, could_shrink
 from proxy.core.planning.plan import least_tokens, plan, plan_ahead, plan_at_once, would_help
@@ -33,10 +30,11 @@ from proxy.core.planning.situation import (
     ReuseSummary,
     SwapSummary,
 )
-from proxy.core.ports import Clock, Route, TokenCounter
+from proxy.core.ports import Clock, TokenCounter
 from proxy.core.report import Action, Report
 from proxy.offload.threads import offload_if_many
 from proxy.pipeline.clip import clip
+from proxy.pipeline.native_compaction import NativeCompaction
 from proxy.pipeline.notices import (
     by_hand_warning,
     compaction_failed,
@@ -64,8 +62,10 @@ class BudgetFitter:
         preparation: BackgroundCompaction,
         recaller: Recaller,
         timer: Clock,
+        natives: NativeCompaction,
     ) -> None:
         self._counter = counter
+        self._natives = natives
         self._recaller = recaller
         self._compactor = compactor
         self._preparation = preparation
@@ -143,7 +143,7 @@ class BudgetFitter:
             except EarlierMessagesNeeded:  # the next compaction is made when it is due, with all messages
                 return
             if planned is not None:
-                await self._preparation.begin(order_of(context, planned), conversation)
+                await self._preparation.begin(self._order(context, planned), conversation)
                 self._recaller.begin(context, planned.covered)
 
         return prepare
@@ -225,7 +225,7 @@ class BudgetFitter:
                 return await self._perform_at_once(context, replanned)
             planned, began = replanned, self._timer()
         self._recaller.begin(context, planned.covered)
-        result = await self._compactor.compact(order_of(context, planned), wait_seconds=deadline - loop.time())
+        result = await self._compactor.compact(self._order(context, planned), wait_seconds=deadline - loop.time())
         context = replace(context, started=context.started + self._timer() - began)
         if isinstance(result, NotSummarized):
             return self._without_summary(context, planned, result)
@@ -256,7 +256,7 @@ class BudgetFitter:
     async def _swap(self, context: RequestContext, planned: SwapSummary) -> Fitted:
         """Put the prepared summary into use."""
         result = await self._compactor.adopt(order_of(context, swap_plan_of(planned)), planned.summary)
-        after = planned.tokens - self._summary_tokens(planned.summary, context.route) + result.tokens
+        after = planned.tokens - self._natives.tokens(context, planned.summary) + result.tokens
         return self._with_summary(context, result, after, "compacted")
 
     def _with_summary(self, context: RequestContext, result: Summarized, after: int, action: Action) -> Fitted:
@@ -268,7 +268,7 @@ class BudgetFitter:
         )
         if after > context.budget.limit:
             return Refused(does_not_fit(context, after), replace(report, action="failed"))
-        return FittedRequest(_assembled(context, summary), report, summary=summary)
+        return self._fitted(context, summary, report)
 
     def _without_summary(self, context: RequestContext, planned: Compact, result: NotSummarized) -> Fitted:
         """Return what the failure policy decides where no summary could be made (FR-5.1.1, FR-5.1.2)."""
@@ -298,7 +298,7 @@ class BudgetFitter:
         summary = planned.summary
         warning = not_done_warning(context, planned.reason)
         report = context.report("reused", planned.tokens, self._timer(), summary=summary, warning=warning)
-        return FittedRequest(_assembled(context, summary), report, summary=summary)
+        return self._fitted(context, summary, report)
 
     def _with_full_warning(
         self, context: RequestContext, fitted: FittedRequest, reason: Reason | None
@@ -330,19 +330,21 @@ class BudgetFitter:
             policy=context.profile.policy,
             mode=context.controls.mode,
             summary=summary,
-            summary_tokens=self._summary_tokens(summary, context.route) if summary else 0,
+            summary_tokens=self._natives.tokens(context, summary) if summary else 0,
             prepared=prepared,
-            prepared_tokens=self._summary_tokens(prepared, context.route) if prepared else 0,
+            prepared_tokens=self._natives.tokens(context, prepared) if prepared else 0,
             first_summary_tokens=context.count.first_summary_tokens,
             left_out=context.count.left_out,
+            asks_provider=self._natives.is_due(context),
         )
 
-    def _summary_tokens(self, summary: PrefixSummary, route: Route) -> int:
-        return self._counter.count_message(render_summary(summary), route.upstream_model)
+    def _order(self, context: RequestContext, planned: Compact) -> CompactionOrder:
+        """Return the order for the summary that a plan asks for, with what asks the provider for it."""
+        return replace(order_of(context, planned), ask_provider=self._natives.ask_for(context, planned))
 
-
-def _assembled(context: RequestContext, summary: PrefixSummary) -> Sequence[Message]:
-    return assemble(context.request.messages, summary, context.count.left_out.count)
+    def _fitted(self, context: RequestContext, summary: PrefixSummary, report: Report) -> FittedRequest:
+        native = self._natives.standing(context, summary)
+        return FittedRequest(self._natives.assembled(context, summary), report, summary=summary, native=native)
 
 
 def _check_whole(context: RequestContext) -> None:

@@ -186,6 +186,7 @@ def _check_left_out(left_out: LeftOut, stored: StoredState, profile: ModelProfil
         or stored.diverges
         or policy.recall_tool
         or policy.summarizer_cache_friendly
+        or policy.strategy == "native"
         or measure.marks.max_recall
     ):
         raise EarlierMessagesNeeded

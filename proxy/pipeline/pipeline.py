@@ -30,8 +30,10 @@ from proxy.pipeline.continuing import ContinuedRequests
 from proxy.pipeline.fit import BudgetFitter
 from proxy.pipeline.identify import Identifier
 from proxy.pipeline.kept_responses import response_keeping
+from proxy.pipeline.native_compaction import REFUSED_NOTICE, NativeCompaction, without_natives
 from proxy.pipeline.notices import replay_warning, with_base_warning, with_left_out_warning, with_warning
 from proxy.pipeline.plain_replies import decode_whole
+from proxy.pipeline.refused_items import watched_items
 from proxy.pipeline.repeated_turns import RepeatedTurns
 from proxy.pipeline.sealed_compaction import SealedCompaction, check_triggers
 from proxy.pipeline.search_offers import SearchOffers
@@ -44,6 +46,7 @@ from proxy.pipeline.values import (
     BufferedReply,
     Controls,
     Exchange,
+    FittedRequest,
     Learn,
     LeaveOut,
     PendingTurn,
@@ -72,6 +75,8 @@ class Pipeline:
         calibrations: CalibrationStore,
         accounts: SharedAccounts,
         repeats: RepeatedTurns,
+        natives: NativeCompaction,
+        thinking: ThinkingGuard,
         sealed: SealedCompaction | None = None,
         emit: Listener = lambda _: None,
         clock: Clock,
@@ -88,7 +93,8 @@ class Pipeline:
         self._upstream = upstream
         self._sender = RequestSender(upstream, timer)
         self._searches = searches
-        self._thinking = ThinkingGuard(timer)
+        self._natives = natives
+        self._thinking = thinking
         self._calibrations = calibrations
         self._emit = emit
         self._clock = clock
@@ -271,7 +277,33 @@ class Pipeline:
         fitted = await self._fitter.fit(context, progress)
         if isinstance(fitted, Refused):
             return fitted
-        thinking = self._thinking.of(context)
+        if fitted.native is not None:
+            return await self._send_native(context, fitted, progress)
+        return await self._send_fitted(context, fitted, progress)
+
+    async def _send_native(
+        self, context: RequestContext, fitted: FittedRequest, progress: Progress
+    ) -> Exchange | Refused:
+        """Send a request with its provider's own summary; again with the text where the provider refuses that."""
+        exchange = await self._send_fitted(self._natives.carrying(context), fitted, progress)
+        if isinstance(exchange, Refused):
+            return exchange
+        try:
+            reply, is_refused = await self._natives.checked(context, exchange.reply)
+        except UpstreamError as error:
+            return Refused(error, exchange.report)
+        if not is_refused:
+            return replace(exchange, reply=reply)
+        resent = await self._send(without_natives(context), progress)
+        if isinstance(resent, Exchange) and resent.reply.status < 400:
+            self._natives.note_refused(context, fitted.native)
+        return replace(resent, report=with_warning(resent.report, REFUSED_NOTICE))
+
+    async def _send_fitted(
+        self, context: RequestContext, fitted: FittedRequest, progress: Progress
+    ) -> Exchange | Refused:
+        """Send a request that is within its budget."""
+        thinking = self._thinking.of(context, fitted.native) or watched_items(context)
         offer = None if fitted.summary is None else self._searches.offer(context, fitted, thinking)
         if offer is not None:
             fitted = offer.fitted

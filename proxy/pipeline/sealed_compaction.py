@@ -32,6 +32,7 @@ from proxy.core.ports import Caller, Clock, ModelCatalog, Route, SummarySeal, To
 from proxy.core.report import Report
 from proxy.pipeline.continuing import ContinuedRequests
 from proxy.pipeline.identify import tenant_of
+from proxy.pipeline.refused_items import readable_body
 from proxy.pipeline.shared_accounts import SharedAccounts
 from proxy.pipeline.values import BufferedReply, Progress, RequestContext
 
@@ -92,7 +93,12 @@ class SealedCompaction:
             request = request.continuation.received
         model = route.upstream_model
         body = request.body if model == request.model else self.dialect.body_with_model(request, model)
-        return await self.upstream.forward(route, "POST", path, body, caller)
+        reply = await self.upstream.forward(route, "POST", path, body, caller)
+        if (responses := self.dialect.responses) is not None:
+            reply, again = await readable_body(reply, body, responses)
+            if again is not None:
+                reply = await self.upstream.forward(route, "POST", path, again, caller)
+        return reply
 
     async def _compacted(self, request: ModelRequest, route: Route, caller: Caller) -> SealedWindow:
         profile = await self.catalog.profile(route, caller)

@@ -10,12 +10,11 @@ from dataclasses import replace
 
 from proxy.core.lessons import Lessons
 from proxy.core.ports import Clock, UpstreamReply
-from proxy.pipeline.bound_thinking import BoundThinking
 from proxy.pipeline.message_search import LEAST_TOKENS
 from proxy.pipeline.plain_replies import decode_whole, is_event_stream
 from proxy.pipeline.search_rounds import RoundParts, SearchOffer, SearchRounds
 from proxy.pipeline.searched_replies import REFUSED, SearchedStreamReply, read_reply, whole_reply
-from proxy.pipeline.values import BufferedReply, FittedRequest, RequestContext
+from proxy.pipeline.values import BufferedReply, FittedRequest, RequestContext, Watch
 
 _ABOUT_THE_BODY = (400, 404, 405, 415, 422, 500, 501)
 """Statuses with which servers refuse functions: llama.cpp without templates answers 500, OpenRouter 404."""
@@ -33,7 +32,7 @@ class SearchOffers:
         """By address and model."""
 
     def offer(
-        self, context: RequestContext, fitted: FittedRequest, thinking: BoundThinking | None = None
+        self, context: RequestContext, fitted: FittedRequest, thinking: Watch | None = None
     ) -> SearchOffer | None:
         """Return the request with the function; None where it goes out without.
 

@@ -16,9 +16,8 @@ from proxy.core.planning.budget import RECALL_SHARE
 from proxy.core.ports import TokenCounter, Upstream, UpstreamReply
 from proxy.core.recall.search_function import MOST_SEARCHES
 from proxy.core.values import value
-from proxy.pipeline.bound_thinking import BoundThinking
 from proxy.pipeline.message_search import OriginalsSearch
-from proxy.pipeline.values import FittedRequest, RequestContext
+from proxy.pipeline.values import FittedRequest, RequestContext, Watch
 
 
 @value
@@ -32,7 +31,7 @@ class SearchOffer:
     request: ModelRequest
     """The client's, with the function."""
     format: SearchFunctionFormat
-    thinking: BoundThinking | None = None
+    thinking: Watch | None = None
     """What watches over the thinking of the rounds, where the upstream may check that."""
 
 

@@ -11,9 +11,8 @@ from collections.abc import Awaitable
 from proxy.core.conversation.request import ModelRequest
 from proxy.core.lessons import Lessons
 from proxy.core.ports import Clock, Upstream, UpstreamReply
-from proxy.pipeline.bound_thinking import BoundThinking
 from proxy.pipeline.plain_replies import decode_whole
-from proxy.pipeline.values import BufferedReply, FittedRequest, LeaveOut, RequestContext
+from proxy.pipeline.values import BufferedReply, FittedRequest, LeaveOut, RequestContext, Watch
 
 
 class RequestSender:
@@ -33,7 +32,7 @@ class RequestSender:
         fitted: FittedRequest,
         *,
         with_counts: bool,
-        thinking: BoundThinking | None = None,
+        thinking: Watch | None = None,
     ) -> tuple[UpstreamReply, LeaveOut | None]:
         """Send a request, and return its reply and what takes out of it what the client did not ask for.
 
@@ -67,7 +66,7 @@ class RequestSender:
         return own, None
 
     def _send(
-        self, context: RequestContext, request: ModelRequest, fitted: FittedRequest, thinking: BoundThinking | None
+        self, context: RequestContext, request: ModelRequest, fitted: FittedRequest, thinking: Watch | None
     ) -> Awaitable[UpstreamReply]:
         body = _body(context, request, fitted)
         if thinking is not None:

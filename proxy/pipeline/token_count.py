@@ -17,6 +17,7 @@ from proxy.core.ports import Caller, Route, TokenCounter, Upstream, UpstreamRepl
 from proxy.pipeline.bound_thinking import without_thinking
 from proxy.pipeline.continuing import ContinuedRequests
 from proxy.pipeline.plain_replies import UNSERVED, decode_whole, read_whole
+from proxy.pipeline.refused_items import readable_body
 from proxy.pipeline.shared_accounts import SharedAccounts
 from proxy.pipeline.values import BufferedReply
 
@@ -86,6 +87,10 @@ class InputTokenCounting:
                 return BufferedReply(reply.status, reply.headers, refusal)
             # The client's whole history is counted, and some of its thinking was made behind a summary.
             reply = await self.upstream.forward(route, "POST", path, without_thinking(form, body), caller)
+        if (responses := request.dialect.responses) is not None:
+            reply, again = await readable_body(reply, body, responses)
+            if again is not None:
+                reply = await self.upstream.forward(route, "POST", path, again, caller)
         if reply.status not in UNSERVED:
             return reply
         refusal = await read_whole(reply)  # one that names the model is about the model

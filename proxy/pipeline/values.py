@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Literal, Protocol
 
 from proxy.core.conversation.messages import Message
+from proxy.core.conversation.native import NativeForm
 from proxy.core.conversation.prefix import PrefixChain
 from proxy.core.conversation.records import StoredState, TurnRecord
 from proxy.core.conversation.reply import EMPTY_REPLY, Reply
@@ -21,7 +22,7 @@ from proxy.core.events import Outcome
 from proxy.core.planning.budget import Budget, ModelProfile
 from proxy.core.planning.calibration import CalibratedBudget
 from proxy.core.planning.situation import NOTHING_LEFT_OUT, LeftOut, Mode
-from proxy.core.ports import Caller, Headers, RequestCount, Route, TokenCounter, UpstreamReply
+from proxy.core.ports import Caller, Headers, RequestCount, Route, TokenCounter, Upstream, UpstreamReply
 from proxy.core.receipt import render_receipt
 from proxy.core.report import Action, OwnAnswer, Report
 from proxy.core.values import value
@@ -37,6 +38,26 @@ Add = Callable[[Reply], Coroutine[Any, Any, None]]
 """Adds a complete reply to the conversation that its client named; raises where the store does not take it."""
 Bind = Callable[[Reply], bytes]
 """Returns what is to be stored of what a reply's thinking is bound to."""
+
+
+class Watch(Protocol):
+    """Sends the requests of one turn without what their upstream would refuse of an earlier one's answers."""
+
+    warning: str | None
+
+    async def send(self, upstream: Upstream, request: ModelRequest, body: bytes, *, changed: bool) -> UpstreamReply:
+        """Send a request.
+
+        :param changed: whether the body says anything else than the client's own
+        :raises UpstreamError: there was no answer
+        """
+        ...
+
+    def bindings(self, reply: Reply) -> bytes:
+        """Return what is to be stored of the turn, as ``StoredState.bindings``."""
+        ...
+
+
 KeepResponse = Callable[[TurnRecord, Reply], TurnRecord]
 """Adds to a turn's record what is stored of its response."""
 GiveUp = Callable[[TurnRecord], None]
@@ -184,6 +205,8 @@ class FittedRequest:
     """The summary that is in use now."""
     full: bool = False
     """Whether the request is critically near its limit, and no compaction would change that (FR-5.3.1c)."""
+    native: NativeForm | None = None
+    """The summary in its provider's own form, where it goes out in it."""
 
 
 @value

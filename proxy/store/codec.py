@@ -30,6 +30,7 @@ import msgspec
 
 from proxy.codings.compression import compress, decompress
 from proxy.core.conversation.messages import DIGEST_BYTES, Message, digest_of
+from proxy.core.conversation.native import NativeForm
 from proxy.core.conversation.records import StoredMessage, TurnRecord
 from proxy.core.conversation.summary import Cause, PrefixSummary, Strategy, SummaryRecipe
 from proxy.core.errors import RecordUnreadable
@@ -87,6 +88,8 @@ class _Summary(msgspec.Struct, array_like=True, frozen=True):
     stated: str = ""
     model_text: tuple[tuple[DetailKind, int, int, int, tuple[str, ...]], ...] = ()
     """The counts of the receipt that earlier versions cannot read, whole: ``statements``, and what nobody said."""
+    native: tuple[str, str, tuple[bytes, ...], int, bytes] | None = None
+    """The fields of ``NativeForm``, in their order."""
 
 
 class StoredTurn(msgspec.Struct, array_like=True, frozen=True):
@@ -260,6 +263,7 @@ class Codec:
                 for count in summary.receipt
                 if count.kind == "statements" or count.unsupported
             ),
+            _fields_of(summary.native),
         )
         return self.seal(VERSION + _pack(record))
 
@@ -285,6 +289,7 @@ class Codec:
             receipt=_receipt_of(record),
             first_question=record.first_question,
             stated=record.stated,
+            native=None if record.native is None else NativeForm(*record.native),
         )
 
     def readable_summary(self, packed: bytes) -> PrefixSummary | None:
@@ -325,6 +330,12 @@ class Codec:
             return self.open(base64.b64decode(text, validate=True)).decode() if text else ""
         except ValueError as error:
             raise unreadable(str(error)) from error
+
+
+def _fields_of(native: NativeForm | None) -> tuple[str, str, tuple[bytes, ...], int, bytes] | None:
+    if native is None:
+        return None
+    return (native.dialect, native.model, native.raws, native.tokens, native.stands_for)
 
 
 def _receipt_of(record: _Summary) -> Receipt:

@@ -42,6 +42,8 @@ class RouteEntry:
     """``model_info.dialects``; empty where it is not stated."""
     thinking_binding: bool | None = None
     """``model_info.thinking_binding``; None where it is not stated."""
+    native_compaction: bool | None = None
+    """``model_info.native_compaction``; None where it is not stated."""
 
     @property
     def target(self) -> str:
@@ -59,6 +61,7 @@ class Destination:
     lane: LaneChoice
     dialects: frozenset[str] = frozenset()
     thinking_binding: bool | None = None
+    native_compaction: bool | None = None
     chosen_by_client: bool = False
     """Whether a wildcard put the client's text in the place of the provider, as in ``*`` for ``*``."""
 
@@ -152,7 +155,14 @@ def read_entries(
         if isinstance(info, Mapping) and "base_model" in info:  # the model behind an Azure deployment's name
             expanded.setdefault("base_model", info["base_model"])
         entries.append(
-            RouteEntry(name, expanded, cast("LaneChoice", lane), _dialects(info, place), _binding(info, place))
+            RouteEntry(
+                name,
+                expanded,
+                cast("LaneChoice", lane),
+                _dialects(info, place),
+                _flag(info, "thinking_binding", place),
+                _flag(info, "native_compaction", place),
+            )
         )
     return tuple(entries)
 
@@ -169,20 +179,23 @@ def find(entries: Sequence[RouteEntry], model: str) -> Destination | None:
     """Return the destination of a model: its own entry, else the longest pattern's; the first of equals."""
     for entry in entries:
         if entry.name == model:
-            return Destination(entry.target, entry.params, entry.lane, entry.dialects, entry.thinking_binding)
+            return _destination(entry, entry.target)
     for entry in sorted(entries, key=lambda entry: -len(entry.name)):
         if "*" in entry.name and (match := _pattern(entry.name).fullmatch(model)):
             chosen_by_client = "*" in entry.target.partition("/")[0] and not entry.params.get("custom_llm_provider")
             target = _filled(entry.target, match.groups())
-            return Destination(
-                target,
-                entry.params,
-                entry.lane,
-                entry.dialects,
-                entry.thinking_binding,
-                chosen_by_client=chosen_by_client,
-            )
+            return replace(_destination(entry, target), chosen_by_client=chosen_by_client)
     return None
+
+
+def _destination(entry: RouteEntry, target: str) -> Destination:
+    """Return what an entry says of a model.
+
+    :param target: the model's name at its provider
+    """
+    return Destination(
+        target, entry.params, entry.lane, entry.dialects, entry.thinking_binding, entry.native_compaction
+    )
 
 
 def sole_destination(entries: Iterable[RouteEntry]) -> Destination | None:
@@ -222,12 +235,12 @@ def _dialects(info: JsonValue, place: int) -> frozenset[str]:
     return frozenset(map(str, value))
 
 
-def _binding(info: JsonValue, place: int) -> bool | None:
-    """Read ``model_info.thinking_binding``."""
-    value = info.get("thinking_binding") if isinstance(info, Mapping) else None
+def _flag(info: JsonValue, name: str, place: int) -> bool | None:
+    """Read a member of ``model_info`` that is true, false or not there."""
+    value = info.get(name) if isinstance(info, Mapping) else None
     if value is None or isinstance(value, bool):
         return value
-    raise ConfigError(f"model_list[{place}].model_info.thinking_binding is {value!r}; use true or false.")
+    raise ConfigError(f"model_list[{place}].model_info.{name} is {value!r}; use true or false.")
 
 
 def _pattern(name: str) -> re.Pattern[str]:

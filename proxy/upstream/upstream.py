@@ -12,6 +12,7 @@ from typing import Protocol, assert_never
 
 from proxy.core.bounded import BoundedCache
 from proxy.core.conversation.messages import LONGEST_MODEL_NAME, JsonValue
+from proxy.core.conversation.native import writes_summaries
 from proxy.core.conversation.request import Dialect
 from proxy.core.errors import ModelNotFound, UpstreamError
 from proxy.core.http_headers import KEYS
@@ -201,6 +202,17 @@ class LiteLLMUpstream:
             return False
         return True if is_openai(route.base_url) else None
 
+    def writes_summaries(self, route: Route, dialect: str, caller: Caller) -> bool:
+        """Return whether a route's upstream is known to write summaries itself, where it is asked in a dialect.
+
+        Claude's models say it by their names, OpenAI by its address; ``model_info.native_compaction`` comes first.
+        """
+        if self._spoken.native_route(route, dialect, caller) is None:
+            return False
+        if route.native_compaction is not None:
+            return route.native_compaction
+        return writes_summaries(route.upstream_model) if dialect == MESSAGES else is_openai(route.base_url)
+
     async def complete(self, route: Route, request: TextRequest, caller: Caller) -> str:
         """Return one short text for a summarizer.
 
@@ -311,6 +323,7 @@ def _route(lane: Lane, names: tuple[str, str], provider: str, base: str | None, 
         silence_seconds=silence,
         dialects=entry.dialects or _through_litellm(provider, entry),
         thinking_binding=entry.thinking_binding,
+        native_compaction=entry.native_compaction,
     )
 
 

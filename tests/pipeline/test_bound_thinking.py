@@ -227,3 +227,30 @@ def reading(steps: int) -> Callable[[Json], list[Json]]:
         return [thought, {"type": "text", "text": f"Done {mark}."}]
 
     return say
+
+
+OLD = CONFIG.format(model="claude-sonnet-4-5", info="")
+
+
+@pytest.mark.parametrize(
+    "config", [CHECKING, UNKNOWN, OLD], ids=["a checking model", "an unknown model", "an old model"]
+)
+@pytest.mark.parametrize("window", [2000, 50_000])
+def test_thinking_with_an_invalid_signature_leaves_once(
+    bench: Bench, api: EnforcingAnthropic, talker_of: Callable[..., Talker], config: str, window: int
+) -> None:
+    """One that was cut, or of another account: later turns leave it out at once, on another worker, too."""
+    api.checks = config != OLD
+    talker = talker_of(config, window=window)
+    talker.talk(2)
+    block = talker.messages[1]["content"][0]
+    block["signature"] = block["signature"][:20]
+    talker.talk(2, start=2)
+    invalid = [answer for answer in talker.answers if "not valid" in answer.headers.get("x-tidemark-warning", "")]
+    assert len(invalid) == len(api.refusals) == 1
+    bench.settle()
+    other = talker_of(config, window=window)
+    other.client.key, other.messages = talker.client.key, talker.messages
+    other.talk(2, start=4)
+    assert len(api.refusals) == 1
+    assert thoughts_in(bench)[-1] == [False] * 2 + [True] * 3

@@ -19,7 +19,8 @@ compaction:
 """
 WINDOW = 1200
 """The upstream's true one, in tokens."""
-MODEL = "house-model"
+MODEL = "overflowing-model"
+"""No other test uses it: workers write what they see of a model to the store, which these tests share."""
 LONG: list[Said] = [*history(18), user("Now?")]
 """Some 2,300 tokens."""
 

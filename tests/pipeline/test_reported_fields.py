@@ -14,9 +14,11 @@ from proxy.core.planning.calibration import Calibration
 from proxy.core.ports import Caller, RequestCount, Route
 from proxy.core.report import Report
 from proxy.dialects.chat.dialect import ChatDialect
+from proxy.pipeline.bound_thinking import ThinkingGuard
 from proxy.pipeline.commands import Commands
 from proxy.pipeline.fit import BudgetFitter
 from proxy.pipeline.identify import Identifier, tenant_of
+from proxy.pipeline.native_compaction import NativeCompaction
 from proxy.pipeline.pipeline import Pipeline
 from proxy.pipeline.recall import Recaller
 from proxy.pipeline.repeated_turns import RepeatedTurns
@@ -91,8 +93,15 @@ def _exchanged(controls: Controls) -> tuple[Exchange, Any]:
         clock=lambda: 8.5,
         timer=ports.timer,
     )
+    guard = ThinkingGuard(ports.timer)
+    natives = NativeCompaction(upstream=ports, guard=guard, counter=ports, timer=ports.timer)
     fitting = BudgetFitter(
-        counter=ports, compactor=ports, preparation=ports, recaller=Recaller(ports), timer=ports.timer
+        counter=ports,
+        compactor=ports,
+        preparation=ports,
+        recaller=Recaller(ports),
+        timer=ports.timer,
+        natives=natives,
     )
     commands = Commands(fitter=fitting, store=ports, mark_for=lambda _: "mark", emit=ports, clock=ports.timer)
     pipeline = Pipeline(
@@ -107,6 +116,8 @@ def _exchanged(controls: Controls) -> tuple[Exchange, Any]:
         repeats=RepeatedTurns(ports, ports.timer),
         identifier=identity,
         fitter=fitting,
+        natives=natives,
+        thinking=guard,
         clock=lambda: 9.5,
         timer=ports.timer,
     )

@@ -1,9 +1,10 @@
 """Anthropic's Messages API, as strict as it is: an upstream that refuses what the real one refuses.
 
 It is a script for `tests/support/scripted.py`, and an answer to any `Received`. Each thinking block that it makes is
-signed: the signature binds it to `system`, `tools`, every earlier message and block, and the model. Cache marks are no
-part of that. Nothing is kept between requests, so one secret serves any number of them. Source: Anthropic's guides
-"Preserved thinking", "Prefix checks on thinking blocks", "Adaptive thinking", "Tool use" and "Streaming messages".
+signed: the signature binds it to `system`, `tools`, every earlier message and block, the model, and the account whose
+key asked. Cache marks are no part of that; what they ask for is in `prompt_cache`. Nothing else is kept between
+requests, so one secret serves any number of them. Source: Anthropic's guides "Preserved thinking", "Prefix checks on
+thinking blocks", "Adaptive thinking", "Tool use" and "Streaming messages".
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from tests.providers.prompt_cache import MarksRefused, PromptCache, blocks_of
 from tests.support.answers import Answer, Json, Received, sse
 from tests.support.messages_answers import JSON_HEADERS, SSE_HEADERS, counted, error
 
@@ -45,7 +47,7 @@ def answers_plainly(body: Json) -> Sequence[Json]:
 
 @dataclass
 class EnforcingAnthropic:
-    """The API of one account whose prefix checks are enforced."""
+    """The API, with its prefix checks enforced. Each key is an account of its own."""
 
     say: Say = answers_plainly
     secret: bytes = b"a secret of the tests"
@@ -55,10 +57,13 @@ class EnforcingAnthropic:
     """The messages of every 400."""
     dropped: int = 0
     """Blocks that requests with ``drop_block`` lost."""
+    cache: PromptCache = field(default_factory=PromptCache)
+    account: str = field(default="", init=False)
+    """Whose request is being answered."""
 
     def __call__(self, received: Received) -> Answer:
         """Answer a request for a message, or count one."""
-        body = received.json
+        body, self.account = received.json, key_of(received)
         try:
             transformations = self._check(body, received.headers.get("anthropic-beta", ""))
         except Refusal as refusal:
@@ -66,7 +71,8 @@ class EnforcingAnthropic:
             return error(400, str(refusal))
         if received.path.endswith("/count_tokens"):
             return counted(len(received.body) // 4)
-        return tell(self._signed(body), received, transformations)
+        usage = self.cache.usage(body, self.account, len(received.body) // 4)
+        return tell(self._signed(body), received, transformations, usage)
 
     def _check(self, body: Json, betas: str) -> list[Json]:
         """Check everything, and return what was dropped."""
@@ -75,6 +81,10 @@ class EnforcingAnthropic:
         if binding is not None and BETA not in betas:
             raise Refusal(f"thinking.block_binding: Extra inputs are not permitted without {BETA}")
         _check_turns(body["messages"])
+        try:
+            list(blocks_of(body))
+        except MarksRefused as refused:
+            raise Refusal(str(refused)) from refused
         if thinking.get("type") == "enabled":
             _check_manual(body["messages"])
         dropped = []
@@ -114,7 +124,7 @@ class EnforcingAnthropic:
         return content
 
     def _mark(self, *parts: str) -> str:
-        return hmac.new(self.secret, "\n".join(parts).encode(), hashlib.sha256).hexdigest()[:16]
+        return hmac.new(self.secret, "\n".join((self.account, *parts)).encode(), hashlib.sha256).hexdigest()[:16]
 
 
 def prefix_of(body: Json, messages: Sequence[Json], content: Sequence[Json]) -> str:
@@ -123,7 +133,14 @@ def prefix_of(body: Json, messages: Sequence[Json], content: Sequence[Json]) -> 
     return _digest(json.dumps(_unmarked(parts), sort_keys=True))
 
 
-def tell(content: Sequence[Json], received: Received, transformations: Sequence[Json] = ()) -> Answer:
+def key_of(received: Received) -> str:
+    """The key of a request, in whichever header it came."""
+    return received.headers.get("x-api-key") or received.headers.get("authorization", "").removeprefix("Bearer ")
+
+
+def tell(
+    content: Sequence[Json], received: Received, transformations: Sequence[Json] = (), usage: Json | None = None
+) -> Answer:
     """An answer with these blocks, streamed or not as asked."""
     calls = any(block["type"] == "tool_use" for block in content)
     message = {
@@ -134,7 +151,7 @@ def tell(content: Sequence[Json], received: Received, transformations: Sequence[
         "content": list(content),
         "stop_reason": "tool_use" if calls else "end_turn",
         "stop_sequence": None,
-        "usage": {"input_tokens": len(received.body) // 4, "output_tokens": 5},
+        "usage": {**(usage or {"input_tokens": len(received.body) // 4}), "output_tokens": 5},
         **({"input_transformations": list(transformations)} if transformations else {}),
     }
     if not received.streams:

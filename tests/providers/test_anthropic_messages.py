@@ -13,10 +13,10 @@ from tests.support.answers import Answer, Received
 Json = dict[str, Any]
 
 
-def ask(api: EnforcingAnthropic, messages: list[Json], beta: str = "", **members: Any) -> Answer:
+def ask(api: EnforcingAnthropic, messages: list[Json], beta: str = "", key: str = "", **members: Any) -> Answer:
     """Send a request to the fake."""
     body = {"model": "claude-opus-5-5", "system": "Be brief.", "messages": messages, "max_tokens": 100, **members}
-    return api(Received("/v1/messages", json.dumps(body).encode(), {"anthropic-beta": beta}))
+    return api(Received("/v1/messages", json.dumps(body).encode(), {"anthropic-beta": beta, "x-api-key": key}))
 
 
 def talk(api: EnforcingAnthropic, turns: int) -> list[Json]:
@@ -93,3 +93,35 @@ def test_manual_thinking_wants_its_block_within_a_tool_loop() -> None:
     messages: list[Json] = [{"role": "user", "content": "Read."}, call, result]
     assert ask(api, messages, thinking={"type": "enabled", "budget_tokens": 1024}).status == 400
     assert ask(api, messages, thinking={"type": "adaptive"}).status == 200
+
+
+def test_a_block_of_another_account_is_refused() -> None:
+    """A key is an account; the words are those of a signature that nobody made."""
+    api = EnforcingAnthropic()
+    messages = talk(api, 2)
+    assert ask(api, messages, key="another").status == 400
+    assert api.refusals == ["messages.1.content.0: Invalid `signature` in `thinking` block"]
+    assert ask(api, messages).status == 200
+
+
+def test_the_cache_is_told_in_the_usage() -> None:
+    """Streamed or not; counting neither reads nor writes, and too many marks are refused there too."""
+    api = EnforcingAnthropic()
+    marked = {"type": "text", "text": "word " * 1500, "cache_control": {"type": "ephemeral"}}
+    messages: list[Json] = [{"role": "user", "content": [marked]}]
+    counting = Received("/v1/messages/count_tokens", json.dumps({"model": "m", "messages": messages}).encode(), {})
+    assert api(counting).status == 200
+    written, read = (usage_of(ask(api, messages, stream=streams)) for streams in (False, True))
+    assert written["cache_creation_input_tokens"] == read["cache_read_input_tokens"] > 1024
+    assert not written["cache_read_input_tokens"] + read["cache_creation_input_tokens"]
+    assert ask(api, [{"role": "user", "content": [marked] * 5}]).status == 400
+    assert "A maximum of 4 blocks with cache_control" in api.refusals[-1]
+
+
+def usage_of(answer: Answer) -> Json:
+    """The usage at the beginning of an answer."""
+    piece = answer.pieces[0]
+    assert isinstance(piece, bytes)
+    begun = json.loads(piece[piece.index(b"{") :])
+    usage: Json = begun.get("message", begun)["usage"]
+    return usage

@@ -47,13 +47,15 @@ class OtherEndpoints:
     """Answers what is no generation.
 
     ``kept`` holds the responses that a script answered with, by id; None for an upstream that keeps none. ``counts``
-    answers requests to count, in place of the fixed count. ``refuses_deletions`` is an outage of deletions.
+    answers requests to count, in place of the fixed count, and ``compacts`` those of ``/responses/compact``.
+    ``refuses_deletions`` is an outage of deletions.
     """
 
     def __init__(self) -> None:
         self.models: Json = {"object": "list", "data": [{"id": "scripted", "object": "model", "owned_by": "tests"}]}
         self.kept: dict[str, Json] | None = {}
         self.counts: Script | None = None
+        self.compacts: Script | None = None
         self.refuses_deletions = False
 
     def answer(self, request: Received) -> Answer | None:
@@ -61,8 +63,9 @@ class OtherEndpoints:
         path = tail(request)
         first, _, rest = path.partition("/")
         fixed = _COUNTS.get(path)
-        if fixed is not None:
-            return self.counts(request) if self.counts else fixed(COUNT)
+        own = self.counts if fixed is not None else self.compacts if path == "responses/compact" else None
+        if own is not None or fixed is not None:
+            return own(request) if own is not None else fixed and fixed(COUNT)
         if first == "responses" and rest:
             return self._stored(request.method, *rest.partition("/")[::2])
         if first == "responses" and self.kept is None and request.json.get("previous_response_id"):

@@ -40,6 +40,7 @@ class ToyDialect:
     responses: ResponseFormat | None = None
     search_function = None
     bound_thinking = None
+    native_compaction = None
 
     @property
     def stream_counts(self) -> ToyCounts:

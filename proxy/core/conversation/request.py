@@ -12,6 +12,7 @@ from typing import Protocol
 
 from proxy.core.conversation.kept import KeptConversation
 from proxy.core.conversation.messages import JsonValue, Message
+from proxy.core.conversation.native import NativeFormat
 from proxy.core.conversation.reply import Reply, ReplyFold
 from proxy.core.conversation.responses import ResponseFormat
 from proxy.core.conversation.searching import SearchedReply
@@ -344,6 +345,11 @@ class Dialect(RequestFormat, ReplyFormat, AnswerFormat, Protocol):
     @property
     def bound_thinking(self) -> ThinkingFormat | None:
         """Return how thinking is read that providers bind to what stood before it; None for a dialect without it."""
+        ...
+
+    @property
+    def native_compaction(self) -> NativeFormat | None:
+        """Return how the provider is asked for a summary; None where the dialect's providers write none."""
         ...
 
     @property

@@ -6,7 +6,7 @@ pipeline resolves both from what is stored (``pipeline/continuing.py``). Source:
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from dataclasses import field
 from typing import Protocol
 
@@ -173,6 +173,21 @@ class ResponseFormat(Protocol):
 
         :param items: those of the response
         """
+        ...
+
+    def has_encrypted(self, body: bytes) -> bool:
+        """Return whether a body may have elements that only their provider can read, without a parse."""
+        ...
+
+    def refused_items(self, refusal: bytes, body: bytes, *, all_of_them: bool) -> Sequence[str]:
+        """Return the encrypted contents of a body's elements that an upstream's error is about; none for another.
+
+        :param all_of_them: whether also those that stand before the one that the error names
+        """
+        ...
+
+    def without_items(self, body: bytes, left_out: Container[str]) -> bytes | None:
+        """Return a body without elements of these encrypted contents; None where nothing would be left to answer."""
         ...
 
     def refuses_continuation(self, body: bytes) -> bool:

@@ -13,9 +13,12 @@ from functools import lru_cache
 from typing import Literal
 
 from proxy.core.conversation.messages import Message, digest_of, system_message
+from proxy.core.conversation.native import NativeForm
 from proxy.core.receipt import Receipt
 
-Strategy = Literal["extractive", "llm", "hybrid"]
+Strategy = Literal["extractive", "llm", "hybrid", "native"]
+TextStrategy = Literal["extractive", "llm", "hybrid"]
+"""The strategies that need nothing but messages; ``native`` needs the request that its client sends."""
 Cause = Literal["automatic", "manual", "prepared"]
 TemplateName = Literal["general", "technical", "coding", "detailed", "concise"]
 """The templates that Tidemark ships."""
@@ -82,6 +85,10 @@ class SummaryText:
     """Those of them that had to go."""
     stated: str = ""
     """The lines of a ledger that are not in the text, because the model's own words state them."""
+    native: NativeForm | None = None
+    """Present where the provider wrote it, and wants its own form back."""
+    warning: str = ""
+    """Why another strategy wrote it than the one that was asked; empty where that one did."""
 
     @property
     def source(self) -> str:
@@ -91,7 +98,7 @@ class SummaryText:
 
 def source_of(text: str, made_by: Strategy, stated: str = "") -> str:
     """Return a summary as the next one reads it: its whole ledger, and a mark before a model's text."""
-    if made_by == "llm":
+    if made_by in ("llm", "native"):
         return f"{NARRATIVE}\n{text}"
     return f"{stated}\n{text}" if stated else text
 
@@ -129,6 +136,8 @@ class PrefixSummary:
     stated: str = ""
     """The lines of the ledger that the text does not repeat, because the model's own words state them. The next summary
     reads them, so that no rule depends on what a model repeats."""
+    native: NativeForm | None = None
+    """Present where the provider wrote it: what goes out in place of the summary message, to that model."""
     first_question: int = field(default=0, compare=False)
     """The position, counted from 1, of the first question that was asked with the summary in use; 0 where unknown.
 
@@ -177,6 +186,12 @@ def read_summary(message: Message) -> tuple[str, int] | None:
     """Return the text that a summary message quotes, and the messages that it stands for; None for another one."""
     quotation = _QUOTED.fullmatch(message.text) if is_summary(message) else None
     return (quotation[2], int(quotation[1])) if quotation else None
+
+
+def stands_natively(summary: PrefixSummary, dialect: str, model: str) -> bool:
+    """Return whether a summary goes out in its provider's own form, to this model in this dialect."""
+    native = summary.native
+    return native is not None and native.dialect == dialect and native.model == model
 
 
 def render_summary(summary: PrefixSummary) -> Message:

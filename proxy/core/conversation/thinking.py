@@ -21,6 +21,8 @@ SEALED = "tidemark.thinking:"
 """Begins ``encrypted_content`` of Responses that holds signed blocks, as JSON in base64."""
 NOWHERE = bytes(KEY_BYTES)
 """In the place of a prefix: the upstream refused this thinking behind the client's own bytes."""
+BINDING = b"bound to a different conversation"
+"""In the words of a refusal of thinking that stands behind another prefix."""
 REMEMBERED_NAMES = 1024
 _FLOORS = {"fable": (5, 1), "mythos": (5, 0), "opus": (5, 5), "sonnet": (5, 5), "haiku": (5, 5)}
 """The first version of each family that checks ("Preserved thinking", "Supported models")."""
@@ -88,8 +90,12 @@ class ThinkingFormat(Protocol):
         ...
 
     def refused_place(self, body: bytes) -> int | None:
-        """Return the place of the first element whose thinking stands behind another prefix, by an upstream's refusal.
+        """Return the place of the first element whose thinking is refused: behind another prefix, or as nobody's.
 
         None where the refusal is about something else.
         """
+        ...
+
+    def is_binding(self, body: bytes) -> bool:
+        """Return whether such a refusal says that the thinking stands behind another prefix."""
         ...

@@ -12,13 +12,20 @@ from proxy.core.conversation.messages import Message
 from proxy.core.conversation.summary import PrefixSummary, render_summary
 
 
-def assemble(messages: Sequence[Message], summary: PrefixSummary, left_out: int = 0) -> tuple[Message, ...]:
+def assemble(
+    messages: Sequence[Message],
+    summary: PrefixSummary,
+    left_out: int = 0,
+    *,
+    standing: Sequence[Message] = (),
+) -> tuple[Message, ...]:
     """Put ``summary`` in the place of the first ``summary.covered`` non-system messages (FR-1.5.1).
 
     The client's leading system messages come first; system messages that stood inside the replaced prefix
     follow the summary in order, without those that the summary absorbed.
 
     :param left_out: how many of the non-system messages that the summary stands for are not among ``messages``
+    :param standing: the summary in its provider's own form, in place of the summary message
     :raises ValueError: the summary covers as many messages as there are, so the newest one would be lost
     """
     client_places = [place for place, message in enumerate(messages) if not message.is_system]
@@ -30,4 +37,4 @@ def assemble(messages: Sequence[Message], summary: PrefixSummary, left_out: int 
     absorbed = set(summary.absorbed)
     inside = messages[first:rest]
     inner = [message for message in inside if message.is_system and message.digest not in absorbed]
-    return (*messages[:first], render_summary(summary), *inner, *messages[rest:])
+    return (*messages[:first], *(standing or (render_summary(summary),)), *inner, *messages[rest:])

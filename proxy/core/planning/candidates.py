@@ -12,6 +12,7 @@ from itertools import accumulate, product
 from typing import assert_never
 
 from proxy.core.conversation.messages import Message
+from proxy.core.conversation.native import may_part
 from proxy.core.conversation.summary import PrefixSummary, inner_systems
 from proxy.core.planning.budget import MIN_SUMMARY_TOKENS
 from proxy.core.planning.cuts import open_cuts
@@ -169,7 +170,19 @@ class Candidates:
 
         The newest message always stays.
         """
-        return [covered for covered in range(self.start + 1, self.count) if self.is_open(covered)]
+        every = [covered for covered in range(self.start + 1, self.count) if self.is_open(covered)]
+        if not self.plan_input.asks_provider:
+            return every
+        return [covered for covered in every if self.suits_provider(covered)] or every
+
+    def suits_provider(self, covered: int) -> bool:
+        """Return whether the provider may write a summary of so many messages (``may_part``).
+
+        No system message may be among them: it would be told to whoever has equal turns, and moved.
+        """
+        at = covered - self.left_out
+        last = self.client_messages[at - 1] if at else None
+        return (last is None or may_part(last, self.client_messages[at])) and not self.inner_places(covered)
 
     def keeps_last_messages(self, covered: int) -> bool:
         """Return whether ``keep_last_messages`` are left (S2); more may be, since no cut separates a tool call."""

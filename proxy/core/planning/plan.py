@@ -45,6 +45,8 @@ def plan(plan_input: PlanInput) -> CompactionPlan:
         planned = current
     else:
         planned = candidates.plan_due(current)
+    if isinstance(planned, CannotFit) and plan_input.asks_provider:
+        return plan(replace(plan_input, asks_provider=False))
     if isinstance(planned, CannotFit) and candidates.summary is not None:
         # The stored summary was made for a larger window, or covers too much: plan a new one (FR-5.3.1). Where messages
         # were left out, that needs them.
@@ -121,7 +123,8 @@ def _nearer(candidates: Candidates, waiting: Candidates, coming: int) -> Compact
     if remaining <= must_stay + min(FAR_RATIO * must_stay, turn):
         return None
     # A summarizer that uses the provider's prompt cache continues from the summary in use, which is forwarded.
-    planned = _next(candidates if candidates.plan_input.policy.summarizer_cache_friendly else waiting, coming)
+    continues_in_use = candidates.plan_input.policy.summarizer_cache_friendly or candidates.plan_input.asks_provider
+    planned = _next(candidates if continues_in_use else waiting, coming)
     if planned is None:
         return None
     gain = waiting.client_tokens_after(waiting.start) - waiting.client_tokens_after(planned.covered)

@@ -60,6 +60,8 @@ class PlanInput:
     """How much ``other_tokens`` changes when the request has a summary."""
     left_out: LeftOut = NOTHING_LEFT_OUT
     """The messages before ``messages``; ``summary`` stands for them."""
+    asks_provider: bool = False
+    """Whether the provider is to write the next summary itself, which wants a cut of its own kind."""
 
     @property
     def total(self) -> int:

@@ -24,7 +24,7 @@ from proxy.core.ports.store import (
     StoreIdentity,
     TurnStore,
 )
-from proxy.core.ports.summarizing import ChooseSummarizer, Summarizer, SummaryComparison, SummaryTask
+from proxy.core.ports.summarizing import AskProvider, ChooseSummarizer, Summarizer, SummaryComparison, SummaryTask
 from proxy.core.ports.traffic import TrafficStore
 from proxy.core.ports.upstream import (
     NO_CREDENTIAL,
@@ -44,6 +44,7 @@ from proxy.core.ports.upstream import (
 __all__ = [
     "NO_CREDENTIAL",
     "AnswerStore",
+    "AskProvider",
     "Authenticator",
     "CalibrationStore",
     "Caller",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -13,6 +13,9 @@ from proxy.core.planning.budget import ModelProfile
 from proxy.core.ports.upstream import Caller, Route
 from proxy.core.reading import Reading
 from proxy.core.receipt import Detail, Receipt
+
+AskProvider = Callable[[], Awaitable[SummaryText]]
+"""Has the conversation's own provider write a summary; raises ``SummaryRejected`` or ``UpstreamError``."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +40,8 @@ class SummaryTask:
     """What was read of the texts so far, for the next reader of this compaction."""
     live: CachedPrefix | None = None
     """The conversation as it is forwarded, for a summarizer that uses the provider's prompt cache."""
+    ask_provider: AskProvider | None = None
+    """Asks the provider, for the strategy ``native``; None where no client's request is there to go on from."""
 
 
 class Summarizer(Protocol):

@@ -68,6 +68,9 @@ class Route:
     thinking_binding: bool | None = None
     """Whether the model checks what its thinking stands behind (``model_info.thinking_binding``); None where its name
     is to say so."""
+    native_compaction: bool | None = None
+    """Whether the upstream writes summaries itself (``model_info.native_compaction``); None where its name or its
+    address is to say so."""
     silence_seconds: float = 600.0
     """The longest time between two pieces of a reply; comments of a stream are pieces, too."""
 
@@ -188,6 +191,13 @@ class Upstream(Protocol):
         """Return whether a route's upstream keeps a caller's responses, so that requests can go on from their ids.
 
         None where nobody knows beforehand.
+        """
+        ...
+
+    def writes_summaries(self, route: Route, dialect: str, caller: Caller) -> bool:
+        """Return whether a route's upstream is known to write summaries itself, where it is asked in a dialect.
+
+        :param dialect: its name
         """
         ...
 

@@ -57,6 +57,7 @@ class ChatDialect(OpenAIErrors):
     stream_counts = ChatStreamCounts()
     search_function = ChatSearchFunction()
     bound_thinking = ChatThinking()
+    native_compaction = None
 
     def __init__(self, cache_bytes: int = CACHE_BYTES) -> None:
         self.parser = RequestParser(self, ChatElements(), cache_bytes)

@@ -62,7 +62,7 @@ class MessagesThinking(SignedThinking):
         return {**fields, "thinking": encode_json(thinking)}
 
     def refused_place(self, body: bytes) -> int | None:
-        """Return the place that a refusal names, where it is about thinking that stands behind another prefix."""
+        """Return the place that a refusal names, where it is about thinking."""
         return None if super().refused_place(body) is None else named_place(body)
 
     @staticmethod

@@ -25,6 +25,7 @@ from proxy.dialects.messages.clipping import replace_middle
 from proxy.dialects.messages.echo import as_sent
 from proxy.dialects.messages.errors import MessagesErrors
 from proxy.dialects.messages.message import is_message, read_element, read_message
+from proxy.dialects.messages.native_compaction import MessagesCompaction
 from proxy.dialects.messages.reply import END, FINAL, MessageFold, fold_body, read_usage
 from proxy.dialects.messages.request import MessagesElements, left_to_upstream
 from proxy.dialects.messages.search_function import MessagesSearchFunction
@@ -48,6 +49,7 @@ class MessagesDialect(MessagesErrors):
     stream_counts = None
     search_function = MessagesSearchFunction()
     bound_thinking = MessagesThinking()
+    native_compaction = MessagesCompaction()
 
     def __init__(self, cache_bytes: int = CACHE_BYTES) -> None:
         self.parser = RequestParser(self, MessagesElements(), cache_bytes)

@@ -61,6 +61,7 @@ class ResponsesDialect(ResponsesErrors):
     stream_counts = None
     search_function = ResponsesSearchFunction()
     bound_thinking = ResponsesThinking()
+    native_compaction = None
 
     def __init__(self, cache_bytes: int = CACHE_BYTES) -> None:
         self.parser = RequestParser(self, InputItems(), cache_bytes, STANDS_IN)

@@ -16,7 +16,7 @@ from proxy.dialects.responses.writing import assistant_message
 
 _WITH_STATUS = frozenset({"message", "function_call", "custom_tool_call", "reasoning"})
 """Items whose ``status`` a request may leave out; other calls require it."""
-_NAMED = frozenset({"message", "function_call", "custom_tool_call"})
+NAMED = frozenset({"message", "function_call", "custom_tool_call"})
 """Items whose id a request may leave out. Without it, a provider does not look for the reasoning before them."""
 
 
@@ -58,7 +58,7 @@ def _sendable(item: dict[str, Any], *, is_encrypted: bool) -> dict[str, Any]:
         members.pop("status", None)
     if is_encrypted:
         return members
-    if kind in _NAMED:
+    if kind in NAMED:
         members.pop("id", None)
     text = _plain_text(item.get("content")) if kind == "message" else None
     return members if text is None else assistant_message(text)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from itertools import groupby
 from typing import Any
 
@@ -28,6 +28,7 @@ from proxy.dialects.bodies import array_of, body_of, encode_json
 from proxy.dialects.raw_json import decode_value, read_elements, read_members
 from proxy.dialects.responses.compaction import compaction_triggers, sealed_answer
 from proxy.dialects.responses.echo import as_sent
+from proxy.dialects.responses.encrypted_items import has_encrypted, refused_items, without_items
 from proxy.dialects.responses.openings import opening_error
 from proxy.dialects.responses.request import InputItems
 from proxy.dialects.responses.writing import system_item
@@ -157,6 +158,18 @@ class StoredResponseFormat:
             name = (names.pop(0) if names else "") or item.id
             elements.append(stored if item.id == name and _is_answer(stored) else _answered(stored, item.type, name))
         return b",".join(elements)
+
+    def has_encrypted(self, body: bytes) -> bool:
+        """Return whether a body may have items that only their provider can read."""
+        return has_encrypted(body)
+
+    def refused_items(self, refusal: bytes, body: bytes, *, all_of_them: bool) -> Sequence[str]:
+        """Return the encrypted contents of a body's items that an upstream's error is about."""
+        return refused_items(refusal, body, all_of_them=all_of_them)
+
+    def without_items(self, body: bytes, left_out: Container[str]) -> bytes | None:
+        """Return a body without items of these encrypted contents."""
+        return without_items(body, left_out)
 
     def refuses_continuation(self, body: bytes) -> bool:
         """Return whether an error is about the earlier response, by whatever words a server has for it."""

@@ -162,12 +162,22 @@ async def test_a_slow_server_keeps_nobody_else_waiting_on_the_next_connection(sh
         await line.aclose()
 
 
+async def recall_at_last(client: Client) -> None:
+    """Recall until the store answers: on a busy machine, it may miss so short a time."""
+    async with asyncio.timeout(60):
+        while True:
+            with contextlib.suppress(StoreUnavailable):
+                await client.recall(dialogue(2))
+                return
+            await asyncio.sleep(0.1)
+
+
 async def test_a_server_that_stands_still_is_told_in_time_and_used_again(short_folder: Path) -> None:
     """It is there and says nothing: every call ends by its own patience."""
     with EmbeddedValkey(short_folder) as server:
         store = RedisStore(server.url, Codec(), ttl_seconds=None, recall_timeout_seconds=0.2)
         client = Client(store, "ab")
-        await client.recall(dialogue(2))
+        await recall_at_last(client)
         pid = (await store.ask("INFO", "server")).decode().partition("process_id:")[2].split()[0]
         os.kill(int(pid), signal.SIGSTOP)
         try:
@@ -175,8 +185,7 @@ async def test_a_server_that_stands_still_is_told_in_time_and_used_again(short_f
                 await client.recall(dialogue(2))
         finally:
             os.kill(int(pid), signal.SIGCONT)
-        await asyncio.sleep(1.1)
-        await client.recall(dialogue(2))
+        await recall_at_last(client)
         await store.close()
 
 
