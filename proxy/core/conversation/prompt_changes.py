@@ -37,6 +37,17 @@ class PromptChange:
     tool_change: ToolChange | None = None
     """Only for ``tools``."""
 
+    @property
+    def words(self) -> str:
+        """Return the change in words that quote nothing: ``tools[3] added``, or ``message 6 changed``.
+
+        Messages count from 1, system messages apart, as everywhere else.
+        """
+        if self.part == "message":
+            return f"message {self.index + 1} changed"
+        change = "moved" if self.tool_change == "order" else self.tool_change or "changed"
+        return f"{self.part}[{self.index}] {change}"
+
 
 def first_change(before: SentPrompt, now: SentPrompt) -> PromptChange | None:
     """Return the first part that the client changed; None where it only added or took back messages at the end."""
