@@ -120,7 +120,7 @@ class Identifier:
             _check_left_out(left_out, stored, profile, measure)
         if self._full and owner_of(caller.fingerprint) in self._full:
             stored = replace(stored, full=True)
-        prompt = await self._prompts.look(request, stored, len(chain), has_earlier=place is None)
+        prompt = await self._prompts.look(request, stored, chain, has_earlier=place is None)
         if stored.conversation is None or not stored.stored_count:
             count = await self._counter.count(request, route.upstream_model)
         else:

@@ -2,17 +2,21 @@
 
 The step ``identify`` asks for each request. What was sent is compared by digests that the store has with the
 conversation, so every worker knows what was told. An earlier message is compared only where a request leaves its
-conversation and has at least two messages after that place: a person who asks something else has one.
+conversation and has at least two messages after that place: a person who asks something else has one. The other
+branches that went on from there are compared, too.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from contextlib import suppress
+from itertools import chain as joined
 from itertools import islice
 
 from proxy.core.bounded import BoundedCache
 from proxy.core.conversation.messages import JsonValue
+from proxy.core.conversation.prefix import PrefixChain
 from proxy.core.conversation.prompt_changes import PromptChange, SentPrompt, first_change
 from proxy.core.conversation.records import StoredState
 from proxy.core.conversation.request import ModelRequest
@@ -38,7 +42,7 @@ MOST_CACHED = 64
 MOST_CACHED_BYTES = 131_072
 """Larger members are digested with each request, in a thread."""
 MOST_COMPARED = 64
-"""Messages after the place where a request leaves its conversation."""
+"""Messages of each branch after the place where a request leaves its conversation."""
 
 
 class PromptWatch:
@@ -55,12 +59,12 @@ class PromptWatch:
         self._systems: BoundedCache[bytes, bytes] = BoundedCache(MOST_CACHED)
 
     async def look(
-        self, request: ModelRequest, stored: StoredState, count: int, *, has_earlier: bool = True
+        self, request: ModelRequest, stored: StoredState, chain: PrefixChain, *, has_earlier: bool = True
     ) -> PromptNews:
         """Return what is to be told, and what the turn stores of it; nothing while nothing could be stored.
 
         :param stored: after answers that the request repeats in other words were recognized
-        :param count: how many of the request's messages are no system messages
+        :param chain: the request's
         :param has_earlier: whether the client sent the earlier messages itself
         """
         if stored.degraded or stored.unwritable or stored.full:
@@ -73,7 +77,7 @@ class PromptWatch:
         news = news_of(stored.sent, prompt, is_fork=stored.diverges)
         if not stored.diverges or not stored.sent or not has_earlier or is_told(stored.sent, "message"):
             return news
-        change = await self._edited(request, stored, stored.conversation, count)
+        change = await self._edited(request, stored, stored.conversation, chain)
         return news if change is None else told_news(news, change)
 
     async def _prompt_of(self, request: ModelRequest) -> bytes:
@@ -92,27 +96,32 @@ class PromptWatch:
         return packed(tools, systems)
 
     async def _edited(
-        self, request: ModelRequest, stored: StoredState, conversation: str, count: int
+        self, request: ModelRequest, stored: StoredState, conversation: str, chain: PrefixChain
     ) -> PromptChange | None:
         """Return the first message that a request has otherwise than its conversation, if later ones stayed."""
         shared, read = stored.stored_count, self._read
-        if read is None or not 0 < shared < count - 1:
+        if read is None or not 0 < shared < len(chain) - 1:
             return None
+        others = (message.digest for message in request.messages if not message.is_system)
+        now = tuple(islice(others, shared, shared + MOST_COMPARED))
         try:
             records = await self._store.messages(conversation, start=shared + 1, stop=shared + MOST_COMPARED)
-            raws = [record.raw for record in records]
-            if not all(raws):
-                return None
-            earlier = await offloaded(lambda: [message.digest for message in read(raws)], raws)
+            branches = (await self._store.branches(chain, conversation, shared)).branches
         except StoreError as error:
             self._emit(StoreDegraded("messages", error.internal or str(error)))
             return None
-        except InvalidRequest:  # written by a dialect that is not served any more
+        rests = [[record.raw for record in records], *[branch.raws[:MOST_COMPARED] for branch in branches]]
+
+        def change() -> PromptChange | None:
+            for rest in rests:
+                with suppress(InvalidRequest):  # written by a dialect that is not served any more, or unreadable
+                    earlier = tuple([message.digest for message in read(rest)])
+                    changed = first_change(SentPrompt((), (), earlier), SentPrompt((), (), now))
+                    if changed is not None:
+                        return PromptChange("message", shared + changed.index)
             return None
-        others = (message.digest for message in request.messages if not message.is_system)
-        now = islice(others, shared, shared + MOST_COMPARED)
-        change = first_change(SentPrompt((), (), tuple(earlier)), SentPrompt((), (), tuple(now)))
-        return None if change is None else PromptChange("message", shared + change.index)
+
+        return await offloaded(change, list(joined.from_iterable(rests)))
 
 
 async def _digests(
