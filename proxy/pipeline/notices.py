@@ -28,7 +28,7 @@ WARNINGS = {
 }
 """By the reason why a compaction that was due was not done; ``retained`` has words of its own."""
 ATTRIBUTION = "x-anthropic-billing-header:"
-"""Begins the first block of Claude Code's system text. It has a hash of the request, so it changes."""
+"""Begins the first block of Claude Code's system text. Some versions write a hash of each request into it."""
 ATTRIBUTION_MEND = "it is Claude Code's attribution, which CLAUDE_CODE_ATTRIBUTION_HEADER=0 leaves out"
 FULL_RATIO = 0.95
 """FR-5.3.1c, FR-6.1.1: share of the limit above which a context is critically full."""

@@ -153,7 +153,7 @@ def test_an_edit_deep_in_a_compacted_talk_is_told(bench: Bench, request: pytest.
     """What is compared is what the client sends, not what goes out."""
     talk = Talk(bench.client(request.node.nodeid))
     for turn in range(14):
-        assert talk.ask(long(turn, 120)) == ""
+        assert talk.ask(long(turn, 180)) == ""
     assert "compacted" in talk.actions
     talk.messages[8] = {"role": "user", "content": "Something else."}
     assert talk.ask("And now?") == "message 9 changed"
