@@ -16,6 +16,7 @@ from proxy.core.conversation.prefix import PrefixChain
 from proxy.core.conversation.records import StoredState, TurnRecord
 from proxy.core.conversation.reply import EMPTY_REPLY, Reply
 from proxy.core.conversation.request import Dialect, ModelRequest
+from proxy.core.conversation.sent_prompts import NO_NEWS, PromptNews
 from proxy.core.conversation.summary import PrefixSummary
 from proxy.core.errors import TidemarkError
 from proxy.core.events import Outcome
@@ -145,6 +146,8 @@ class RequestContext:
     """By the timer: when the request was taken up."""
     conversation: str
     """The id that the client gets."""
+    prompt: PromptNews = NO_NEWS
+    """What the client has changed of what it sent before, where that is to be told."""
     unclipped: RequestContext | None = None
     """The same request as it came, where tool results were clipped since."""
     put_in_use: PrefixSummary | None = None

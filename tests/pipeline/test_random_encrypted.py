@@ -140,6 +140,7 @@ class RandomTalk:
             assert "too long" in error["message"] or "maximum context" in error["message"], answer.text
             self.items = []  # a client begins anew
             return
+        assert "the client changed" not in answer.headers.get("x-tidemark-warning", "")
         self.outcomes.add(answer.headers["x-tidemark-action"])
         warning = answer.headers.get("x-tidemark-warning", "")
         self.outcomes |= {word for word in ("clipped", "cannot read") if word in warning}

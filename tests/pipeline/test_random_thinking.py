@@ -158,6 +158,7 @@ class RandomTalk:
             assert "too long" in kind["message"] or "maximum context" in kind["message"], answer.text
             self.messages = []  # a client begins anew
             return
+        assert "the client changed" not in answer.headers.get("x-tidemark-warning", "")
         self.outcomes.add(answer.headers["x-tidemark-action"])
         self.outcomes |= {"clipped"} if "clipped" in answer.headers.get("x-tidemark-warning", "") else set()
         self.outcomes |= {"recalled"} if int(answer.headers.get("x-tidemark-recalled-tokens", 0)) else set()
