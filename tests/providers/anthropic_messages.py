@@ -4,7 +4,7 @@ It is a script for `tests/support/scripted.py`, and an answer to any `Received`.
 signed: the signature binds it to `system`, `tools`, every earlier message and block, the model, and the account whose
 key asked. Cache marks are no part of that; what they ask for is in `prompt_cache`. Nothing else is kept between
 requests, so one secret serves any number of them. Source: Anthropic's guides "Preserved thinking", "Prefix checks on
-thinking blocks", "Adaptive thinking", "Tool use" and "Streaming messages".
+thinking blocks", "Adaptive thinking", "Tool use", "Mid-conversation system messages" and "Streaming messages".
 """
 
 from __future__ import annotations
@@ -32,6 +32,11 @@ MANUAL = (
     "messages.{message}.content.0.type: Expected `thinking` or `redacted_thinking`, but found `{found}`. When "
     "`thinking` is enabled, a final `assistant` message must start with a thinking block"
 )
+SYSTEM_FOLLOWS = (
+    "messages.{message}: role 'system' must follow a 'user' message or an 'assistant' message ending in a server tool "
+    "result"
+)
+SYSTEM_PRECEDES = "messages.{message}: role 'system' must precede an 'assistant' message or end the array"
 Say = Callable[[Json], Sequence[Json]]
 """Makes the blocks of an answer; thinking has no signature yet."""
 
@@ -185,10 +190,12 @@ def _pieces_of(block: Json) -> tuple[Json, list[Json]]:
 
 def _check_turns(messages: Sequence[Json]) -> None:
     """Check roles, contents, and that each call has its result in the next message."""
-    if not messages or messages[0]["role"] != "user" or messages[-1]["role"] != "user":
+    if not messages or messages[0]["role"] != "user" or messages[-1]["role"] == "assistant":
         raise Refusal("messages: the first and the last message must have the role user")
     calls: set[str] = set()
     for at, said in enumerate(messages):
+        if said["role"] == "system":
+            _check_system(messages, at)
         content = said["content"]
         blocks = [{"type": "text", "text": content}] if isinstance(content, str) else content
         if not blocks or any(block["type"] == "text" and not block["text"].strip() for block in blocks):
@@ -205,13 +212,22 @@ def _check_turns(messages: Sequence[Json]) -> None:
             raise Refusal(f"messages.{at}: only the assistant thinks and calls")
 
 
+def _check_system(messages: Sequence[Json], at: int) -> None:
+    """Check where a system message stands among the others."""
+    if messages[at - 1]["role"] != "user":
+        raise Refusal(SYSTEM_FOLLOWS.format(message=at))
+    if at + 1 < len(messages) and messages[at + 1]["role"] != "assistant":
+        raise Refusal(SYSTEM_PRECEDES.format(message=at))
+
+
 def _check_manual(messages: Sequence[Json]) -> None:
     """Check what manual thinking demands: in a tool loop the newest answer begins with its thinking."""
-    if not any(block["type"] == "tool_result" for block in messages[-1]["content"] if isinstance(block, dict)):
+    newest = max(at for at, said in enumerate(messages) if said["role"] == "user")
+    if not any(block["type"] == "tool_result" for block in messages[newest]["content"] if isinstance(block, dict)):
         return
-    found = messages[-2]["content"][0]["type"]
+    found = messages[newest - 1]["content"][0]["type"]
     if found not in THINKING:
-        raise Refusal(MANUAL.format(message=len(messages) - 2, found=found))
+        raise Refusal(MANUAL.format(message=newest - 1, found=found))
 
 
 def _unmarked(value: Any) -> Any:
