@@ -25,6 +25,8 @@ WARNINGS = {
     "nothing_to_summarize": "nothing to summarize: no older message can be cut off from the newest",
 }
 """By the reason why a compaction that was due was not done; ``retained`` has words of its own."""
+NO_SEARCH = "the search of earlier messages is not offered: the request has no space for it"
+NO_RECALL = "recalled messages leave until the next compaction: the request has no space for them"
 FULL_RATIO = 0.95
 """FR-5.3.1c, FR-6.1.1: share of the limit above which a context is critically full."""
 
