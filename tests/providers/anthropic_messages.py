@@ -135,7 +135,7 @@ class EnforcingAnthropic:
 def prefix_of(body: Json, messages: Sequence[Json], content: Sequence[Json]) -> str:
     """The digest of everything before a block, without cache marks; a string is one text block."""
     parts = [body.get("system") or [], body.get("tools") or [], list(messages), list(content)]
-    return _digest(json.dumps(_unmarked(parts), sort_keys=True))
+    return _digest(json.dumps(unmarked(parts), sort_keys=True))
 
 
 def key_of(received: Received) -> str:
@@ -230,13 +230,13 @@ def _check_manual(messages: Sequence[Json]) -> None:
         raise Refusal(MANUAL.format(message=newest - 1, found=found))
 
 
-def _unmarked(value: Any) -> Any:
+def unmarked(value: Any) -> Any:
     """A value without cache marks, and with blocks in place of a content that is a string."""
     if isinstance(value, list):
-        return [_unmarked(each) for each in value]
+        return [unmarked(each) for each in value]
     if not isinstance(value, dict):
         return value
-    plain = {name: _unmarked(each) for name, each in value.items() if name != "cache_control"}
+    plain = {name: unmarked(each) for name, each in value.items() if name != "cache_control"}
     if "role" in plain and isinstance(plain.get("content"), str):
         plain["content"] = [{"type": "text", "text": plain["content"]}]
     return plain
