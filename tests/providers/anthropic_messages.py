@@ -28,6 +28,8 @@ BOUND = (
     'conversation. Remove the block, or set `thinking.block_binding.prefix_mismatch_behavior` to "drop_block".'
 )
 UNSIGNED = "messages.{message}.content.{block}: Invalid `signature` in `thinking` block"
+UNREADABLE = "messages.{message}.content.{block}: Invalid `data` in `redacted_thinking` block"
+MISSING = "messages.{message}.content.{block}.thinking.signature: Field required"
 MANUAL = (
     "messages.{message}.content.0.type: Expected `thinking` or `redacted_thinking`, but found `{found}`. When "
     "`thinking` is enabled, a final `assistant` message must start with a thinking block"
@@ -106,13 +108,17 @@ class EnforcingAnthropic:
     def _is_valid(self, body: Json, at: int, place: int) -> bool:
         """Whether a block stands where it was made; that of another model is left out without a word."""
         block = body["messages"][at]["content"][place]
+        is_redacted = block["type"] == "redacted_thinking"
+        if not is_redacted and "signature" not in block:
+            raise Refusal(MISSING.format(message=at, block=place))
+        invalid = Refusal((UNREADABLE if is_redacted else UNSIGNED).format(message=at, block=place))
         try:
-            model, bound, made, mark = json.loads(base64.b64decode(block.get("signature") or block.get("data") or ""))
+            model, bound, made, mark = json.loads(base64.b64decode(block["data" if is_redacted else "signature"]))
         except ValueError as unreadable:
-            raise Refusal(UNSIGNED.format(message=at, block=place)) from unreadable
+            raise invalid from unreadable
         thought = block.get("thinking", "")
         if made != _digest(thought) or mark != self._mark(model, bound, made):
-            raise Refusal(UNSIGNED.format(message=at, block=place))
+            raise invalid
         before = body["messages"][at]["content"][:place]
         return not self.checks or model != body["model"] or bound == prefix_of(body, body["messages"][:at], before)
 
