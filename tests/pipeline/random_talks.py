@@ -57,6 +57,8 @@ NAMED_WARNINGS = (
 )
 PASSING = ("bypassed", *NAMED_WARNINGS[:1], *NAMED_WARNINGS[3:])
 WINDOW = 1600
+MOST_RECEIVED = 2000
+"""Requests that are kept of all talks, so that a thousand of them fit into memory."""
 WANTED = {"compacted", "forced", "bypassed", "clipped", "recalled", "restarted", "rewound", "forked", "edited"}
 """Outcomes that some of a few talks must have, and ``switched model``."""
 
@@ -329,15 +331,15 @@ class Figures:
 
     def play(self, kind: Callable[..., RandomTalk], seed: int, harbour: Harbour, api: Callable[[], Any]) -> None:
         """Play a talk through Tidemark and straight."""
+        received = harbour.bench.upstream.received
+        del received[MOST_RECEIVED:]
         talk, straight = kind(seed, harbour, api()), kind(seed, harbour, api(), is_straight=True)
         for one in (talk, straight):
             harbour.bench.upstream.script = one.watch
             one.play()
-        self.talks, self.requests, self.changes = (
-            self.talks + 1,
-            self.requests + talk.requests,
-            self.changes + talk.changes,
-        )
+        self.talks += 1
+        self.requests += talk.requests
+        self.changes += talk.changes
         self.faults += [f"talk {seed}: {text}" for text in (*talk.failures, *talk.unexplained, *straight.failures)]
         self.refusals.update(talk.refusals)
         self.straight_refusals.update(straight.refusals)
