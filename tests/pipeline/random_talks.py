@@ -57,6 +57,8 @@ NAMED_WARNINGS = (
 )
 PASSING = ("bypassed", *NAMED_WARNINGS[:1], *NAMED_WARNINGS[3:])
 WINDOW = 1600
+IDLE_SECONDS = 1
+"""A connection is not used again after so long; uvicorn closes it after five, and a busy machine is late to tell."""
 MOST_RECEIVED = 2000
 """Requests that are kept of all talks, so that a thousand of them fit into memory."""
 WANTED = {"compacted", "forced", "bypassed", "clipped", "recalled", "restarted", "rewound", "forked", "edited"}
@@ -94,7 +96,9 @@ class Harbour:
         stack, self.bench.stack = self.bench.stack, ExitStack()
         try:
             url = self.bench.start(config=self.config, window=WINDOW)
-            http = self.bench.stack.enter_context(httpx.Client(base_url=url, timeout=30, verify=NO_TLS))
+            limits = httpx.Limits(keepalive_expiry=IDLE_SECONDS)
+            client = httpx.Client(base_url=url, timeout=60, verify=NO_TLS, limits=limits)
+            http = self.bench.stack.enter_context(client)
             self.workers.insert(place, (self.bench.stack, http))
         finally:
             self.bench.stack = stack
@@ -278,7 +282,7 @@ class RandomTalk(ABC):
         body = self.body()
         if self.is_straight:
             base, body["model"] = self.harbour.bench.upstream_url, self.names[self.model]
-            answer = httpx.post(f"{base}{self.path}", json=body, headers=headers, timeout=30, verify=NO_TLS)
+            answer = httpx.post(f"{base}{self.path}", json=body, headers=headers, timeout=60, verify=NO_TLS)
         else:
             http = self.chance.choice(self.harbour.workers)[1]
             answer = http.post(self.path, json=body, headers=headers)
