@@ -210,6 +210,8 @@ class FittedRequest:
     """Whether the request is critically near its limit, and no compaction would change that (FR-5.3.1c)."""
     native: NativeForm | None = None
     """The summary in its provider's own form, where it goes out in it."""
+    has_search_tokens: bool = True
+    """Whether the tokens of the search function, where it is offered, are among those of the report."""
 
 
 @value
