@@ -47,7 +47,7 @@ def user(text: str) -> Json:
     return {"type": "message", "role": "user", "content": [{"type": "input_text", "text": text}]}
 
 
-def asked(client: Client, items: list[Json]) -> list[Json]:
+def ask(client: Client, items: list[Json]) -> list[Json]:
     """Send items, and return the items of the answer."""
     body = {"model": llama.MODEL, "max_output_tokens": 40, "store": False, "input": items}
     answer = client.http.post("/v1/responses", json=body, headers=client.headers())
@@ -66,11 +66,11 @@ def test_a_talk_that_compacts_itself_twice_goes_on(client: Client) -> None:
     for turn in range(4):
         own.append(user(f"Point {turn}: berth {turn + 11} opens at {turn + 5}. Say a word about boats."))
         items.append(own[-1])
-        answer = asked(client, items)
+        answer = ask(client, items)
         assert [item["type"] for item in answer] == ["message"]
         items += answer
         if turn in (1, 2):
-            compacted = asked(client, [*items, TRIGGER])
+            compacted = ask(client, [*items, TRIGGER])
             assert [item["type"] for item in compacted] == ["compaction"]
             sealed += compacted
             items = [*own, sealed[-1]]
