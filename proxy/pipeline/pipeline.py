@@ -401,7 +401,7 @@ class Pipeline:
             max_output_tokens=request.max_output_tokens or 0,
             left_out_count=count.left_out.count,
             left_out_tokens=count.left_out.tokens,
-            sent=context.prompt.stored,
+            prompt_record=context.prompt.stored,
         )
         prepare = self._fitter.prepare_after(context, report)
         keep_response = response_keeping(context, self._upstream)

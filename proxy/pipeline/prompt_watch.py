@@ -72,10 +72,15 @@ class PromptWatch:
         prompt = await self._prompt_of(request)
         if stored.conversation is None:
             return PromptNews(b"\n" + prompt)
-        if not stored.sent and stored.echo is not None:
+        if not stored.prompt_record and stored.echo is not None:
             return NO_NEWS
-        news = news_of(stored.sent, prompt, is_fork=stored.diverges)
-        if not stored.diverges or not stored.sent or not has_earlier or is_told(stored.sent, "message"):
+        news = news_of(stored.prompt_record, prompt, is_fork=stored.diverges)
+        if (
+            not stored.diverges
+            or not stored.prompt_record
+            or not has_earlier
+            or is_told(stored.prompt_record, "message")
+        ):
             return news
         change = await self._edited(request, stored, stored.conversation, chain)
         return news if change is None else told_news(news, change)

@@ -48,14 +48,14 @@ class StoredState:
     (``pipeline/bound_thinking.py``). Thinking without an entry is bound to the client's own bytes."""
     echo: ChangedEcho | None = None
     """Present where the request repeats answers of the conversation in other words, after ``stored_count``."""
-    sent: bytes = b""
+    prompt_record: bytes = b""
     """What was sent before the messages, and what was told of its changes (``sent_prompts.py``); empty in
     conversations of earlier versions."""
 
     def repeating(self, echo: ChangedEcho) -> StoredState:
         """Return the state of a request that goes on with a conversation although its wording differs."""
-        sent = self.sent if echo.conversation == self.conversation else b""
-        return replace(self, conversation=echo.conversation, diverges=False, echo=echo, sent=sent)
+        prompt_record = self.prompt_record if echo.conversation == self.conversation else b""
+        return replace(self, conversation=echo.conversation, diverges=False, echo=echo, prompt_record=prompt_record)
 
 
 def response_conversation_id(stored_state: StoredState, chain: PrefixChain, now: float) -> str:
@@ -124,8 +124,8 @@ class TurnRecord:
     left_out_tokens: int = 0
     bindings: bytes = b""
     """What the turn adds to ``StoredState.bindings``."""
-    sent: bytes = b""
-    """What takes the place of ``StoredState.sent``; empty where that stays."""
+    prompt_record: bytes = b""
+    """What takes the place of ``StoredState.prompt_record``; empty where that stays."""
 
     def with_reply(self, reply: Message, tokens: int, usage: Mapping[str, object]) -> TurnRecord:
         """Return the record of the same turn with its complete reply.
@@ -161,7 +161,7 @@ class TurnRecord:
             self.left_out_count,
             self.left_out_tokens,
             self.bindings,
-            self.sent,
+            self.prompt_record,
         )
 
     def with_response(self, response: ResponseRecord) -> TurnRecord:
@@ -194,7 +194,7 @@ class TurnRecord:
             self.left_out_count,
             self.left_out_tokens,
             self.bindings,
-            self.sent,
+            self.prompt_record,
         )
 
 

@@ -32,7 +32,7 @@ class PromptNews:
     """What a request's prompt adds to its conversation."""
 
     stored: bytes = b""
-    """What the turn stores in place of ``StoredState.sent``; empty where that stays."""
+    """What the turn stores in place of ``StoredState.prompt_record``; empty where that stays."""
     change: PromptChange | None = None
     """What the client has changed, where that is to be told."""
 
@@ -67,49 +67,49 @@ def packed(tools: bytes, systems: bytes) -> bytes:
     return tools + b"." + systems
 
 
-def news_of(sent: bytes, prompt: bytes, *, is_fork: bool) -> PromptNews:
+def news_of(prompt_record: bytes, prompt: bytes, *, is_fork: bool) -> PromptNews:
     """Return what a request's prompt adds to its conversation.
 
     A request without any system text changes nothing: there are clients that send it once only.
 
-    :param sent: ``StoredState.sent`` of the conversation that it goes on with, or leaves
+    :param prompt_record: ``StoredState.prompt_record`` of the conversation that it goes on with, or leaves
     :param prompt: what ``packed`` returned for the request
     :param is_fork: whether the request leaves the conversation; then its tools and system text are those of the fork
     """
-    told, _, earlier = sent.partition(b"\n")
+    told_words, _, earlier = prompt_record.partition(b"\n")
     if earlier == prompt and not is_fork:
         return NO_NEWS
     if not earlier:  # a new conversation, or one that an earlier version stored
-        return PromptNews(told + b"\n" + prompt)
+        return PromptNews(told_words + b"\n" + prompt)
     tools, _, systems = prompt.partition(b".")
     prompt = packed(tools, systems or earlier.partition(b".")[2])
     if is_fork:
-        return PromptNews(told + b"\n" + prompt)
+        return PromptNews(told_words + b"\n" + prompt)
     before, now = _read(earlier), _read(prompt)
-    if is_told(sent, "tools"):
+    if is_told(prompt_record, "tools"):
         before = replace(before, tools=now.tools)
-    if is_told(sent, "system"):
+    if is_told(prompt_record, "system"):
         before = replace(before, systems=now.systems)
     change = first_change(before, now)
-    return NO_NEWS if change is None else told_news(PromptNews(told + b"\n" + prompt), change)
+    return NO_NEWS if change is None else told_news(PromptNews(told_words + b"\n" + prompt), change)
 
 
 def told_news(news: PromptNews, change: PromptChange) -> PromptNews:
     """Return the news with one more change that is told."""
-    told, _, prompt = news.stored.partition(b"\n")
+    told_words, _, prompt = news.stored.partition(b"\n")
     words = change.words.encode()
-    return PromptNews((told + b", " + words if told else words) + b"\n" + prompt, change)
+    return PromptNews((told_words + b", " + words if told_words else words) + b"\n" + prompt, change)
 
 
-def is_told(sent: bytes, part: ChangedPart) -> bool:
+def is_told(prompt_record: bytes, part: ChangedPart) -> bool:
     """Return whether a change of a part was told in a conversation already."""
-    return any(words.startswith(part) for words in told_changes(sent))
+    return any(words.startswith(part) for words in told_changes(prompt_record))
 
 
-def told_changes(sent: bytes) -> Sequence[str]:
+def told_changes(prompt_record: bytes) -> Sequence[str]:
     """Return the changes that were told in a conversation, as ``PromptChange.words``, oldest first."""
-    told = sent.partition(b"\n")[0].decode("ascii", "replace")
-    return told.split(", ") if told else ()
+    told_words = prompt_record.partition(b"\n")[0].decode("ascii", "replace")
+    return told_words.split(", ") if told_words else ()
 
 
 def _read(prompt: bytes) -> SentPrompt:
@@ -138,8 +138,8 @@ def _name_of(tool: JsonValue) -> bytes:
     if not isinstance(tool, Mapping):
         return b""
     function = tool.get("function")
-    named = tool.get("name") or (function.get("name") if isinstance(function, Mapping) else None) or tool.get("type")
-    return str(named).encode(errors="surrogatepass")
+    name = tool.get("name") or (function.get("name") if isinstance(function, Mapping) else None) or tool.get("type")
+    return str(name).encode(errors="surrogatepass")
 
 
 def _digest_of_json(part: JsonValue) -> bytes:
