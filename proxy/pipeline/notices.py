@@ -32,6 +32,7 @@ ATTRIBUTION = "x-anthropic-billing-header:"
 ATTRIBUTION_MEND = "it is Claude Code's attribution, which CLAUDE_CODE_ATTRIBUTION_HEADER=0 leaves out"
 NO_SEARCH = "the search of earlier messages is not offered: the request has no space for it"
 NO_RECALL = "recalled messages leave until the next compaction: the request has no space for them"
+NOT_READY = "recalled messages leave for now: the index of the conversation is not ready"
 FULL_RATIO = 0.95
 """FR-5.3.1c, FR-6.1.1: share of the limit above which a context is critically full."""
 

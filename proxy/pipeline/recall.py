@@ -20,7 +20,7 @@ from proxy.core.recall.epoch import LEAST_TOKENS, EpochRecall, RecalledText, que
 from proxy.core.recall.index import MessageIndex, ranked
 from proxy.core.recall.quotation import chosen, quoted
 from proxy.core.recall.relevance import lacks_answer, passages_of
-from proxy.pipeline.notices import NO_RECALL, with_warning
+from proxy.pipeline.notices import NO_RECALL, NOT_READY, with_warning
 from proxy.pipeline.originals import client_places, originals_of
 from proxy.pipeline.recall_indexes import RecallIndexes
 from proxy.pipeline.values import FittedRequest, RequestContext
@@ -96,7 +96,7 @@ class Recaller:
         method = context.profile.policy.recall_method
         index = await self._indexes.ready(prefix, originals, summary.previous, method, patient=is_within)
         if index is None:
-            return epoch.extended("not_ready")
+            return replace(epoch.extended("not_ready"), is_partial=len(pending) > 1)
         source = _Epoch(
             summary.text,
             fitted.messages,
@@ -111,7 +111,7 @@ class Recaller:
 
     def put_back(self, context: RequestContext, fitted: FittedRequest, epoch: EpochRecall) -> FittedRequest:
         """Return a compacted request with what its epoch recalled, unless it would pass the limit."""
-        report = fitted.report
+        report = with_warning(fitted.report, NOT_READY if epoch.is_partial else None)
         if not epoch.texts:
             return replace(fitted, report=replace(report, recall=epoch.outcome))
         after = report.local_tokens + epoch.tokens
