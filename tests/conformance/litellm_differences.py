@@ -72,7 +72,7 @@ def found(case: Case, straight: tuple[Seen, Received], through: tuple[Seen, Rece
     return names | {f"answer {path}" for path in _members(was, now, "")}
 
 
-def _requests(asked: Received, through: Received) -> Iterator[str] | set[str]:
+def _requests(asked: Received, through: Received) -> set[str]:
     if asked.body == through.body:
         return set()
     if asked.path != through.path:

@@ -126,7 +126,13 @@ async def test_headers_arrive_once_and_the_clients_come_before_the_environments(
 async def test_members_that_steer_litellm_go_to_the_upstream_as_they_are(server: ScriptedUpstream, base: str) -> None:
     """A body changes neither destination nor credential, and a server's own members arrive."""
     upstream = LiteLLMUpstream([], base, by_litellm=True)
-    members = {"api_base": "http://evil", "mock_response": "x", "cache_prompt": True, "top_k": 3, "thinking": {"a": 1}}
+    members: dict[str, Any] = {
+        "api_base": "http://evil",
+        "mock_response": "x",
+        "cache_prompt": True,
+        "top_k": 3,
+        "thinking": {"a": 1},
+    }
     await ask(upstream, model="openai/gpt-oss", reasoning_effort="high", **members)
     assert server.last.json == {**ASKED, "model": "openai/gpt-oss", "reasoning_effort": "high", **members}
     await upstream.aclose()
