@@ -1,7 +1,7 @@
 """Every difference that ``transport.lane: litellm`` makes, by name, with its reason.
 
-The names are those that ``name_differences`` gives. test_litellm.py fails for a difference that is not listed, and for one that is
-listed and that no case shows any more. ``docs/wire.md`` tells users the same.
+The names are those that ``name_differences`` gives. test_litellm.py fails for a difference that is not listed, and for
+one that is listed and that no case shows any more. ``docs/wire.md`` tells users the same.
 """
 
 from __future__ import annotations
