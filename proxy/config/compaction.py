@@ -14,7 +14,10 @@ from proxy.config.reading import Reader
 from proxy.config.sections import StatedKeys, changed
 from proxy.config.settings import CompactionByModel
 from proxy.config.tree import Node, Table
+from proxy.core.conversation.native import writes_summaries
 
+_CLOUDS = ("bedrock/", "vertex_ai/")
+"""Providers that Tidemark asks through litellm, in chat completions."""
 _MARKS = ("target", "threshold", "retention_ratio")
 
 
@@ -40,7 +43,21 @@ def read_compaction(
     for entry in entries:
         settings = changed(changed(defaults, most_specific(models, entry.name) or {}), entry.compaction)
         _check_marks(reader, settings, entry.compaction, f'compaction of "{entry.name}"', entry.line)
+        if settings.enabled and settings.strategy == "native" and not _may_write(entry):
+            reader.warn(
+                entry.line,
+                f'"{entry.name}" has strategy native, and {entry.upstream_model} is not known to write summaries '
+                "itself: hybrid writes them; set strategy: hybrid, or native_compaction: true in model_info if it does",
+            )
     return CompactionByModel(defaults=defaults, models=models)
+
+
+def _may_write(entry: ModelEntry) -> bool:
+    """Return whether a model may write summaries itself, as far as its entry says (``strategy: native``)."""
+    stated, model = entry.model_info.get("native_compaction"), entry.upstream_model
+    if isinstance(stated, bool):
+        return stated
+    return "*" in model or (not model.startswith(_CLOUDS) and writes_summaries(model))
 
 
 def _check_marks(reader: Reader, settings: CompactionSettings, keys: StatedKeys, label: str, line: int) -> None:

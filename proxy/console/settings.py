@@ -24,7 +24,10 @@ TEXTS: Mapping[str, tuple[str, str]] = {
     "threshold": ("Threshold", "A share of the window above the target and up to 1, or tokens above 100"),
     "retention_tokens": ("Retention in tokens", "Tokens, 0 or more"),
     "retention_ratio": ("Retention as a share", "A share of the limit, from 0 to less than 1"),
-    "strategy": ("Strategy", "Who writes summaries: a model, the proxy itself (extractive), or both (hybrid)"),
+    "strategy": (
+        "Strategy",
+        "Who writes summaries: a model, the proxy itself (extractive), both (hybrid), or the provider (native)",
+    ),
     "template": ("Template", "What a model is told to keep; only shipped templates can be chosen here"),
 }
 """The fields with their labels and ranges."""

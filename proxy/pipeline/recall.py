@@ -20,6 +20,7 @@ from proxy.core.recall.epoch import LEAST_TOKENS, EpochRecall, RecalledText, que
 from proxy.core.recall.index import MessageIndex, ranked
 from proxy.core.recall.quotation import chosen, quoted
 from proxy.core.recall.relevance import lacks_answer, passages_of
+from proxy.pipeline.notices import NO_RECALL, with_warning
 from proxy.pipeline.originals import client_places, originals_of
 from proxy.pipeline.recall_indexes import RecallIndexes
 from proxy.pipeline.values import FittedRequest, RequestContext
@@ -115,7 +116,7 @@ class Recaller:
             return replace(fitted, report=replace(report, recall=epoch.outcome))
         after = report.local_tokens + epoch.tokens
         if after > context.budget.limit:
-            return replace(fitted, report=replace(report, recall="no_room"))
+            return replace(fitted, report=with_warning(replace(report, recall="no_room"), NO_RECALL))
         forwarded, places = list(fitted.messages), client_places(context.request.messages, len(context.chain))
         shift = len(forwarded) - len(context.request.messages)
         for text in epoch.texts:
@@ -151,8 +152,9 @@ class Recaller:
         pending: list[_Question] = []
         for place, later in questions(messages):
             position = len(chain) - later
-            is_newest = not pending
-            if position <= summary.covered or not (is_newest or 0 < summary.first_question <= position):
+            # Behind a rewind the newest one may be older than the summary: recalled now, it would recall nothing later.
+            is_asked = position >= summary.first_question if summary.first_question else not pending
+            if position <= summary.covered or not is_asked:
                 break
             key = (
                 chain.at(position),

@@ -250,6 +250,22 @@ class TestProblems:
         assert told[0].startswith('4: "gpt-*" matches no model_name of model_list (a)')
         assert told[1].startswith('4: compaction.models["gpt-*"]: retention_ratio 0.5 is not below target 0.45')
 
+    def test_native_summaries_of_a_model_that_writes_none_are_a_warning(self, write: Write) -> None:
+        """It names what writes them; a model that is known, or said, to write its own is no reason for one."""
+        path = write("""\
+            model_list:
+              - {model_name: a, litellm_params: {model: openai/gpt-4o}}
+              - {model_name: b, litellm_params: {model: anthropic/claude-opus-5-5}}
+              - {model_name: c, litellm_params: {model: openai/house}, model_info: {native_compaction: true}}
+              - {model_name: d, litellm_params: {model: bedrock/anthropic.claude-opus-5-5}}
+              - {model_name: e, litellm_params: {model: openai/gpt-4o}, compaction: {strategy: extractive}}
+              - {model_name: "f-*", litellm_params: {model: "anthropic/*"}}
+            compaction: {defaults: {strategy: native}}
+            """)
+        told = [warning for warning in load(path, HOME).warnings if "native" in warning]
+        assert [warning.split('"')[1] for warning in told] == ["a", "d"]
+        assert "openai/gpt-4o is not known to write summaries itself: hybrid writes them" in told[0]
+
     def test_parameters_without_effect_are_told_once(self, write: Write) -> None:
         """They are those that the upstream adapter drops, and those of LiteLLM's own proxy."""
         path = write("""\

@@ -145,6 +145,19 @@ def test_a_fork_keeps_what_was_recalled_before_it(bench: Bench, recalling: Clien
     assert FACTS[1][0] not in json.dumps(bench.upstream.last.json)
 
 
+def test_a_question_from_before_the_compaction_that_is_asked_again_recalls_nothing(
+    bench: Bench, recalling: Client
+) -> None:
+    """Of a client that goes back: the next request could not know what was recalled for it."""
+    talk = [*beginning()[:-8], user(FACTS[3][1]), assistant("For a loom."), *beginning()[-8:]]
+    recalling.chat(talk_to(1, talk))
+    place = talk.index(user(FACTS[3][1]))
+    assert recalling.chat(talk[: place + 1]).headers["x-tidemark-action"] == "reused"
+    before = messages_of(bench.upstream.last)
+    recalling.chat([*talk[: place + 1], assistant("For a loom."), SMALL_TALK])
+    assert messages_of(bench.upstream.last).startswith(before)
+
+
 def test_an_edited_question_recalls_for_its_new_words(bench: Bench, recalling: Client) -> None:
     """The one before it stays as it was, and so does what was recalled for it."""
     recalling.chat(talk_to(1))

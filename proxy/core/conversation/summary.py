@@ -17,8 +17,6 @@ from proxy.core.conversation.native import NativeForm
 from proxy.core.receipt import Receipt
 
 Strategy = Literal["extractive", "llm", "hybrid", "native"]
-TextStrategy = Literal["extractive", "llm", "hybrid"]
-"""The strategies that need nothing but messages; ``native`` needs the request that its client sends."""
 Cause = Literal["automatic", "manual", "prepared"]
 TemplateName = Literal["general", "technical", "coding", "detailed", "concise"]
 """The templates that Tidemark ships."""

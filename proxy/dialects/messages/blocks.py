@@ -55,6 +55,8 @@ def part_of(block: Mapping[str, JsonValue], where: str) -> Part:
     kind = block["type"]
     if kind == "text":
         return string_of(block, "text", where)
+    if kind == "compaction" and isinstance(text := block.get("content"), str):
+        return text  # what a provider wrote in place of earlier messages
     source = block.get("source")
     if isinstance(source, dict):
         if kind == "image" and (url := _url_of(source)):

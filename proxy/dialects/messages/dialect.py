@@ -57,7 +57,7 @@ class MessagesDialect(MessagesErrors):
     async def parse(self, body: bytes, *, anonymous: bool = False, bounded: bool = True) -> ModelRequest:
         """Parse a body; in a thread where much of it is new."""
         request = await self.parser.parse(body, anonymous=anonymous, bounded=bounded)
-        reason = left_to_upstream(request.fields)
+        reason = left_to_upstream(request.fields, request.messages)
         return replace(request, left_to_upstream=reason) if reason else request
 
     def parse_messages(self, raws: Sequence[bytes]) -> tuple[Message, ...]:

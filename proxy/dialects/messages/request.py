@@ -5,7 +5,7 @@ Source: Anthropic API reference, "Create a Message".
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from itertools import chain
 
 from proxy.core.conversation.messages import Message
@@ -65,11 +65,16 @@ class MessagesElements:
         return sum(map(message_bytes, element))
 
 
-def left_to_upstream(fields: Mapping[str, bytes]) -> str:
+def left_to_upstream(fields: Mapping[str, bytes], messages: Sequence[Message]) -> str:
     """Return why the provider is to compact the request itself; empty where it is not.
 
-    Other edits of ``context_management`` only remove old thinking or tool results; Claude Code always sends one.
+    Other edits of ``context_management`` only remove old thinking or tool results; Claude Code always sends one. A
+    client that asks for summaries on demand sends ``compaction``, and each later request begins with the block.
     """
+    if "compaction" in fields and fields["compaction"] != b"null":
+        return "the request asks for a compaction"
+    if messages and _is_compaction(messages[0]):
+        return "the messages begin with the client's own compaction"
     raw = fields.get("context_management", b"")
     if COMPACTION.encode() not in raw:
         return ""
@@ -80,3 +85,13 @@ def left_to_upstream(fields: Mapping[str, bytes]) -> str:
         if isinstance(kind, str) and kind.startswith(COMPACTION):
             return f"context_management has {kind}"
     return ""
+
+
+def _is_compaction(message: Message) -> bool:
+    """Return whether a message is what the provider wrote in place of earlier ones; it is never a user's."""
+    if message.role != "assistant" or b"compaction" not in message.raw:
+        return False
+    value = decode_value(message.raw, "messages.0")
+    blocks = value.get("content") if isinstance(value, dict) else None
+    first = blocks[0] if isinstance(blocks, list) and blocks else None
+    return isinstance(first, dict) and first.get("type") == "compaction"
