@@ -140,7 +140,10 @@ def _effect(settings: Settings, name: str, entry: ModelEntry | None) -> _ModelEf
     compaction = settings.compaction_for(name) if entry else settings.compaction.defaults
     window, source = _window(settings, entry)
     budget = budget_for(ModelProfile(name, window, compaction.policy()), None)
-    return _ModelEffect(name, upstream, entry.lane if entry else None, compaction, window, source, budget)
+    lane: str | None = entry.lane if entry else None
+    if settings.transport.lane == "litellm" and lane in (None, "auto"):
+        lane = "litellm"  # said of each model, since the switch stands far from the list
+    return _ModelEffect(name, upstream, lane, compaction, window, source, budget)
 
 
 def _window(settings: Settings, entry: ModelEntry | None) -> tuple[ModelWindow, str]:

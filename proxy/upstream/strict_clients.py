@@ -23,8 +23,8 @@ def make_strict(owner: type, factory: str) -> None:
     make = getattr(owner, factory)
 
     @wraps(make)
-    def make_client(*positional: Any, **named: Any) -> Any:
-        client = make(*positional, **named)
+    def make_client(*places: Any, **options: Any) -> Any:
+        client = make(*places, **options)
         if client is not None:
             client.cookies.jar.set_policy(NO_COOKIES)
             client.follow_redirects = False

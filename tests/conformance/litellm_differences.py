@@ -1,7 +1,7 @@
 """Every difference that ``transport.lane: litellm`` makes, by name, with its reason.
 
-The names are those that ``found`` gives. test_litellm.py fails for a difference that is not listed, and for one that is
-listed and that no case shows any more. ``docs/wire.md`` tells users the same.
+The names are those that ``name_differences`` gives. test_litellm.py fails for a difference that is not listed, and for
+one that is listed and that no case shows any more. ``docs/wire.md`` tells users the same.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ EMBEDDINGS = "/v1/embeddings"
 HEADERS_OF_A_KIND = ("x-stainless-",)
 
 
-def found(case: Case, straight: tuple[Seen, Received], through: tuple[Seen, Received]) -> set[str]:
+def name_differences(case: Case, straight: tuple[Seen, Received], through: tuple[Seen, Received]) -> set[str]:
     """Name the differences between what both ends of two ways got."""
     (seen, asked), (seen_through, asked_through) = straight, through
     is_understood = bool(case.dialect) or case.path == EMBEDDINGS

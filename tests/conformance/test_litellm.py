@@ -11,7 +11,7 @@ import pytest
 from tests.conformance.cases import GENERATIONS, HELLO, OTHERS, Case
 from tests.conformance.conftest import Ways
 from tests.conformance.differences import is_framed
-from tests.conformance.litellm_differences import LITELLM, OWN_WARNING, found
+from tests.conformance.litellm_differences import LITELLM, OWN_WARNING, name_differences
 from tests.support.scripted import Answer, Received, Script, tells
 
 pytestmark = pytest.mark.filterwarnings(OWN_WARNING)
@@ -37,7 +37,7 @@ def _differences(case: Case, ways: Ways) -> set[str]:
     assert through.status == straight.status
     assert through.broken == straight.broken
     assert is_framed(through.headers, through.body)
-    return found(case, (straight, received), (through, asked[0]))
+    return name_differences(case, (straight, received), (through, asked[0]))
 
 
 @each

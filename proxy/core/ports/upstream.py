@@ -74,8 +74,8 @@ class Route:
     silence_seconds: float = 600.0
     """The longest time between two pieces of a reply; comments of a stream are pieces, too."""
     takes_bytes: bool = False
-    """Whether only ``transport.lane`` sends its requests through litellm, so that its upstream takes as bytes what
-    litellm has no call for."""
+    """Whether only ``transport.lane`` sends its requests through litellm. What litellm has no call for goes there as
+    bytes."""
 
     @property
     def speaks_openai(self) -> bool:
