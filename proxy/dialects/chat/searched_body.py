@@ -5,12 +5,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import msgspec
 
 from proxy.core.conversation.messages import JsonValue, Message
 from proxy.dialects.bodies import encode_json
 from proxy.dialects.chat.reply import decode_or_none, fold_body
-from proxy.dialects.chat.searched_rounds import RoundsBefore, asks_to_search, is_search
+from proxy.dialects.chat.searched_rounds import THINKING, RoundsBefore, asks_to_search, is_search
 
 
 class SearchedBody:
@@ -21,6 +23,8 @@ class SearchedBody:
         self._before = RoundsBefore()
         self._body: dict[str, JsonValue] = {}
         """The body of the newest round."""
+        self._thinking: JsonValue = None
+        """Signed thinking of the first round whose text the client gets."""
 
     def read(self, data: bytes) -> bytes:
         """Return the client's completion; nothing where the round only searches. A plain answer keeps its bytes."""
@@ -44,8 +48,10 @@ class SearchedBody:
 
     def next_round(self) -> None:
         """Begin the next round."""
-        usage = self._body.get("usage")
+        usage, has_text = self._body.get("usage"), bool(self._before.text)
         self._before.add(self.calls, usage if isinstance(usage, dict) else {})
+        if self._before.text and not has_text:
+            self._thinking = _message_of(self._body).get(THINKING)
         self.calls = None
 
     def end(self) -> bytes:
@@ -60,8 +66,10 @@ class SearchedBody:
         """
         body = self._before.with_head(self._body)
         choice = dict(_choice_of(body) or {})
-        message = choice.get("message")
-        members = dict(message) if isinstance(message, dict) else {}
+        members = dict(_message_of(body))
+        if self._before.text:
+            members.pop(THINKING, None)
+            members |= {THINKING: self._thinking} if self._thinking else {}
         calls = members.pop("tool_calls", None)
         remaining = [
             call
@@ -82,7 +90,13 @@ class SearchedBody:
         return encode_json(body)
 
 
-def _choice_of(body: JsonValue) -> dict[str, JsonValue] | None:
+def _message_of(body: Mapping[str, JsonValue]) -> Mapping[str, JsonValue]:
+    """Return the message of a completion; an empty one where it has none."""
+    message = (_choice_of(body) or {}).get("message")
+    return message if isinstance(message, dict) else {}
+
+
+def _choice_of(body: object) -> dict[str, JsonValue] | None:
     """Return the one choice of a completion."""
     choices = body.get("choices") if isinstance(body, dict) else None
     choice = choices[0] if isinstance(choices, list) and len(choices) == 1 else None

@@ -1,6 +1,8 @@
 """What a reply of several rounds has in common, streamed or not: one id, one sum of tokens, one text.
 
-``searched_body.py`` and ``searched_stream.py`` read the rounds.
+``searched_body.py`` and ``searched_stream.py`` read the rounds. The client gets signed thinking of one round at most,
+the first whose text it gets or else the last: a provider refuses an answer that comes back with thinking which the
+model did not write at once (Anthropic API guide, "Extended thinking").
 """
 
 from __future__ import annotations
@@ -15,6 +17,8 @@ _HEAD = ("id", "created", "model", "system_fingerprint")
 """The members that are the same in all chunks of a completion."""
 _CUT_SHORT = ("length", "content_filter")
 """Reasons to end with which a call is not whole."""
+THINKING = "thinking_blocks"
+"""Signed thinking, as litellm gives and takes it."""
 PARAGRAPH = "\n\n"
 """Stands between the texts of two rounds."""
 

@@ -14,13 +14,15 @@ from proxy.core.conversation.messages import JsonValue, Message
 from proxy.dialects.bodies import encode_json
 from proxy.dialects.chat.deltas import PartialObject
 from proxy.dialects.chat.reply import ChunkFold, decode_or_none
-from proxy.dialects.chat.searched_rounds import RoundsBefore, asks_to_search, is_search, name_of
+from proxy.dialects.chat.searched_rounds import THINKING, RoundsBefore, asks_to_search, is_search, name_of
 from proxy.dialects.chat.stream import DONE
 from proxy.dialects.searching import sum_of
 from proxy.dialects.sse import EVENTS, payload_of
 
 Piece = Mapping[str, JsonValue]
 """A piece of a call, as a delta has it."""
+_NO_ANSWER = ("role", "reasoning_content")
+"""Members of a delta with which a model does not yet answer."""
 
 
 class SearchedStream:
@@ -46,7 +48,8 @@ class SearchedStream:
         """Return the events that end a stream, as of a model that just stopped."""
         self.calls = None
         head = {**self._before.head, "object": "chat.completion.chunk"}
-        events = [_event({**head, "choices": [{"index": 0, "delta": {}, "finish_reason": "stop"}]})]
+        choices: list[JsonValue] = [{"index": 0, "delta": {}, "finish_reason": "stop"}]
+        events = [*self._round.thinking, _event({**head, "choices": choices})]
         if self._round.fold.usage:
             usage = sum_of(self._before.usage, self._round.fold.usage)
             events.append(_event({**head, "choices": [], "usage": usage}))
@@ -63,14 +66,46 @@ class SearchedStream:
             return b""  # the round is over, and this is its usage
         self.calls = None
         choice = _choice_of(chunk)
+        if choice is not None and _thinking_of(choice):
+            event, choice = self._hold_thinking(event, chunk, choice)
         changed = None if choice is None else self._changed(choice, pieces)
+        thinking = b"" if changed is None else self._thinking_before(changed)
         if changed is choice:
-            return _event(self._before.with_head(chunk)) if self._before.number else event
+            return thinking + (_event(self._before.with_head(chunk)) if self._before.number and event else event)
         if changed is None:
             return b""
         if self._round.is_searching:  # its usage is added to that of the rounds that follow
             chunk.pop("usage", None)
-        return _event({**self._before.with_head(chunk), "choices": [changed]})
+        return thinking + _event({**self._before.with_head(chunk), "choices": [changed]})
+
+    def _hold_thinking(
+        self, event: bytes, chunk: dict[str, JsonValue], choice: Mapping[str, JsonValue]
+    ) -> tuple[bytes, Mapping[str, JsonValue]]:
+        """Hold the thinking of a choice until it is known what it leads to; return what is left of event and choice."""
+        blocks, delta = _thinking_of(choice), choice.get("delta")
+        rest = {name: value for name, value in delta.items() if name != THINKING} if isinstance(delta, dict) else {}
+        says = _says(rest) or bool(choice.get("finish_reason"))
+        if not self._before.text:
+            whole = event if not says and not self._before.number else self._thinking_event(blocks)
+            self._round.thinking.append(whole)
+        choice = {**choice, "delta": rest}
+        chunk["choices"] = [choice]
+        return _event(chunk) if says else b"", choice
+
+    def _thinking_before(self, choice: Mapping[str, JsonValue]) -> bytes:
+        """Return the events of the thinking that waited, where this choice makes it the client's."""
+        delta = choice.get("delta")
+        own = (
+            {name: value for name, value in delta.items() if name not in _NO_ANSWER} if isinstance(delta, dict) else {}
+        )
+        if not (choice.get("finish_reason") or _says(own)):
+            return b""
+        waiting, self._round.thinking = self._round.thinking, []
+        return b"".join(waiting)
+
+    def _thinking_event(self, blocks: JsonValue) -> bytes:
+        choice: dict[str, JsonValue] = {"index": 0, "delta": {THINKING: blocks}, "finish_reason": None}
+        return _event({**self._before.head, "object": "chat.completion.chunk", "choices": [choice]})
 
     def _changed(self, choice: Mapping[str, JsonValue], pieces: list[Piece]) -> Mapping[str, JsonValue] | None:
         """Return the client's part of a choice; None where nothing of it is."""
@@ -113,6 +148,8 @@ class _Round:
         """Whether the round has ended in searches alone."""
         self._places: dict[int, int] = {}
         """The index that each call of the client's has for the client, by the identity of the call."""
+        self.thinking: list[bytes] = []
+        """Events with signed thinking of which it is not yet known what it leads to."""
         self._searches: set[int] = set()
         """The searches, by the same."""
         self._waiting: dict[int, list[Piece]] = {}
@@ -179,6 +216,12 @@ def _choice_of(chunk: Mapping[str, JsonValue]) -> Mapping[str, JsonValue] | None
     choices = chunk.get("choices")
     choice = choices[0] if isinstance(choices, list) and len(choices) == 1 else None
     return choice if isinstance(choice, dict) else None
+
+
+def _thinking_of(choice: Mapping[str, JsonValue]) -> JsonValue:
+    """Return the signed thinking in a choice; None where it has none."""
+    delta = choice.get("delta")
+    return delta.get(THINKING) if isinstance(delta, dict) else None
 
 
 def _says(delta: Mapping[str, JsonValue]) -> bool:

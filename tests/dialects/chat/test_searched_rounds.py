@@ -29,15 +29,18 @@ class Round:
 
     text: str
     calls: tuple[str, ...]
+    thoughts: tuple[str, ...] = ()
+    """Pieces of signed thinking."""
 
 
 words = st.text("abc .\n", max_size=8)
-searching = st.builds(Round, words, st.lists(st.just(FUNCTION_NAME), min_size=1, max_size=2).map(tuple))
+thoughts = st.lists(words, max_size=2).map(tuple)
+searching = st.builds(Round, words, st.lists(st.just(FUNCTION_NAME), min_size=1, max_size=2).map(tuple), thoughts)
 names = st.lists(st.sampled_from(["weather", FUNCTION_NAME, "time"]), max_size=4).map(tuple)
 last = st.one_of(
-    st.builds(Round, words, st.just(())),
+    st.builds(Round, words, st.just(()), thoughts),
     st.builds(
-        Round, words, st.lists(st.sampled_from(["weather", FUNCTION_NAME, "time"]), max_size=4).map(tuple)
+        Round, words, st.lists(st.sampled_from(["weather", FUNCTION_NAME, "time"]), max_size=4).map(tuple), thoughts
     ).filter(lambda one: set(one.calls) != {FUNCTION_NAME}),
 )
 replies = st.builds(lambda first, end: [*first, end], st.lists(searching, max_size=3), last)
@@ -54,9 +57,16 @@ def event(**choice: Any) -> bytes:
     return b"data: " + json.dumps({**chunk, "choices": [{"index": 0, **choice}]}).encode() + b"\n\n"
 
 
+def blocks_of(one: Round) -> list[dict[str, str]]:
+    """The thinking of a round, signed by it."""
+    return [{"type": "thinking", "thinking": thought, "signature": f"{hash(one)}"} for thought in one.thoughts]
+
+
 def events_of(one: Round) -> list[bytes]:
     """A round as a stream: text by characters, calls in three pieces each."""
-    events = [event(delta={"role": "assistant", "content": ""}), *(event(delta={"content": c}) for c in one.text)]
+    events = [event(delta={"role": "assistant", "content": ""})]
+    events += [event(delta={"thinking_blocks": [block]}) for block in blocks_of(one)]
+    events += [event(delta={"content": c}) for c in one.text]
     for place, name in enumerate(one.calls):
         whole = call(place, name)
         text = whole["function"]["arguments"]
@@ -73,6 +83,8 @@ def body_of(one: Round) -> bytes:
     message: dict[str, Any] = {"role": "assistant", "content": one.text or None}
     if one.calls:
         message["tool_calls"] = [call(place, name) for place, name in enumerate(one.calls)]
+    if one.thoughts:
+        message["thinking_blocks"] = blocks_of(one)
     reason = "tool_calls" if one.calls else "stop"
     return json.dumps(
         {"id": "x", "choices": [{"index": 0, "message": message, "finish_reason": reason}], "usage": USAGE}
@@ -110,6 +122,21 @@ def test_a_stream_and_a_body_tell_the_same_reply(rounds: list[Round]) -> None:
     assert [one.arguments for one in told.message.calls] == [one.arguments for one in whole.message.calls]
     assert told.usage == whole.usage == {name: count * len(rounds) for name, count in USAGE.items()}
     assert stream.count(b"[DONE]") == 1
+
+
+@given(replies)
+def test_the_client_gets_signed_thinking_of_one_round_at_most(rounds: list[Round]) -> None:
+    """Of the first round whose text it gets, else of the last: a provider refuses any other when it comes back."""
+    function = ChatSearchFunction()
+    stream = carried(function.stream(), [events_of(one) for one in rounds])
+    body = json.loads(carried(function.whole(), [[body_of(one)] for one in rounds]))
+    payloads = [line[6:] for line in stream.splitlines() if line.startswith(b"data: {")]
+    deltas = [choice["delta"] for payload in payloads for choice in json.loads(payload)["choices"]]
+    streamed = [block for delta in deltas for block in delta.get("thinking_blocks", ())]
+    speaking = next((one for one in rounds if one.text), rounds[-1])
+    assert streamed == body["choices"][0]["message"].get("thinking_blocks", []) == blocks_of(speaking)
+    places = [place for place, delta in enumerate(deltas) if delta.get("content") or delta.get("tool_calls")]
+    assert all("thinking_blocks" not in delta for delta in deltas[min(places, default=len(deltas)) :])
 
 
 @given(replies, st.integers(1, 5))
