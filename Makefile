@@ -52,7 +52,8 @@ test-console: $(VENV)/dev.stamp ## Test the console in a real Chromium, which mu
 
 test-random: $(VENV)/dev.stamp ## Test the properties with other examples than make test; takes some minutes; ARGS="--hypothesis-seed 7"
 	$(BIN)/pytest --numprocesses 2 --dist loadfile --hypothesis-profile random -m "hypothesis and not e2e" $(ARGS)
-	TIDEMARK_RESPONSES_TALKS=0:1000 $(BIN)/pytest --timeout 7200 tests/pipeline/test_random_encrypted.py
+	TIDEMARK_TALKS=0:1000 $(BIN)/pytest --numprocesses 2 --dist loadfile -rP tests/pipeline/test_random_thinking.py \
+		tests/pipeline/test_random_encrypted.py tests/pipeline/test_random_chat.py
 
 test-deep: $(VENV)/dev.stamp ## Test the core with 10,000 generated histories for each test; takes a while
 	$(BIN)/pytest --numprocesses 2 --timeout 7200 --hypothesis-profile deep tests/core/test_pipeline_model.py $(ARGS)

@@ -62,7 +62,14 @@ class Parts:
         self.data = data = LiteLLMModelData()
         entries = [_entry(entry) for entry in settings.model_list]
         wire = WireLane(library=settings.transport.upstream == "library", bounds=_answer_bounds(settings))
-        self.upstream = LiteLLMUpstream(entries, settings.upstream, wire=wire, data=data, write_chat=self.chat.write)
+        self.upstream = LiteLLMUpstream(
+            entries,
+            settings.upstream,
+            wire=wire,
+            data=data,
+            by_litellm=settings.transport.lane == "litellm",
+            write_chat=self.chat.write,
+        )
         self.catalog = Catalog(
             self.upstream,
             policy_for=settings.policy_for,

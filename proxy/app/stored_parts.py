@@ -169,6 +169,7 @@ class Engine:
             recaller=self.recaller,
             timer=time.perf_counter,
             natives=self.natives,
+            searches=self.searches,
         )
         self.identifier = Identifier(
             store=store,

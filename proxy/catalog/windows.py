@@ -155,7 +155,7 @@ class Windows:
         return None
 
     async def _ask(self, route: Route, caller: Caller) -> WindowData | None:
-        if route.lane != "wire" or is_openai(route.base_url):  # OpenAI's list contains no windows
+        if not route.speaks_openai or is_openai(route.base_url):  # OpenAI's list contains no windows
             return None
         window = await self._probe.window(route, caller)
         return None if window is None else WindowData(context_window=window)

@@ -27,6 +27,7 @@ StatedKeys = Mapping[str, Any]
 Preset = Literal["library", "agent", "chat-app", "rule-based"]
 """The files of ``config/presets/``: each reproduces the numbers of one of the requirements' sources."""
 Transport = Literal["own", "library"]
+TransportLane = Literal["auto", "litellm"]
 Compression = Literal["auto", "zstd", "none"]
 EMBEDDED = Address("embedded")
 _SEVERAL = ("redis+cluster", "rediss+cluster", "redis+sentinel", "rediss+sentinel")
@@ -180,6 +181,9 @@ class TransportSettings:
     """Requests to upstreams. ``library``: aiohttp, as it is where the environment names an HTTP proxy."""
     store: Transport = field(default="own", metadata=takes(kinds.choice(Transport)))
     """Commands to one server of Redis. ``library``: redis-py's pool, as it is for TLS."""
+    lane: TransportLane = field(default="auto", metadata=takes(kinds.choice(TransportLane)))
+    """``litellm``: requests of every dialect go through litellm. ``auto``: only to providers of other formats than
+    OpenAI's and Anthropic's, which get the client's bytes."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

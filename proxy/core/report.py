@@ -47,6 +47,8 @@ class Report:
     """Tokens of all earlier messages that were put back since the compaction, with their frames."""
     local_recalled_tokens: int = 0
     """The same by our own count."""
+    cache_break: str = ""
+    """What the client has changed of what it sent before, as ``PromptChange.words``; told once a conversation."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -23,6 +23,7 @@ _MARK = "cache_control"
 _PLACE = re.compile(rb"messages\.(\d{1,6})\.content")
 _ABOUT_THINKING = re.compile(
     rb"bound to a different conversation|Invalid `?signature`? in `?thinking`? block"
+    rb"|Invalid `?data`? in `?redacted_thinking`? block|thinking\.signature: Field required"
     rb"|`?redacted_thinking`? blocks in the latest assistant message cannot be modified"
 )
 
@@ -91,13 +92,18 @@ def named_place(body: bytes) -> int:
 
 
 def sealed_text(blocks: JsonValue) -> str:
-    """Return the first signature or sealed thinking among blocks; empty where there is none."""
+    """Return the first signature or sealed thinking among blocks; empty where there is none.
+
+    For thinking without any, as a stream leaves it that was stopped, its text.
+    """
+    unsigned = ""
     for block in blocks if isinstance(blocks, list) else ():
         if isinstance(block, dict) and block.get("type") in ("thinking", "redacted_thinking"):
             sealed = block.get("signature") or block.get("data")
             if isinstance(sealed, str):
                 return sealed
-    return ""
+            unsigned = unsigned or f"unsigned {block.get('thinking')}"
+    return unsigned
 
 
 def object_in(element: bytes) -> Mapping[str, JsonValue]:

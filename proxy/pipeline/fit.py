@@ -36,6 +36,7 @@ from proxy.offload.threads import offload_if_many
 from proxy.pipeline.clip import clip
 from proxy.pipeline.native_compaction import NativeCompaction
 from proxy.pipeline.notices import (
+    NO_SEARCH,
     by_hand_warning,
     compaction_failed,
     does_not_fit,
@@ -43,9 +44,11 @@ from proxy.pipeline.notices import (
     not_done_warning,
     with_full_warning,
     with_less_reply_warning,
+    with_warning,
 )
 from proxy.pipeline.orders import order_of, swap_plan_of
 from proxy.pipeline.recall import Recaller, recall_mark
+from proxy.pipeline.search_offers import SearchOffers, without_search
 from proxy.pipeline.values import NO_PROGRESS, FittedRequest, Prepare, Progress, Refused, RequestContext
 
 Fitted = FittedRequest | Refused
@@ -63,9 +66,11 @@ class BudgetFitter:
         recaller: Recaller,
         timer: Clock,
         natives: NativeCompaction,
+        searches: SearchOffers,
     ) -> None:
         self._counter = counter
         self._natives = natives
+        self._searches = searches
         self._recaller = recaller
         self._compactor = compactor
         self._preparation = preparation
@@ -81,19 +86,34 @@ class BudgetFitter:
     async def fit(self, context: RequestContext, progress: Progress = NO_PROGRESS) -> Fitted:
         """Bring a request within its limit, or within the one that leaves the least space for the reply.
 
-        The second limit is only for what would be refused: the upstream may be content with a shorter reply.
+        The second limit is only for what would be refused: the upstream may be content with a shorter reply. Before
+        that, the search function leaves.
         """
         fitted = await self._fit(context, progress)
-        if not isinstance(fitted, Refused) or not isinstance(fitted.error, ContextLengthExceeded):
+        if not _is_too_long(fitted):
             return fitted
+        if self._searches.tokens(context):
+            fitted = await self._fit_without_search(context, progress)
+            if not _is_too_long(fitted):
+                return fitted
+            context = without_search(context)
         wider = _with_least_reply(context)
         if wider is None:
             return fitted
         wider = replace(wider, started=self._timer() - fitted.report.overhead_seconds)
+        has_search = self._searches.tokens(wider) > 0
         fitted = await self._fit(wider, progress)
         if isinstance(fitted, Refused):
             return fitted
-        return replace(fitted, report=with_less_reply_warning(context, fitted.report))
+        report = with_less_reply_warning(context, fitted.report)
+        return replace(fitted, report=report, has_search_tokens=has_search)
+
+    async def _fit_without_search(self, context: RequestContext, progress: Progress) -> Fitted:
+        """Bring a request within its limit that has no space for the search function."""
+        fitted = await self._fit(without_search(context), progress)
+        if isinstance(fitted, Refused) or fitted.summary is None:
+            return fitted
+        return replace(fitted, report=with_warning(fitted.report, NO_SEARCH), has_search_tokens=False)
 
     async def _fit(self, context: RequestContext, progress: Progress) -> Fitted:
         """Plan, and perform the plan; a request that stays critically large is sent with a warning."""
@@ -333,7 +353,7 @@ class BudgetFitter:
             summary_tokens=self._natives.tokens(context, summary) if summary else 0,
             prepared=prepared,
             prepared_tokens=self._natives.tokens(context, prepared) if prepared else 0,
-            first_summary_tokens=context.count.first_summary_tokens,
+            first_summary_tokens=context.count.first_summary_tokens + self._searches.tokens(context),
             left_out=context.count.left_out,
             asks_provider=self._natives.is_due(context),
         )
@@ -345,6 +365,10 @@ class BudgetFitter:
     def _fitted(self, context: RequestContext, summary: PrefixSummary, report: Report) -> FittedRequest:
         native = self._natives.standing(context, summary)
         return FittedRequest(self._natives.assembled(context, summary), report, summary=summary, native=native)
+
+
+def _is_too_long(fitted: Fitted) -> bool:
+    return isinstance(fitted, Refused) and isinstance(fitted.error, ContextLengthExceeded)
 
 
 def _check_whole(context: RequestContext) -> None:

@@ -34,6 +34,7 @@ from proxy.core.ports import (
 )
 from proxy.pipeline.caches import BudgetCache, ChainCache
 from proxy.pipeline.changed_echoes import EchoFinder, ReadStored, leaves_at_answer
+from proxy.pipeline.prompt_watch import PromptWatch
 from proxy.pipeline.values import Controls, RequestContext, StoredPlace
 
 
@@ -69,6 +70,7 @@ class Identifier:
     ) -> None:
         self._full = full
         self._echoes = None if read_stored is None else EchoFinder(store, read_stored)
+        self._prompts = PromptWatch(store, read_stored, emit)
         self._store = store
         self._calibrations = calibrations
         self._counter = counter
@@ -118,6 +120,7 @@ class Identifier:
             _check_left_out(left_out, stored, profile, measure)
         if self._full and owner_of(caller.fingerprint) in self._full:
             stored = replace(stored, full=True)
+        prompt = await self._prompts.look(request, stored, chain, has_earlier=place is None)
         if stored.conversation is None or not stored.stored_count:
             count = await self._counter.count(request, route.upstream_model)
         else:
@@ -127,8 +130,20 @@ class Identifier:
             if left_out.count:
                 count = replace(count, left_out=left_out)
         conversation = response_conversation_id(stored, chain, self._clock())
-        return RequestContext(
-            request, controls, caller, route, profile, tenant, chain, stored, count, measure, started, conversation
+        return RequestContext(  # in the fields' order
+            request,
+            controls,
+            caller,
+            route,
+            profile,
+            tenant,
+            chain,
+            stored,
+            count,
+            measure,
+            started,
+            conversation,
+            prompt,
         )
 
     async def _recall(self, chain: PrefixChain, recipe: SummaryRecipe, systems: InnerSystems) -> StoredState:

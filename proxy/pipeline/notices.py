@@ -12,6 +12,8 @@ from http import HTTPStatus
 
 from proxy.compaction.values import NotSummarized
 from proxy.core.base_urls import lacks_version
+from proxy.core.conversation.prompt_changes import PromptChange
+from proxy.core.conversation.request import ModelRequest
 from proxy.core.errors import CompactionFailed, ContextLengthExceeded
 from proxy.core.planning.budget import ModelProfile
 from proxy.core.planning.situation import Reason
@@ -25,6 +27,12 @@ WARNINGS = {
     "nothing_to_summarize": "nothing to summarize: no older message can be cut off from the newest",
 }
 """By the reason why a compaction that was due was not done; ``retained`` has words of its own."""
+ATTRIBUTION = "x-anthropic-billing-header:"
+"""Begins the first block of Claude Code's system text. Some versions write a hash of each request into it."""
+ATTRIBUTION_MEND = "it is Claude Code's attribution, which CLAUDE_CODE_ATTRIBUTION_HEADER=0 leaves out"
+NO_SEARCH = "the search of earlier messages is not offered: the request has no space for it"
+NO_RECALL = "recalled messages leave until the next compaction: the request has no space for them"
+NOT_READY = "recalled messages leave for now: the index of the conversation is not ready"
 FULL_RATIO = 0.95
 """FR-5.3.1c, FR-6.1.1: share of the limit above which a context is critically full."""
 
@@ -93,9 +101,28 @@ def with_warning(report: Report, notice: str | None) -> Report:
     return replace(report, warning=f"{notice}; {report.warning}" if report.warning else notice)
 
 
+def with_cache_break(request: ModelRequest, change: PromptChange, report: Report) -> Report:
+    """Say what the client has changed of what it sent before."""
+    notice = (
+        f"the client changed what it sent before: {change.words}, and a provider's prompt cache breaks there; "
+        "said once a conversation"
+    )
+    if change.part == "system" and _is_attribution(request, change.index):
+        notice += f" ({ATTRIBUTION_MEND})"
+    return with_warning(replace(report, cache_break=change.words), notice)
+
+
+def _is_attribution(request: ModelRequest, index: int) -> bool:
+    """Return whether a part of the system text is the block by which Claude Code is attributed."""
+    system = request.billed_members.get(request.dialect.system_member)
+    block = system[index] if isinstance(system, list) and index < len(system) else None
+    text = block.get("text") if isinstance(block, dict) else None
+    return isinstance(text, str) and text.startswith(ATTRIBUTION)
+
+
 def with_base_warning(report: Report, reply: UpstreamReply, route: Route) -> Report:
     """Say where a 404 probably comes from: the base URL of the upstream has no version."""
-    if reply.status != HTTPStatus.NOT_FOUND or route.lane != "wire" or not lacks_version(route.base_url):
+    if reply.status != HTTPStatus.NOT_FOUND or not route.speaks_openai or not lacks_version(route.base_url):
         return report
     notice = "the upstream has no such path, and its base URL does not end in /v1, as nearly every server wants it"
     return with_warning(report, notice)

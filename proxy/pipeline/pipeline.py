@@ -31,7 +31,13 @@ from proxy.pipeline.fit import BudgetFitter
 from proxy.pipeline.identify import Identifier
 from proxy.pipeline.kept_responses import response_keeping
 from proxy.pipeline.native_compaction import REFUSED_NOTICE, NativeCompaction, without_natives
-from proxy.pipeline.notices import replay_warning, with_base_warning, with_left_out_warning, with_warning
+from proxy.pipeline.notices import (
+    replay_warning,
+    with_base_warning,
+    with_cache_break,
+    with_left_out_warning,
+    with_warning,
+)
 from proxy.pipeline.plain_replies import decode_whole
 from proxy.pipeline.refused_items import watched_items
 from proxy.pipeline.repeated_turns import RepeatedTurns
@@ -307,6 +313,8 @@ class Pipeline:
         offer = None if fitted.summary is None else self._searches.offer(context, fitted, thinking)
         if offer is not None:
             fitted = offer.fitted
+        if context.prompt.change is not None:
+            fitted = replace(fitted, report=with_cache_break(context.request, context.prompt.change, fitted.report))
         report = fitted.report
         if fitted.full:
             self._emit(ContextFull(report.conversation, context.profile.name, report.tokens_after, report.limit))
@@ -393,6 +401,7 @@ class Pipeline:
             max_output_tokens=request.max_output_tokens or 0,
             left_out_count=count.left_out.count,
             left_out_tokens=count.left_out.tokens,
+            prompt_record=context.prompt.stored,
         )
         prepare = self._fitter.prepare_after(context, report)
         keep_response = response_keeping(context, self._upstream)

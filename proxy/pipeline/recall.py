@@ -20,6 +20,7 @@ from proxy.core.recall.epoch import LEAST_TOKENS, EpochRecall, RecalledText, que
 from proxy.core.recall.index import MessageIndex, ranked
 from proxy.core.recall.quotation import chosen, quoted
 from proxy.core.recall.relevance import lacks_answer, passages_of
+from proxy.pipeline.notices import NO_RECALL, NOT_READY, with_warning
 from proxy.pipeline.originals import client_places, originals_of
 from proxy.pipeline.recall_indexes import RecallIndexes
 from proxy.pipeline.values import FittedRequest, RequestContext
@@ -95,7 +96,7 @@ class Recaller:
         method = context.profile.policy.recall_method
         index = await self._indexes.ready(prefix, originals, summary.previous, method, patient=is_within)
         if index is None:
-            return epoch.extended("not_ready")
+            return replace(epoch.extended("not_ready"), is_partial=len(pending) > 1)
         source = _Epoch(
             summary.text,
             fitted.messages,
@@ -110,12 +111,12 @@ class Recaller:
 
     def put_back(self, context: RequestContext, fitted: FittedRequest, epoch: EpochRecall) -> FittedRequest:
         """Return a compacted request with what its epoch recalled, unless it would pass the limit."""
-        report = fitted.report
+        report = with_warning(fitted.report, NOT_READY if epoch.is_partial else None)
         if not epoch.texts:
             return replace(fitted, report=replace(report, recall=epoch.outcome))
         after = report.local_tokens + epoch.tokens
         if after > context.budget.limit:
-            return replace(fitted, report=replace(report, recall="no_room"))
+            return replace(fitted, report=with_warning(replace(report, recall="no_room"), NO_RECALL))
         forwarded, places = list(fitted.messages), client_places(context.request.messages, len(context.chain))
         shift = len(forwarded) - len(context.request.messages)
         for text in epoch.texts:
@@ -151,8 +152,9 @@ class Recaller:
         pending: list[_Question] = []
         for place, later in questions(messages):
             position = len(chain) - later
-            is_newest = not pending
-            if position <= summary.covered or not (is_newest or 0 < summary.first_question <= position):
+            # Behind a rewind the newest one may be older than the summary: recalled now, it would recall nothing later.
+            is_asked = position >= summary.first_question if summary.first_question else not pending
+            if position <= summary.covered or not is_asked:
                 break
             key = (
                 chain.at(position),

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from proxy.core.conversation.request import ModelRequest
 from proxy.core.lessons import Lessons
 from proxy.core.ports import Clock, UpstreamReply
-from proxy.pipeline.message_search import LEAST_TOKENS
 from proxy.pipeline.plain_replies import decode_whole, is_event_stream
 from proxy.pipeline.search_rounds import RoundParts, SearchOffer, SearchRounds
 from proxy.pipeline.searched_replies import REFUSED, SearchedStreamReply, read_reply, whole_reply
@@ -31,6 +31,13 @@ class SearchOffers:
         self._lessons: Lessons[tuple[str, str]] = Lessons(timer)
         """By address and model."""
 
+    def tokens(self, context: RequestContext) -> int:
+        """Return the tokens that the function takes in a compacted request; 0 where it is not offered."""
+        function = context.request.dialect.search_function
+        if self._offering(context) is None or function is None:
+            return 0
+        return self._parts.counter.count_text(function.definition, context.route.upstream_model)
+
     def offer(
         self, context: RequestContext, fitted: FittedRequest, thinking: Watch | None = None
     ) -> SearchOffer | None:
@@ -39,20 +46,19 @@ class SearchOffers:
         :param thinking: what watches over the request's thinking, where its upstream may check that
         """
         summary, function = fitted.summary, context.request.dialect.search_function
-        if summary is None or function is None or not context.profile.policy.recall_tool:
+        offering = self._offering(context) if fitted.has_search_tokens else None
+        if summary is None or function is None or offering is None:
+            return None
+        return SearchOffer(context, fitted, summary, offering, function, thinking)
+
+    def _offering(self, context: RequestContext) -> ModelRequest | None:
+        """Return a request with the function; None where the policy, the client or the upstream does not want it."""
+        function = context.request.dialect.search_function
+        if function is None or not context.profile.policy.recall_tool:
             return None
         if self._lessons.refuses(context.caller.fingerprint, _place(context)):
             return None
-        offering = function.offering(context.request)
-        if offering is None:
-            return None
-        report = fitted.report
-        added = self._parts.counter.count_text(function.definition, context.route.upstream_model)
-        tokens = report.local_tokens + added
-        if tokens + LEAST_TOKENS > context.budget.limit:
-            return None
-        report = replace(report, local_tokens=tokens, tokens_after=context.measure.provider_tokens(tokens))
-        return SearchOffer(context, replace(fitted, report=report), summary, offering, function, thinking)
+        return function.offering(context.request)
 
     async def send(self, offer: SearchOffer) -> UpstreamReply:
         """Send the request, and return the reply to the client's.
@@ -80,6 +86,12 @@ class SearchOffers:
         if own.status < REFUSED:
             self._lessons.note_refused(context.caller.fingerprint, _place(context))
         return own
+
+
+def without_search(context: RequestContext) -> RequestContext:
+    """Return a context in which the function is not offered."""
+    policy = replace(context.profile.policy, recall_tool=False)
+    return replace(context, profile=replace(context.profile, policy=policy))
 
 
 def _place(context: RequestContext) -> tuple[str, str]:

@@ -26,7 +26,7 @@ class SearchOffer:
 
     context: RequestContext
     fitted: FittedRequest
-    """With the function among the tokens of its report."""
+    """The function is among the tokens of its report."""
     summary: PrefixSummary
     request: ModelRequest
     """The client's, with the function."""

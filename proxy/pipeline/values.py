@@ -16,6 +16,7 @@ from proxy.core.conversation.prefix import PrefixChain
 from proxy.core.conversation.records import StoredState, TurnRecord
 from proxy.core.conversation.reply import EMPTY_REPLY, Reply
 from proxy.core.conversation.request import Dialect, ModelRequest
+from proxy.core.conversation.sent_prompts import NO_NEWS, PromptNews
 from proxy.core.conversation.summary import PrefixSummary
 from proxy.core.errors import TidemarkError
 from proxy.core.events import Outcome
@@ -145,6 +146,8 @@ class RequestContext:
     """By the timer: when the request was taken up."""
     conversation: str
     """The id that the client gets."""
+    prompt: PromptNews = NO_NEWS
+    """What the client has changed of what it sent before, where that is to be told."""
     unclipped: RequestContext | None = None
     """The same request as it came, where tool results were clipped since."""
     put_in_use: PrefixSummary | None = None
@@ -207,6 +210,8 @@ class FittedRequest:
     """Whether the request is critically near its limit, and no compaction would change that (FR-5.3.1c)."""
     native: NativeForm | None = None
     """The summary in its provider's own form, where it goes out in it."""
+    has_search_tokens: bool = True
+    """Whether the tokens of the search function, where it is offered, are among those of the report."""
 
 
 @value

@@ -127,7 +127,7 @@ class RedisStore(RecordReader):
                 answer = await self._recall(chain, 0, recipe, systems)
         if answer is None:
             return NOTHING_STORED
-        own, shared, count, summary, prepared, lease, name, bindings = answer
+        own, shared, count, summary, prepared, lease, name, bindings, prompt_record = answer
         preparing, absorbed = prepared_for(lease, chain, recipe, systems) if lease else (0, ())
         stored_state = StoredState(
             conversation=chain.family + own.decode() if own else None,
@@ -139,6 +139,7 @@ class RedisStore(RecordReader):
             preparing_absorbed=absorbed,
             preparing_lease=name.decode() if lease else "",
             bindings=bindings or b"",
+            prompt_record=prompt_record or b"",
         )
         return replace(stored_state, unwritable=True) if node.backoff.refuses_writes else stored_state
 

@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
 from proxy.core.conversation.records import StoredConversation
+from proxy.core.conversation.sent_prompts import told_changes
 from proxy.core.errors import RecordUnreadable
 from proxy.store.codec import unreadable
 
@@ -65,6 +66,7 @@ def read_conversation(family: str, answer: Sequence[Any], open_text: Callable[[s
         parent_messages=number("base", int),
         owner=fields.get("owner", ""),
         name=text("name"),
+        cache_breaks=tuple(told_changes(fields.get("sent", "").encode(errors="replace"))),
         lost_reply_position=number("unheard", int),
         broken=tuple(broken),
     )

@@ -137,6 +137,7 @@ def record_arguments(
             _echo_arguments(turn),
             len(answered),
             turn.bindings.hex(),
+            turn.prompt_record.decode(),
         )
     )
     hashes = chain_arguments(turn.chain, max(0, skip - NEAR))

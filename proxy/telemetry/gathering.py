@@ -58,6 +58,7 @@ class RequestTotals:
     __slots__ = (
         "after",
         "before",
+        "cache_breaks",
         "cached",
         "completion",
         "first_byte",
@@ -75,6 +76,8 @@ class RequestTotals:
         self.recalled = 0
         self.recalls: dict[str, int] = {}
         """Requests by what came of recalling earlier messages."""
+        self.cache_breaks: dict[str, int] = {}
+        """Requests by the part that their client changed: ``tools``, ``system`` or ``message``."""
         self.seconds = DurationCounts(REQUEST_SECONDS)
         self.first_byte = DurationCounts(FIRST_BYTE_SECONDS)
         self.overhead = DurationCounts(OVERHEAD_BOUNDS)
@@ -94,6 +97,9 @@ class RequestTotals:
             if outcome := report.recall:
                 self.recalls[outcome] = self.recalls.get(outcome, 0) + 1
                 self.recalled += report.recalled_tokens
+            if report.cache_break:
+                part = report.cache_break.partition(" ")[0].partition("[")[0]
+                self.cache_breaks[part] = self.cache_breaks.get(part, 0) + 1
         usage = served.usage
         if (tokens := usage.input_tokens) and tokens > 0:
             self.prompt += tokens

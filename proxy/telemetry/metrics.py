@@ -108,6 +108,9 @@ class Metrics:
             "recalled_tokens", "Tokens of earlier messages put back into compacted requests.", ("model",)
         )
         self._recalls = self.registry.counter("recalls", "Compacted requests by what was put back.", ("outcome",))
+        self._cache_breaks = self.registry.counter(
+            "cache_breaks", "Conversations whose client changed what it had sent, by the part.", ("part",)
+        )
         self._searches = self.registry.counter(
             "recall_searches", "Searches of earlier messages by models, by what they found.", ("outcome",)
         )
@@ -239,6 +242,8 @@ class Metrics:
                 self._first_byte.labels(model).take(requests.first_byte)
             for recall, number in requests.recalls.items():
                 self._recalls.labels(recall).inc(number)
+            for part, number in requests.cache_breaks.items():
+                self._cache_breaks.labels(part).inc(number)
             self._overhead.take(requests.overhead.between(OVERHEAD_SECONDS))
             for counter, tokens in (
                 (self._before, requests.before),

@@ -47,6 +47,12 @@ CHAT_FIELDS = frozenset(
 """Fields of a request that litellm gets. ``metadata`` and ``store`` are missing on purpose: they concern OpenAI's own
 archive, and litellm reads ``metadata`` as instructions to its loggers and router."""
 
+BESIDE_OPENAIS = frozenset({"thinking", "top_k"})
+"""Those of these fields that are not OpenAI's; the SDK beneath litellm takes no argument of their name."""
+
+WRITTEN_BY_LITELLM = frozenset({"model", "stream"})
+"""Members of a request that litellm writes from arguments of its own."""
+
 CONFIGURED_FOR_LITELLM = (CHAT_FIELDS | {"additional_drop_params", "api_version", "extra_body", "mock_response"}) - {
     "messages"
 }

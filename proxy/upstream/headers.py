@@ -17,11 +17,16 @@ from proxy.upstream.providers import ANTHROPIC_BASE
 
 RETURNED_HEADERS = frozenset({"request-id", "retry-after", "retry-after-ms", "x-request-id", "x-should-retry"})
 """Headers of a provider's answer that a client acts on."""
-RETURNED_PREFIXES = ("x-ratelimit-", "anthropic-ratelimit-")
+RETURNED_PREFIXES = ("x-ratelimit-", "anthropic-ratelimit-", "openai-")
 FRAMING = frozenset({b"content-length", b"transfer-encoding"})
 """Headers that the HTTP client writes itself, whatever is configured."""
 ACCEPT_ENCODING = b"accept-encoding"
 _PLAIN = (ACCEPT_ENCODING, b"identity")
+WRITTEN_BY_SDK = FRAMING | {b"accept", ACCEPT_ENCODING, b"authorization", b"content-type", b"user-agent"}
+NAMED_BY_SDK = {b"openai-organization": "OpenAI-Organization", b"openai-project": "OpenAI-Project"}
+"""The same in the SDK's spelling, so that the client's take the place of those from the environment."""
+SDK_PREFIX = b"x-stainless-"
+"""Headers that OpenAI's SDK writes, and litellm's own client for Anthropic."""
 BETA = b"anthropic-beta"
 """Anthropic's header for features in beta; source: docs.anthropic.com, "Beta headers"."""
 ANTHROPIC_VERSION = b"2023-06-01"
@@ -117,6 +122,20 @@ def beta_values(route: Route, caller: Caller) -> list[str]:
     lines = configured or [value for name, value in caller.headers if name == BETA]
     values = (value.strip() for line in lines for value in line.decode("latin-1").split(","))
     return [value for value in values if value]
+
+
+def headers_beside_sdk(route: Route, caller: Caller) -> dict[str, str]:
+    """Return the wire lane's header lines without those that the SDK beneath litellm writes, each list in one line.
+
+    A key stays in a header that this SDK does not write, as some gateways read it there.
+    """
+    passed: dict[str, str] = {}
+    left_out = WRITTEN_BY_SDK | {name for name, _ in route.headers}  # litellm has the configured ones already
+    for name, value in outgoing(route, caller):
+        if name not in left_out and not name.startswith(SDK_PREFIX):
+            key, text = NAMED_BY_SDK.get(name) or name.decode(), value.decode("latin-1")
+            passed[key] = f"{passed[key]}, {text}" if key in passed else text
+    return passed
 
 
 def trace_context_of(caller: Caller) -> dict[str, str]:

@@ -22,6 +22,7 @@ from proxy.core.conversation.messages import JsonValue
 from proxy.core.errors import UpstreamError
 from proxy.upstream import providers
 from proxy.upstream.resending import send_once
+from proxy.upstream.strict_clients import make_strict
 
 SWITCH_SECONDS = 0.0005
 """How long the import may keep the interpreter from a request. Python's own 5 ms add up, because a request often waits
@@ -66,6 +67,16 @@ async def complete(**fields: Any) -> Any:
 async def call(name: str, **fields: Any) -> Any:
     """Call one of litellm's functions, as soon as it is imported."""
     return await getattr(await _module(), name)(**fields)
+
+
+async def aclose() -> None:
+    """Close the connections of litellm's clients, if it is imported; each belongs to the event loop that made it."""
+    if _loading is None or not _loading.done() or _loading.exception() is not None:
+        return
+    clients = _loading.result().in_memory_llm_clients_cache.cache_dict
+    own = f"-{id(asyncio.get_running_loop())}"
+    for key in [key for key in clients if key.endswith(own)]:
+        await clients.pop(key).close()
 
 
 _lock = threading.Lock()
@@ -148,6 +159,8 @@ def _import(loading: Future[Any]) -> None:
         # mapping was written for httpx, which respx can replace in tests.
         litellm.disable_aiohttp_transport = True
         send_once(litellm.llms.custom_httpx.http_handler.AsyncHTTPHandler)
+        make_strict(litellm.llms.custom_httpx.http_handler.AsyncHTTPHandler, "create_client")
+        make_strict(litellm.llms.openai.common_utils.BaseOpenAILLM, "_get_async_http_client")
         # Its errors reach us as exceptions; its log lines would quote request contents.
         logging.getLogger("LiteLLM").setLevel(logging.CRITICAL)
         loading.set_result(litellm)

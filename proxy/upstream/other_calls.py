@@ -17,7 +17,15 @@ from proxy.core.ports import Caller, Route, UpstreamReply
 from proxy.upstream.chunks import answer_headers
 from proxy.upstream.errors import TIMEOUT_REMEDY, timed_out
 from proxy.upstream.refusals import Refusal, refusal_of
-from proxy.upstream.translate import JSON, WholeReply, add_headers, credential_for, decode_request, fields_for
+from proxy.upstream.translate import (
+    JSON,
+    WholeReply,
+    add_headers,
+    arguments_of,
+    credential_for,
+    decode_request,
+    fields_for,
+)
 
 CALLS: Mapping[str, tuple[str, frozenset[str]]] = {
     "/embeddings": ("aembedding", frozenset({"input", "dimensions", "encoding_format", "user"})),
@@ -27,6 +35,8 @@ CALLS: Mapping[str, tuple[str, frozenset[str]]] = {
     ),
 }
 """By path below the base URL: litellm's function, and the members of the request that it takes."""
+CALLS_OF_OPENAI = frozenset({"/embeddings"})
+"""Those that litellm has for OpenAI's format; it ranks for named providers only."""
 REQUIRED: Mapping[str, tuple[str, ...]] = {"/embeddings": ("input",), "/rerank": ("query", "documents")}
 
 
@@ -38,9 +48,14 @@ class Call(Protocol):
         ...
 
 
-def is_served(method: str, path: str) -> bool:
-    """Return whether litellm serves a request."""
-    return method == "POST" and path.partition("?")[0] in CALLS
+def is_served(route: Route, method: str, path: str, *, alone: bool) -> bool:
+    """Return whether litellm serves a request.
+
+    :param alone: whether nothing but litellm reaches the upstream; else only what it serves for every upstream of
+        OpenAI's format goes through it, and the rest as bytes
+    """
+    calls = CALLS if alone else CALLS_OF_OPENAI if route.speaks_openai else ()
+    return method == "POST" and path.partition("?")[0] in calls
 
 
 class OtherCalls:
@@ -66,7 +81,7 @@ class OtherCalls:
         credential = credential_for(route, caller)
         if isinstance(credential, Refusal):
             return _reply(credential)
-        arguments = {name: value for name, value in request.items() if name in members and value is not None}
+        arguments = arguments_of(route, request, members)
         fields = fields_for(route, arguments) | credential
         add_headers(fields, route, caller)
         if function == "arerank" and (lines := fields.get("extra_headers")):

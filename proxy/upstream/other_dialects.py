@@ -60,7 +60,7 @@ class OtherDialects:
 
 
 def _goal(route: Route) -> ChatGoal:
-    if route.lane == "translate":
+    if not route.speaks_openai:
         return "litellm"
     return "openai" if is_openai(route.base_url) else "server"
 
@@ -70,6 +70,15 @@ def not_spoken(route: Route, dialect: Dialect) -> DialectNotServed:
     return DialectNotServed(
         f"The upstream of {route.name!r} speaks {', '.join(sorted(route.dialects))}, as model_info.dialects says, and "
         f"this is a request of {dialect.name!r}. Use another endpoint, or add chat or {dialect.name} there."
+    )
+
+
+def not_asked_in_chat(route: Route) -> DialectNotServed:
+    """Return the error of a request that ``transport.lane`` sends through litellm, to an upstream without chat."""
+    return DialectNotServed(
+        f"transport.lane is litellm, which is called for chat completions, and the upstream of {route.name!r} speaks "
+        f"{', '.join(sorted(route.dialects))}, as model_info.dialects says. Add chat there, or set 'lane: wire' in "
+        f"this entry."
     )
 
 

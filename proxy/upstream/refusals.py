@@ -67,6 +67,8 @@ def refusal_of(error: Exception, route: Route) -> Refusal:
     fields = next((fields for link in chain if (fields := _error_object(link))), {})
     message, kind = provider_message(error), fields.get("type") or fields.get("status")
     code = fields.get("code") if isinstance(fields.get("code"), str) else CODES.get(status or SERVER_ERROR)
+    if fields.get("code", "") is None:  # an error in OpenAI's format without a code
+        code = None
     param = fields.get("param")
     body = error_envelope(
         message,

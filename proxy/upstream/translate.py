@@ -23,13 +23,15 @@ from proxy.upstream.answer_bounds import AnswerBounds
 from proxy.upstream.answers import error_envelope
 from proxy.upstream.chunks import StreamedReply, answer_headers, plain
 from proxy.upstream.errors import TIMEOUT_REMEDY, refused, timed_out
-from proxy.upstream.fields import CHAT_FIELDS, ROUTER_FIELDS
-from proxy.upstream.headers import beta_values, caller_key, trace_context_of
+from proxy.upstream.fields import BESIDE_OPENAIS, CHAT_FIELDS, ROUTER_FIELDS, WRITTEN_BY_LITELLM
+from proxy.upstream.headers import beta_values, caller_key, headers_beside_sdk, trace_context_of
 from proxy.upstream.providers import KEYED
 from proxy.upstream.refusals import Refusal, refusal_of
 
 JSON = (b"content-type", b"application/json")
 UNAUTHORIZED = 401
+NO_KEY = "none"
+"""The key for a server of OpenAI's format where the client sends none: litellm would take one from the environment."""
 
 
 class Completion(Protocol):
@@ -72,7 +74,7 @@ class TranslateLane:
         :raises UpstreamUnreachable, UpstreamTimedOut, UpstreamError: there was no answer
         """
         request = decode_request(body)
-        arguments = {name: value for name, value in request.items() if name in CHAT_FIELDS and value is not None}
+        arguments = arguments_of(route, request)
         if not stream:
             arguments.pop("stream_options", None)
         credential = credential_for(route, caller)
@@ -109,7 +111,7 @@ class TranslateLane:
         arguments: dict[str, Any] = {"messages": []}
         if (prefix := request.cached_prefix) is not None:
             body = decode_request(body_of(prefix.fields, {"messages": array_of(prefix.raws)}))
-            arguments = {name: value for name, value in body.items() if name in CHAT_FIELDS and value is not None}
+            arguments = arguments_of(route, body)
         arguments |= {"messages": [*arguments["messages"], *request.messages], "max_tokens": request.max_tokens}
         try:
             async with asyncio.timeout(request.timeout_seconds):
@@ -138,12 +140,32 @@ def decode_request(body: bytes) -> dict[str, Any]:
         return request
 
 
+def arguments_of(route: Route, request: Mapping[str, Any], members: frozenset[str] = CHAT_FIELDS) -> dict[str, Any]:
+    """Return the members of a request that litellm gets.
+
+    An upstream of OpenAI's format gets all others beside them, as it would without litellm: ``extra_body`` becomes part
+    of the request's body and steers nothing in litellm.
+    """
+    if route.speaks_openai:
+        members -= BESIDE_OPENAIS
+    arguments = {name: value for name, value in request.items() if name in members and value is not None}
+    if route.speaks_openai:
+        arguments["allowed_openai_params"] = [name for name in arguments if name != "messages"]
+        others = {name: value for name, value in request.items() if name not in members | WRITTEN_BY_LITELLM}
+        configured = (route.params or {}).get("extra_body")
+        if others:
+            arguments["extra_body"] = {**(configured if isinstance(configured, Mapping) else {}), **others}
+    return arguments
+
+
 def fields_for(route: Route, arguments: Mapping[str, Any]) -> dict[str, Any]:
     """Return the arguments for litellm: the request's own replace configured ones, the destination replaces both."""
     configured = {name: value for name, value in (route.params or {}).items() if name not in ROUTER_FIELDS}
     fields: dict[str, Any] = {"drop_params": True, **configured, **arguments}
+    model, provider = route.upstream_model, route.provider
     fields |= {
-        "model": route.upstream_model,
+        # litellm removes the provider's name once, which may be the beginning of the model's own name at a server
+        "model": f"{provider}/{model}" if route.speaks_openai and model.startswith(f"{provider}/") else model,
         "custom_llm_provider": route.provider,
         "timeout": route.timeout_seconds,
         "num_retries": 0,  # the client decides whether to retry; a retry here would double wait and bill
@@ -157,9 +179,11 @@ def fields_for(route: Route, arguments: Mapping[str, Any]) -> dict[str, Any]:
 def add_headers(fields: dict[str, Any], route: Route, caller: Caller) -> None:
     """Pass on the few headers of a client that go through litellm.
 
-    They are its trace context, and ``anthropic-beta``, which can change a model's window.
+    They are its trace context, and ``anthropic-beta``, which can change a model's window. An upstream that would get
+    the client's bytes without ``transport.lane`` gets all but those that the SDK beneath litellm writes itself.
     """
-    passed = trace_context_of(caller)
+    passed = headers_beside_sdk(route, caller) if route.takes_bytes else {}
+    passed |= trace_context_of(caller)
     if route.provider == "anthropic" and (betas := beta_values(route, caller)):
         passed["anthropic-beta"] = ",".join(betas)
     if passed:
@@ -174,10 +198,12 @@ def credential_for(route: Route, caller: Caller) -> dict[str, str] | Refusal:
     """
     if route.api_key is not None:
         return {"api_key": route.api_key}
-    if route.provider not in KEYED:
+    if route.provider not in KEYED and not route.speaks_openai:
         return {}
     if key := caller_key(caller):
         return {"api_key": key}
+    if route.speaks_openai:
+        return {"api_key": NO_KEY}
     if route.params and any(name.startswith("azure_ad_token") or name == "client_secret" for name in route.params):
         return {}
     message = (

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
 from typing import Protocol, assert_never
 
 from proxy.core.bounded import BoundedCache
@@ -26,7 +27,7 @@ from proxy.upstream.fields import CONFIGURED_FOR_LITELLM
 from proxy.upstream.headers import caller_key
 from proxy.upstream.naming import is_local, why_closed
 from proxy.upstream.other_calls import OtherCalls, is_served
-from proxy.upstream.other_dialects import OtherDialects, not_served, not_spoken
+from proxy.upstream.other_dialects import OtherDialects, not_asked_in_chat, not_served, not_spoken
 from proxy.upstream.refusals import Refusal
 from proxy.upstream.routes import DIALECTS, Destination, find, read_entries, served_at, sole_destination
 from proxy.upstream.spoken import SpokenDialects
@@ -64,6 +65,7 @@ class LiteLLMUpstream:
     :param wire: the wire lane, where others use its connections too
     :param data: spares the import of litellm for models that its data file lists under OpenAI
     :param lanes: lane by glob on the model's name, for entries that state none
+    :param by_litellm: ``transport.lane: litellm``; an entry's own ``lane`` comes first
     :param write_chat: writes a message of any dialect in chat completions; without it there is no bridge
     :param clock: seconds, of any origin
     """
@@ -76,6 +78,7 @@ class LiteLLMUpstream:
         wire: WireLane | None = None,
         data: ProviderData | None = None,
         lanes: Mapping[str, str] | None = None,
+        by_litellm: bool = False,
         write_chat: WriteMessage | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
@@ -88,6 +91,7 @@ class LiteLLMUpstream:
         self._spoken = SpokenDialects(clock)
         self._other_dialects = OtherDialects(self._spoken, self.wire, self._translate, write_chat)
         self._data = data
+        self._by_litellm = by_litellm
         self.on_completion: Callable[[Route, TextRequest, JsonValue], None] = lambda *_: None
         """Gets each chat completion that ``complete`` takes its text from; replaced to measure its usage."""
         self._client_routes: BoundedCache[str, Route] = BoundedCache(MAX_CACHED_ROUTES)
@@ -99,7 +103,7 @@ class LiteLLMUpstream:
         """Start importing litellm in the background, unless no configured model needs it."""
         configured = [find(self.entries, entry.name) for entry in self.entries]
         by_name_alone = not configured and not self.upstream_base_url
-        if by_name_alone or any(entry and not entry.is_plain for entry in configured):
+        if by_name_alone or self._by_litellm or any(entry and not entry.is_plain for entry in configured):
             litellm.load()
 
     async def resolve(self, model: str, *, by_operator: bool = False) -> Route:
@@ -126,6 +130,8 @@ class LiteLLMUpstream:
         """
         if route.dialects and CHAT not in route.dialects and dialect.name not in route.dialects:
             raise not_spoken(route, dialect)
+        if route.takes_bytes and route.dialects and CHAT not in route.dialects:
+            raise not_asked_in_chat(route)
         if dialect.name != CHAT:
             return await self._other_dialects.send(route, body, caller, dialect=dialect, stream=stream)
         match route.lane:
@@ -162,20 +168,23 @@ class LiteLLMUpstream:
         :raises UpstreamUnreachable, UpstreamTimedOut: there was no answer
         :raises DialectNotServed: litellm carries no unknown request
         """
-        if route.lane != "wire":
-            native = self._spoken.native_route(
-                route, MESSAGES, caller
-            )  # Anthropic has more endpoints than that of messages
-            if native is None:
-                if isinstance(body, bytes) and is_served(method, path):
-                    return await self._others.send(route, path, body, caller)
-                raise not_served(route, path)
-            route = native
-        return await self.wire.forward(route, method, path, body, caller)
+        carrying = self._carrying_route(route, caller)
+        if route.lane != "wire" and isinstance(body, bytes) and is_served(route, method, path, alone=carrying is None):
+            return await self._others.send(route, path, body, caller)
+        if carrying is None:
+            raise not_served(route, path)
+        return await self.wire.forward(carrying, method, path, body, caller)
+
+    def _carrying_route(self, route: Route, caller: Caller) -> Route | None:
+        """Return the route that carries bytes; None where there is only litellm."""
+        if route.takes_bytes:
+            route = replace(route, lane="wire" if route.speaks_openai else route.lane, dialects=frozenset())
+        # Anthropic has more endpoints than that of messages
+        return route if route.lane == "wire" else self._spoken.native_route(route, MESSAGES, caller)
 
     def has_credential(self, route: Route) -> bool:
         """Return whether calls go with a credential of the configuration, which all clients share."""
-        if route.lane == "translate":
+        if not route.speaks_openai:
             return not isinstance(credential_for(route, NO_CREDENTIAL), Refusal)
         return route.api_key is not None or (bool(route.headers) and any(name in KEYS for name, _ in route.headers))
 
@@ -187,7 +196,7 @@ class LiteLLMUpstream:
         """
         if self.has_credential(route):
             return False
-        if route.lane == "translate" or route.base_url != self.upstream_base_url or not is_local(route.base_url):
+        if not route.speaks_openai or route.base_url != self.upstream_base_url or not is_local(route.base_url):
             return True
         try:
             url = endpoint(route.base_url, "/models")
@@ -227,11 +236,25 @@ class LiteLLMUpstream:
     async def aclose(self) -> None:
         """Close the pooled connections."""
         await self.wire.aclose()
+        await litellm.aclose()
 
     async def _find(self, model: str, *, by_operator: bool) -> Route:
         destination = find(self.entries, model)
         if destination is not None:
-            return await self._route_of(model, destination)
+            route = await self._route_of(model, destination)
+            return self._switched(route) if destination.lane == "auto" else route
+        return self._switched(await self._find_unlisted(model, by_operator=by_operator))
+
+    def _switched(self, route: Route) -> Route:
+        """Return a route that would get the client's bytes as one through litellm, where ``transport.lane`` says so."""
+        is_anthropics = route.provider == "anthropic" and route.lane == "translate"
+        if not self._by_litellm or not (route.lane == "wire" or (is_anthropics and route.dialects != {CHAT})):
+            return route
+        dialects = frozenset({CHAT}) if route.provider == "anthropic" else route.dialects
+        return replace(route, lane="translate", dialects=dialects, takes_bytes=True)
+
+    async def _find_unlisted(self, model: str, *, by_operator: bool) -> Route:
+        """Return the route of a model that no entry of ``model_list`` covers."""
         if self.upstream_base_url:
             base = self.upstream_base_url
             return Route("wire", model, model, "openai", base, params={"api_base": base})

@@ -38,11 +38,13 @@ def compacting_codex(url: str, key: str, folder: Path, *, goes_on: bool) -> tupl
     return [*command, "-c", f"model_auto_compact_token_limit={COMPACT_TOKENS}"], more
 
 
-def claude(url: str, key: str, folder: Path, *, goes_on: bool) -> tuple[list[str], dict[str, str]]:
+def claude(
+    url: str, key: str, folder: Path, *, goes_on: bool, model: str = "small"
+) -> tuple[list[str], dict[str, str]]:
     """Claude Code, which speaks messages only."""
-    command = [str(CLAUDE), *(["--continue"] if goes_on else []), "--model", "small", "--allowedTools", "Bash", "-p"]
+    command = [str(CLAUDE), *(["--continue"] if goes_on else []), "--model", model, "--allowedTools", "Bash", "-p"]
     quiet = ("CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC", "DISABLE_AUTOUPDATER", "DISABLE_TELEMETRY", "IS_SANDBOX")
-    models = {"ANTHROPIC_DEFAULT_HAIKU_MODEL": "small", "ANTHROPIC_SMALL_FAST_MODEL": "small"}
+    models = dict.fromkeys(("ANTHROPIC_DEFAULT_HAIKU_MODEL", "ANTHROPIC_SMALL_FAST_MODEL"), model)
     return command, {"ANTHROPIC_BASE_URL": url, "ANTHROPIC_API_KEY": key, **models, **dict.fromkeys(quiet, "1")}
 
 

@@ -23,6 +23,7 @@ model_list:
     litellm_params: {{model: openai/scripted, api_base: "{base}"}}
     model_info: {{dialects: [chat], max_input_tokens: 100000, max_output_tokens: 1000}}
 """
+BY_LITELLM = 'upstream: "{base}"\ntransport: {{lane: litellm}}\n'
 
 
 @dataclass
@@ -49,6 +50,11 @@ class Way:
 
     def ask(self, case: Case) -> tuple[Seen, Received]:
         """Send a request; return what the client got, and the one request that the upstream got."""
+        seen, [received] = self.ask_freely(case)
+        return seen, received
+
+    def ask_freely(self, case: Case) -> tuple[Seen, list[Received]]:
+        """Send a request; return what the client got, and all requests that the upstream got."""
         self.upstream.script = case.script
         self.http.cookies.clear()
         before = len(self.upstream.received)
@@ -62,8 +68,8 @@ class Way:
             broken = True
         finally:
             answer.close()
-        [received] = self.upstream.received[before:]
-        return Seen(answer.status_code, answer.headers.multi_items(), b"".join(pieces), broken), received
+        seen = Seen(answer.status_code, answer.headers.multi_items(), b"".join(pieces), broken)
+        return seen, self.upstream.received[before:]
 
 
 @dataclass
@@ -74,6 +80,8 @@ class Ways:
     through: Way
     bridged: Way
     """Through Tidemark to an upstream that speaks chat completions only."""
+    litellm: Way
+    """Through Tidemark and litellm."""
 
 
 @pytest.fixture(scope="module")
@@ -92,4 +100,6 @@ def ways(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Ways]:
         through = way(front.upstream, front.start(own=True, config='upstream: "{base}"\n'))
         bridge = stack.enter_context(benched(store, tmp_path_factory.mktemp("bridge")))
         bridge.upstream.dialects = {"chat"}
-        yield Ways(straight, through, way(bridge.upstream, bridge.start(own=True, config=BRIDGED)))
+        bridged = way(bridge.upstream, bridge.start(own=True, config=BRIDGED))
+        switched = stack.enter_context(benched(store, tmp_path_factory.mktemp("switched")))
+        yield Ways(straight, through, bridged, way(switched.upstream, switched.start(own=True, config=BY_LITELLM)))

@@ -1,4 +1,7 @@
-"""Over a bridge a client gets the same turn in its own dialect: ``a bridge`` in differences.py."""
+"""Over a bridge a client gets the same turn in its own dialect: ``a bridge`` in differences.py.
+
+So it does with ``transport.lane: litellm``, which sends the bridge's request through litellm.
+"""
 
 from __future__ import annotations
 
@@ -9,16 +12,24 @@ from typing import Any
 import pytest
 
 from tests.conformance.cases import GENERATIONS, LIMITS, Case
-from tests.conformance.conftest import Ways
+from tests.conformance.conftest import Way, Ways
 from tests.conformance.differences import is_framed
+from tests.conformance.litellm_differences import OWN_WARNING
 from tests.conformance.sdk_types import check_answer, events_of
 from tests.support.answers import Json
 
+pytestmark = pytest.mark.filterwarnings(OWN_WARNING)
 LEFT_OUT = ("failure", "odd bytes", "packed", "length", "controls", "chunks", "repeated headers")
 """Cases about bytes, of which a bridge keeps none, and one that ends after a number of events."""
 CASES = [case for case in GENERATIONS if case.dialect != "chat" and not case.name.endswith(LEFT_OUT)]
 CHAT = {case.name.removeprefix("chat "): case.body for case in GENERATIONS if case.dialect == "chat"}
 each = pytest.mark.parametrize("case", CASES, ids=[case.name.replace(" ", "-") for case in CASES])
+
+
+@pytest.fixture(params=["chat alone", "litellm"])
+def bridge(request: pytest.FixtureRequest, ways: Ways) -> Way:
+    """Each way that has a bridge."""
+    return ways.litellm if request.param == "litellm" else ways.bridged
 
 
 @dataclass
@@ -114,10 +125,10 @@ def plain(message: Json) -> Json:
 
 
 @each
-def test_a_bridge_keeps_status_and_meaning(case: Case, ways: Ways) -> None:
+def test_a_bridge_keeps_status_and_meaning(case: Case, bridge: Way, ways: Ways) -> None:
     """Text, calls with their arguments, tokens, and how it ended; an error keeps its status and its message."""
     straight, _ = ways.straight.ask(case)
-    bridged, received = ways.bridged.ask(case)
+    bridged, received = bridge.ask(case)
     assert received.dialect == "chat"
     assert bridged.status == straight.status
     assert is_framed(bridged.headers, bridged.body)
@@ -133,19 +144,19 @@ def test_a_bridge_keeps_status_and_meaning(case: Case, ways: Ways) -> None:
 
 
 @each
-def test_a_bridge_keeps_limits_ids_and_times_to_wait(case: Case, ways: Ways) -> None:
+def test_a_bridge_keeps_limits_ids_and_times_to_wait(case: Case, bridge: Way, ways: Ways) -> None:
     """A client that backs off does so over a bridge, too."""
     straight, _ = ways.straight.ask(case)
-    bridged, _ = ways.bridged.ask(case)
+    bridged, _ = bridge.ask(case)
     names = [name.replace("_", "-") for name in LIMITS] + ["x-should-retry"]
     assert [bridged.header(name) for name in names] == [straight.header(name) for name in names]
     assert bridged.header("x-request-id") == ["req_1"]
 
 
 @each
-def test_a_bridge_asks_what_a_client_of_chat_completions_would_ask(case: Case, ways: Ways) -> None:
+def test_a_bridge_asks_what_a_client_of_chat_completions_would_ask(case: Case, bridge: Way) -> None:
     """The same messages, calls, results and pictures, and the same tools."""
-    _, received = ways.bridged.ask(case)
+    _, received = bridge.ask(case)
     asked = json.loads(CHAT[case.name.removeprefix(f"{case.dialect} ")])
     assert [plain(message) for message in received.messages] == told_in_chat(case)
     tools = [tool["function"] for tool in received.json.get("tools", ())]

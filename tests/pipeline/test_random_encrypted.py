@@ -1,47 +1,40 @@
-"""Random talks of the Responses API, before an API that refuses foreign items and halves of pairs.
+"""Random talks of the Responses API, before an API that refuses foreign items and halves of pairs: none is refused.
 
-A talk is made of its seed, so a failure can be played again: ``TIDEMARK_RESPONSES_TALKS=from:to`` plays those seeds.
+``TIDEMARK_TALKS=from:to`` plays other seeds than the first few, in each dialect.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
-import os
 import random
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+import httpx
 import pytest
 
-from tests.pipeline.conftest import Bench, Client, benched
-from tests.providers.openai_responses import INVALID_CONTENT, EnforcingOpenAI, message_of
-from tests.support.answers import Answer, Received
+from tests.pipeline.random_talks import (
+    TOPICS,
+    WANTED,
+    Figures,
+    Harbour,
+    Prefix,
+    RandomTalk,
+    config_of,
+    events_of,
+    moored,
+    seeds,
+)
+from tests.providers.openai_responses import EnforcingOpenAI, message_of
 
 Json = dict[str, Any]
-FIRST, LAST = map(int, os.environ.get("TIDEMARK_RESPONSES_TALKS", "0:60").split(":"))
-STEPS = 24
-CONFIG = """
-model_list:
-  - model_name: small
-    litellm_params: {{model: openai/gpt-5.5, api_base: "{base}"}}
-    model_info: {{max_input_tokens: {window}, max_output_tokens: 200}}
-  - model_name: large
-    litellm_params: {{model: openai/gpt-5.5-mini, api_base: "{base}"}}
-    model_info: {{max_input_tokens: 8000, max_output_tokens: 200}}
-  - model_name: another
-    litellm_params: {{model: openai/gpt-6, api_base: "{base}"}}
-    model_info: {{max_input_tokens: {window}, max_output_tokens: 200}}
-compaction:
-  defaults:
-    strategy: extractive
-    retention_tokens: 300
-    min_tokens: 200
-    recall: {{max_tokens: 300, tool: true}}
-"""
+MODELS = {"small": "gpt-5.5", "large": "gpt-5.5-mini", "another": "gpt-6"}
+CONFIG = config_of(MODELS)
 TOOLS = [{"type": "function", "name": "read", "parameters": {"type": "object", "properties": {}}}]
-TOPICS = ("harbour", "ferry", "lighthouse", "tide", "island", "lamp", "anchor", "rope")
+FOREIGN = "could not be verified"
+"""In the words with which an item of another family of models is refused."""
 
 
 def answers_at_random(body: Json) -> Sequence[Json]:
@@ -63,139 +56,88 @@ def answers_at_random(body: Json) -> Sequence[Json]:
     return [*items, message_of(f"The {chance.choice(TOPICS)} is fine, says {mark}.")]
 
 
-class RandomTalk:
-    """One client's talk: its state is the history that the client has, and where it was before."""
+class ResponsesTalk(RandomTalk):
+    """A talk in Responses, of a client that keeps all items itself, some with their ids."""
 
-    def __init__(self, seed: int, clients: Sequence[Client]) -> None:
-        self.chance = random.Random(seed)
-        self.clients = [Client(client.http, f"random talk {seed}") for client in clients]
-        self.has_tools = self.chance.random() < 0.7
-        self.streams = self.chance.random() < 0.3
+    path, names, excuse = "/v1/responses", MODELS, "switched model"
+
+    def __init__(self, seed: int, harbour: Harbour, api: Any, *, is_straight: bool = False) -> None:
+        super().__init__(seed, harbour, api, is_straight=is_straight)
         self.has_ids = self.chance.random() < 0.6
-        self.model = "small"
-        self.items: list[Json] = []
-        self.earlier: list[list[Json]] = []
-        self.number = self.first = seed * 1000
-        self.outcomes: set[str] = set()
 
-    def play(self) -> None:
-        """Take all steps."""
-        for _ in range(STEPS):
-            self.step()
+    def body(self) -> Json:
+        """The body of the next request."""
+        body = {"model": self.model, "max_output_tokens": 100, "instructions": "Be brief.", "input": self.history}
+        body |= {"store": False, "include": ["reasoning.encrypted_content"], "stream": self.streams}
+        return {**body, **({"tools": TOOLS} if self.has_tools else {})}
 
-    def step(self) -> None:
-        """Change the history as clients do, say something, and keep the answer."""
-        calls = self.open_calls()
-        if calls:
-            size = self.chance.choice((10, 40, 100, 100, 1500)) // len(calls)
-            for name in calls:
-                result = {"type": "function_call_output", "call_id": name, "output": self.words(size)}
-                self.items.append(result)
-        elif not self.items or self.items[-1].get("role") != "user":
-            chance = self.chance.random()
-            if self.items and chance < 0.12:
-                self.rewind()
-            elif self.earlier and chance < 0.18:
-                self.items = list(self.chance.choice(self.earlier))
-            words = self.words(self.chance.choice((20, 60, 150)))
-            self.items.append({"type": "message", "role": "user", "content": words})
-        if self.chance.random() < 0.05:
-            self.model = self.chance.choice(("small", "small", "large", "another"))
-        self.send({0: "force", 1: "off"}.get(self.chance.randrange(16), ""))
-
-    def open_calls(self) -> list[str]:
-        """The calls of the newest answer."""
+    def open_calls(self) -> Sequence[str]:
+        """The ids of the newest answer's calls."""
         names = []
-        for item in reversed(self.items):
+        for item in reversed(self.history):
             if item["type"] != "function_call":
                 break
             names.append(item["call_id"])
         return names
 
-    def rewind(self) -> None:
-        """Go back to an earlier answer, as a client does that edits a question or asks it again."""
-        self.earlier.append(list(self.items))
-        places = [place for place, item in enumerate(self.items) if item.get("role") == "assistant"]
-        self.items = self.items[: self.chance.choice(places) + 1] if places else []
+    def results(self, calls: Sequence[str]) -> list[Json]:
+        """A result of each call."""
+        size = self.size(calls)
+        return [{"type": "function_call_output", "call_id": call, "output": self.words(size)} for call in calls]
 
-    def words(self, count: int) -> str:
-        """Words of a question."""
-        self.number += 1
-        if count == 20 and self.number > self.first + 8:  # about something that is in a summary by now
-            early = self.chance.randint(self.first + 1, self.number - 6)
-            return f"{self.number}: What was the harbourmaster's decision about vessel V{early}Q?"
-        names = " ".join(self.chance.choice(TOPICS) for _ in range(count))
-        return f"Point {self.number}: the harbourmaster's decision about vessel V{self.number}Q was delay {names}."
+    def user(self, text: str) -> Json:
+        """A message of the user's."""
+        return {"type": "message", "role": "user", "content": text}
 
-    def send(self, summarize: str) -> None:
-        """Send the history to any worker, and keep the answer."""
-        body = {"model": self.model, "max_output_tokens": 100, "instructions": "Be brief.", "input": self.items}
-        body |= {"store": False, "include": ["reasoning.encrypted_content"], "stream": self.streams}
-        body |= {"tools": TOOLS} if self.has_tools else {}
-        client = self.chance.choice(self.clients)
-        asked = {"summarize": summarize} if summarize else {}
-        answer = client.http.post("/v1/responses", json=body, headers=client.headers(**asked))
-        if answer.status_code != 200:
-            error = answer.json()["error"]
-            assert "too long" in error["message"] or "maximum context" in error["message"], answer.text
-            self.items = []  # a client begins anew
-            return
-        self.outcomes.add(answer.headers["x-tidemark-action"])
-        warning = answer.headers.get("x-tidemark-warning", "")
-        self.outcomes |= {word for word in ("clipped", "cannot read") if word in warning}
-        self.outcomes |= {"recalled"} if int(answer.headers.get("x-tidemark-recalled-tokens", 0)) else set()
-        output = output_of(answer.text) if self.streams else answer.json()["output"]
+    def is_end(self, said: Json) -> bool:
+        """Whether an item is an answer."""
+        return said.get("role") == "assistant"
+
+    def answered(self, answer: httpx.Response) -> list[Json]:
+        """The items of an answer, as Codex takes them from a stream."""
+        events = events_of(answer.text) if self.streams else []
+        output = [event["item"] for event in events if event["type"] == "response.output_item.done"]
+        output = output if self.streams else answer.json()["output"]
         if not output or output[-1]["type"] == "reasoning":
             # A search whose answer found no more space leaves nothing behind it, which no client can send again.
             output = [message_of("(nothing)")]
-        if not self.has_ids:
-            output = [{name: value for name, value in item.items() if name != "id"} for item in output]
-        self.items += output
+        if self.has_ids:
+            return output
+        return [{name: value for name, value in item.items() if name != "id"} for item in output]
 
+    def forget(self) -> None:
+        """Leave all reasoning out, and the ids of what was made behind it."""
+        rest = [item for item in self.history if item["type"] != "reasoning"]
+        self.history = [{name: value for name, value in item.items() if name != "id"} for item in rest]
 
-def output_of(stream: str) -> list[Json]:
-    """The items of a stream, as Codex takes them."""
-    events = [json.loads(line[6:]) for line in stream.splitlines() if line.startswith("data: {")]
-    return [event["item"] for event in events if event["type"] == "response.output_item.done"]
+    def prefix(self, body: Json) -> Prefix:
+        """What a request says."""
+        head = json.dumps([body.get("instructions"), body.get("tools")])
+        return head, [json.dumps(item) for item in body["input"]]
 
 
 @pytest.fixture(scope="module")
-def workers(store_url: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Bench, list[Client]]]:
+def harbour(store_url: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Harbour]:
     """Two workers of one store before the enforcing API."""
     folder: Path = tmp_path_factory.mktemp("random")
-    with benched(store_url, folder) as bench:
-        bench.upstream.others.kept = None
-        yield bench, [bench.client("random", config=CONFIG, window=1600) for _ in range(2)]
+    with moored(store_url, folder, CONFIG) as made:
+        yield made
 
 
-class Watching(EnforcingOpenAI):
-    """The API, which tells refusals that a switch of models explains from all others."""
+@pytest.mark.timeout(7200)
+def test_random_talks_are_refused_nothing_and_every_changed_prefix_has_a_named_cause(harbour: Harbour) -> None:
+    """Tools, parallel ones too, forks, edits, rewinds, force, off, clips, recall, search, models, workers, restarts.
 
-    def __call__(self, received: Received) -> Answer:
-        """Answer a request; a foreign item is refused straight, too."""
-        answer = super().__call__(received)
-        if answer.status != 200 and INVALID_CONTENT.encode() in b"".join(map(bytes, answer.pieces)):  # type: ignore[arg-type]
-            self.refusals.pop()
-        return answer
-
-
-@pytest.mark.parametrize("seed", range(FIRST, LAST))
-def test_no_random_talk_is_refused(workers: tuple[Bench, list[Client]], seed: int) -> None:
-    """Tools, parallel ones too, forks, rewinds, force, off, clips, recall, search, three models and two workers."""
-    bench, clients = workers
-    bench.upstream.script = api = Watching(say=answers_at_random)
-    RandomTalk(seed, clients).play()
-    assert api.refusals == []
-
-
-def test_the_random_talks_do_what_they_are_for(workers: tuple[Bench, list[Client]]) -> None:
-    """They are compacted, clipped and searched, recall messages, and lose items that another model has made."""
-    bench, clients = workers
-    bench.upstream.script = Watching(say=answers_at_random)
-    outcomes: set[str] = set()
-    for seed in range(LAST, LAST + 12):
-        talk = RandomTalk(seed, clients)
-        talk.play()
-        outcomes |= talk.outcomes
-    assert {"compacted", "reused", "forced", "bypassed", "clipped", "recalled", "cannot read"} <= outcomes
-    assert any(b"search_earlier_conversation" in received.body for received in bench.upstream.received)
+    Where the client switches to another family of models, the API refuses their items once, and the client has its
+    answer.
+    """
+    figures = Figures()
+    for seed in seeds(10):
+        figures.play(ResponsesTalk, seed, harbour, lambda: EnforcingOpenAI(say=answers_at_random))
+    print(figures)
+    assert figures.faults == []
+    assert figures.refusals
+    assert all(FOREIGN in refusal for refusal in figures.refusals)
+    assert any(FOREIGN in refusal for refusal in figures.straight_refusals)
+    assert WANTED | {"switched model", "cannot read"} <= set(figures.outcomes)
+    assert any(b"search_earlier_conversation" in received.body for received in harbour.bench.upstream.received)

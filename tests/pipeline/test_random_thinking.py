@@ -1,50 +1,39 @@
 """Random talks with thinking, before an API that refuses every block behind another prefix: none is refused.
 
-A talk is made of its seed, so a failure can be played again: ``TIDEMARK_TALKS=from:to`` plays those seeds.
+``TIDEMARK_TALKS=from:to`` plays other seeds than the first few, in each dialect.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
-import os
 import random
 from collections.abc import Iterator, Sequence
-from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+import httpx
 import pytest
 
 from proxy.core.conversation.summary import OPENING
-from tests.pipeline.conftest import Bench, Client, benched
-from tests.providers.anthropic_messages import THINKING, EnforcingAnthropic
+from tests.pipeline.random_talks import (
+    TOPICS,
+    WANTED,
+    Figures,
+    Harbour,
+    Prefix,
+    RandomTalk,
+    config_of,
+    events_of,
+    moored,
+    seeds,
+)
+from tests.providers.anthropic_messages import THINKING, EnforcingAnthropic, unmarked
 
 Json = dict[str, Any]
-FIRST, LAST = map(int, os.environ.get("TIDEMARK_TALKS", "0:100").split(":"))
-STEPS = 24
-QUESTION = 20
-"""Words of a question about an earlier message."""
-CONFIG = """
-model_list:
-  - model_name: small
-    litellm_params: {{model: openai/claude-opus-5-5, api_base: "{base}"}}
-    model_info: {{max_input_tokens: {window}, max_output_tokens: 200}}
-  - model_name: large
-    litellm_params: {{model: openai/claude-opus-5-5, api_base: "{base}"}}
-    model_info: {{max_input_tokens: 8000, max_output_tokens: 200}}
-  - model_name: another
-    litellm_params: {{model: openai/claude-fable-5-1, api_base: "{base}"}}
-    model_info: {{max_input_tokens: {window}, max_output_tokens: 200}}
-compaction:
-  defaults:
-    strategy: extractive
-    retention_tokens: 300
-    min_tokens: 200
-    recall: {{max_tokens: 300, tool: true}}
-"""
+MODELS = {"small": "claude-opus-5-5", "large": "claude-opus-5-5", "another": "claude-fable-5-1"}
+CONFIG = config_of(MODELS)
 TOOLS = [{"name": "read", "description": "Reads.", "input_schema": {"type": "object", "properties": {}}}]
-TOPICS = ("harbour", "ferry", "lighthouse", "tide", "island", "lamp", "anchor", "rope")
 
 
 def says(body: Json) -> Sequence[Json]:
@@ -71,110 +60,66 @@ def says(body: Json) -> Sequence[Json]:
     return [*blocks, {"type": "text", "text": f"The {chance.choice(TOPICS)} is fine, says {mark[:6]}."}]
 
 
-class RandomTalk:
-    """One client's talk: its state is the history that the client has, and where it was before."""
+class MessagesTalk(RandomTalk):
+    """A talk in Messages, with a cache mark at its end."""
 
-    def __init__(self, seed: int, clients: Sequence[Client]) -> None:
-        self.chance = random.Random(seed)
-        self.clients = [Client(client.http, f"random talk {seed}") for client in clients]
-        self.has_tools = self.chance.random() < 0.7
-        self.streams = self.chance.random() < 0.3
-        self.model = "small"
-        self.messages: list[Json] = []
-        self.earlier: list[list[Json]] = []
-        self.number = self.first = seed * 1000
-        self.outcomes: set[str] = set()
+    path, names, excuse = "/v1/messages", MODELS, "edited"
 
-    def play(self) -> None:
-        """Take all steps."""
-        for _ in range(STEPS):
-            self.step()
+    def body(self) -> Json:
+        """The body of the next request."""
+        *before, newest = self.history
+        blocks = newest["content"]
+        blocks = blocks if isinstance(blocks, list) else [{"type": "text", "text": blocks}]
+        marked = {**newest, "content": [*blocks[:-1], {**blocks[-1], "cache_control": {"type": "ephemeral"}}]}
+        body = {"model": self.model, "max_tokens": 100, "system": "Be brief.", "messages": [*before, marked]}
+        return {**body, "stream": self.streams, **({"tools": TOOLS} if self.has_tools else {})}
 
-    def step(self) -> None:
-        """Change the history as clients do, say something, and keep the answer."""
-        chance = self.chance.random()
-        if self.messages and self.messages[-1]["role"] == "user":
-            pass  # the last request was refused as too long
-        elif self.is_calling:
-            self.messages.append({"role": "user", "content": self.results()})
-        else:
-            if self.messages and chance < 0.12:
-                self.rewind()
-            elif self.earlier and chance < 0.18:
-                self.messages = list(self.chance.choice(self.earlier))
-            self.messages.append({"role": "user", "content": self.words(self.chance.choice((QUESTION, 60, 150)))})
-        if self.chance.random() < 0.05:
-            self.model = self.chance.choice(("small", "small", "large", "another"))
-        self.send({0: "force", 1: "off"}.get(self.chance.randrange(16), ""))
+    def open_calls(self) -> Sequence[str]:
+        """The ids of the newest answer's calls."""
+        if not self.history or self.history[-1]["role"] == "user":
+            return []
+        return [block["id"] for block in self.history[-1]["content"] if "input" in block]
 
-    @property
-    def is_calling(self) -> bool:
-        """Whether the newest answer calls tools."""
-        return bool(self.messages) and any("input" in block for block in self.messages[-1]["content"])
-
-    def rewind(self) -> None:
-        """Go back to an earlier answer, as a client does that edits a question or asks it again."""
-        self.earlier.append(list(self.messages))
-        places = [
-            place
-            for place, said in enumerate(self.messages)
-            if said["role"] == "assistant" and not any("input" in block for block in said["content"])
-        ]
-        self.messages = self.messages[: self.chance.choice(places) + 1] if places else []
-
-    def words(self, count: int) -> str:
-        """Words of a question."""
-        self.number += 1
-        if count == QUESTION and self.number > self.first + 8:  # about something that is in a summary by now
-            early = self.chance.randint(self.first + 1, self.number - 6)
-            return f"{self.number}: What was the harbourmaster's decision about vessel V{early}Q?"
-        names = " ".join(self.chance.choice(TOPICS) for _ in range(count))
-        return f"Point {self.number}: the harbourmaster's decision about vessel V{self.number}Q was delay {names}."
-
-    def results(self) -> list[Json]:
-        """A result of each call, sometimes with words beside them; some are long enough to be clipped."""
-        calls = [block["id"] for block in self.messages[-1]["content"] if "input" in block]
-        size = self.chance.choice((10, 40, 100, 100, 1500)) // len(calls)
+    def results(self, calls: Sequence[str]) -> list[Json]:
+        """A result of each call, sometimes with words beside them."""
+        size = self.size(calls)
         blocks: list[Json] = [
             {"type": "tool_result", "tool_use_id": call, "content": self.words(size)} for call in calls
         ]
-        return [*blocks, {"type": "text", "text": self.words(5)}] if self.chance.random() < 0.2 else blocks
+        blocks += [{"type": "text", "text": self.words(5)}] if self.chance.random() < 0.2 else []
+        return [{"role": "user", "content": blocks}]
 
-    def send(self, summarize: str) -> None:
-        """Send the history to any worker, with a cache mark at its end, and keep the answer."""
-        *before, newest = self.messages
-        blocks = (
-            newest["content"] if isinstance(newest["content"], list) else [{"type": "text", "text": newest["content"]}]
-        )
-        marked = {**newest, "content": [*blocks[:-1], {**blocks[-1], "cache_control": {"type": "ephemeral"}}]}
-        body = {"model": self.model, "max_tokens": 100, "system": "Be brief.", "messages": [*before, marked]}
-        body |= {"tools": TOOLS} if self.has_tools else {}
-        client = self.chance.choice(self.clients)
-        asked = {"summarize": summarize} if summarize else {}
-        body["stream"] = self.streams
-        answer = client.http.post("/v1/messages", json=body, headers=client.headers(**asked))
-        if answer.status_code != 200:
-            kind = answer.json()["error"]
-            assert "too long" in kind["message"] or "maximum context" in kind["message"], answer.text
-            self.messages = []  # a client begins anew
-            return
-        self.outcomes.add(answer.headers["x-tidemark-action"])
-        self.outcomes |= {"clipped"} if "clipped" in answer.headers.get("x-tidemark-warning", "") else set()
-        self.outcomes |= {"recalled"} if int(answer.headers.get("x-tidemark-recalled-tokens", 0)) else set()
-        content = content_of(answer.content) if self.streams else answer.json()["content"]
+    def is_end(self, said: Json) -> bool:
+        """Whether a message is an answer without calls."""
+        return said["role"] == "assistant" and not any("input" in block for block in said["content"])
+
+    def answered(self, answer: httpx.Response) -> list[Json]:
+        """The message of an answer."""
+        content = content_of(answer.text) if self.streams else answer.json()["content"]
         if not content or content[-1]["type"] in THINKING:
             # A search whose answer found no more space leaves nothing behind it, which no client can send again.
             content.append({"type": "text", "text": "(nothing)"})
-        self.messages.append({"role": "assistant", "content": content})
+        return [{"role": "assistant", "content": content}]
+
+    def forget(self) -> None:
+        """Leave all thinking out."""
+        for place, said in enumerate(self.history):
+            if isinstance(said["content"], list):
+                rest = [block for block in said["content"] if block["type"] not in THINKING]
+                self.history[place] = {**said, "content": rest}
+
+    def prefix(self, body: Json) -> Prefix:
+        """What a request says, cache marks aside."""
+        head = json.dumps(unmarked([body.get("system"), body.get("tools")]))
+        return head, [json.dumps(unmarked(said)) for said in body["messages"]]
 
 
-def content_of(stream: bytes) -> list[Json]:
+def content_of(stream: str) -> list[Json]:
     """The blocks of a stream, as Anthropic's SDK joins them."""
     blocks: list[Json] = []
     inputs: dict[int, str] = {}
-    for line in stream.splitlines():
-        event = json.loads(line[6:]) if line.startswith(b"data: {") else {}
-        match event.get("type"):
+    for event in events_of(stream):
+        match event["type"]:
             case "content_block_start":
                 blocks.append(event["content_block"])
             case "content_block_delta":
@@ -191,51 +136,46 @@ def content_of(stream: bytes) -> list[Json]:
 
 
 @pytest.fixture(scope="module")
-def workers(store_url: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Bench, list[Client]]]:
+def harbour(store_url: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Harbour]:
     """Two workers of one store before the enforcing API."""
     folder: Path = tmp_path_factory.mktemp("random")
-    with benched(store_url, folder) as bench:
-        yield bench, [bench.client("random", config=CONFIG, window=1600) for _ in range(2)]
+    with moored(store_url, folder, CONFIG) as made:
+        yield made
 
 
-@pytest.mark.parametrize("seed", range(FIRST, LAST))
-def test_no_random_talk_is_refused(workers: tuple[Bench, list[Client]], seed: int) -> None:
-    """Tools, parallel ones too, forks, rewinds, force, off, clips, recall, search, two models and two workers."""
-    bench, clients = workers
-    api = EnforcingAnthropic(say=says)
-    bench.upstream.script = api
-    RandomTalk(seed, clients).play()
-    assert api.refusals == []
+@pytest.mark.timeout(7200)
+def test_random_talks_are_refused_nothing_and_every_changed_prefix_has_a_named_cause(harbour: Harbour) -> None:
+    """Tools, parallel ones too, forks, edits, rewinds, force, off, clips, recall, search, models, workers, restarts.
+
+    Where the client edits what stood before its thinking, the API refuses once, and the client has its answer.
+    """
+    figures = Figures()
+    for seed in seeds(10):
+        figures.play(MessagesTalk, seed, harbour, lambda: EnforcingAnthropic(say=says))
+    print(figures)
+    assert figures.faults == []
+    assert set(figures.refusals) <= set(figures.straight_refusals)
+    assert WANTED | {"switched model"} <= set(figures.outcomes)
 
 
-def test_the_random_talks_do_what_they_are_for(workers: tuple[Bench, list[Client]]) -> None:
-    """They are compacted, clipped and searched, recall messages, and keep and lose thinking."""
-    bench, clients = workers
-    bench.upstream.script = EnforcingAnthropic(say=says)
-    del bench.upstream.received[:]
-    outcomes: set[str] = set()
-    for seed in range(LAST, LAST + 8):
-        talk = RandomTalk(seed, clients)
-        talk.play()
-        outcomes |= talk.outcomes
-    assert {"compacted", "reused", "forced", "bypassed", "clipped", "recalled"} <= outcomes
-    bodies = [received.body for received in bench.upstream.received]
+def test_the_random_talks_keep_thinking_and_search(harbour: Harbour) -> None:
+    """Else they would be about nothing."""
+    del harbour.bench.upstream.received[:]
+    figures = Figures()
+    for seed in range(3):
+        figures.play(MessagesTalk, seed, harbour, lambda: EnforcingAnthropic(say=says))
+    bodies = [received.body for received in harbour.bench.upstream.received]
     for mark in (b"search_earlier_conversation", b"redacted_thinking", b"tool_result"):
         assert any(mark in body for body in bodies), mark
     compacted = [body for body in bodies if OPENING.encode() in body]
     assert sum(b'"signature"' in body for body in compacted) > len(compacted) / 3
 
 
-def test_without_the_rule_random_talks_are_refused(bench: Bench) -> None:
+def test_without_the_rule_random_talks_are_refused(store_url: str, tmp_path: Path) -> None:
     """The talks ask for what the rule is for."""
-    api = EnforcingAnthropic(say=says)
-    bench.upstream.script = api
     config = CONFIG.replace("max_output_tokens: 200}}", "max_output_tokens: 200, thinking_binding: false}}")
-    clients = [bench.client("random", config=config, window=1600)]
-    refused = 0
-    for seed in range(4):
-        with suppress(AssertionError):
-            RandomTalk(seed, clients).play()
-        refused += bool(api.refusals)
-        api.refusals.clear()
-    assert refused
+    figures = Figures()
+    with moored(store_url, tmp_path, config) as harbour:
+        for seed in range(4):
+            figures.play(MessagesTalk, seed, harbour, lambda: EnforcingAnthropic(say=says))
+    assert figures.faults

@@ -4,12 +4,18 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from typing import Any, cast
 
 import httpx
 import pytest
 import respx
 
+from proxy.core.recall.epoch import EpochRecall
 from proxy.core.recall.quotation import CLOSING, OPENING
+from proxy.core.report import Report
+from proxy.pipeline.notices import NOT_READY
+from proxy.pipeline.recall import Recaller
+from proxy.pipeline.values import FittedRequest
 from tests.pipeline.conftest import Bench, Client
 from tests.pipeline.talk import Said, assistant, history, long, user
 from tests.support.scripted import Received, says
@@ -143,6 +149,28 @@ def test_a_fork_keeps_what_was_recalled_before_it(bench: Bench, recalling: Clien
     assert [FACTS[0][0] in text for text in recalled(bench.upstream.last)] == [True, False]
     assert FACTS[3][0] in recalled(bench.upstream.last)[1]
     assert FACTS[1][0] not in json.dumps(bench.upstream.last.json)
+
+
+def test_a_question_from_before_the_compaction_that_is_asked_again_recalls_nothing(
+    bench: Bench, recalling: Client
+) -> None:
+    """Of a client that goes back: the next request could not know what was recalled for it."""
+    talk = [*beginning()[:-8], user(FACTS[3][1]), assistant("For a loom."), *beginning()[-8:]]
+    recalling.chat(talk_to(1, talk))
+    place = talk.index(user(FACTS[3][1]))
+    assert recalling.chat(talk[: place + 1]).headers["x-tidemark-action"] == "reused"
+    before = messages_of(bench.upstream.last)
+    recalling.chat([*talk[: place + 1], assistant("For a loom."), SMALL_TALK])
+    assert messages_of(bench.upstream.last).startswith(before)
+
+
+def test_messages_that_leave_until_their_index_is_ready_are_told() -> None:
+    """A worker that begins in the middle may not know in time what was recalled for earlier questions."""
+    fitted = FittedRequest((), Report(conversation="c", tenant="t", limit=100))
+    recaller, nothing = Recaller(cast("Any", None)), cast("Any", None)
+    partial = EpochRecall(outcome="not_ready", is_partial=True)
+    assert recaller.put_back(nothing, fitted, partial).report.warning == NOT_READY
+    assert recaller.put_back(nothing, fitted, EpochRecall(outcome="not_ready")).report.warning is None
 
 
 def test_an_edited_question_recalls_for_its_new_words(bench: Bench, recalling: Client) -> None:

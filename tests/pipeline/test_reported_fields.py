@@ -102,6 +102,7 @@ def _exchanged(controls: Controls) -> tuple[Exchange, Any]:
         recaller=Recaller(ports),
         timer=ports.timer,
         natives=natives,
+        searches=(searches := SearchOffers(ports, ports.timer)),
     )
     commands = Commands(fitter=fitting, store=ports, mark_for=lambda _: "mark", emit=ports, clock=ports.timer)
     pipeline = Pipeline(
@@ -109,7 +110,7 @@ def _exchanged(controls: Controls) -> tuple[Exchange, Any]:
         continued=ports,
         commands=commands,
         upstream=ports,
-        searches=SearchOffers(ports, ports.timer),
+        searches=searches,
         catalog=ports,
         calibrations=ports,
         accounts=SharedAccounts(ports, ports, is_open=True),

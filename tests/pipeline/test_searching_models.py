@@ -21,6 +21,7 @@ from proxy.core.recall.search_function import (
     RESULT_OPENING,
 )
 from proxy.dialects.chat.search_function import DEFINITION
+from proxy.pipeline.notices import NO_SEARCH
 from tests.pipeline.conftest import Bench, Client
 from tests.pipeline.talk import Said, assistant, history, user
 from tests.pipeline.test_leaving_clients import CHAT, LONG, send_request
@@ -253,6 +254,31 @@ def test_calls_of_the_client_go_through_without_the_search_beside_them(
         calls, reason = choice["message"]["tool_calls"], choice["finish_reason"]
     assert [(call["function"]["name"], call["function"]["arguments"]) for call in calls] == [(own.name, own.arguments)]
     assert reason == "tool_calls"
+
+
+def test_the_function_stays_up_to_the_next_compaction(bench: Bench, searching: Client) -> None:
+    """It stands before all messages in a provider's cache, so a compaction is due before it has no space."""
+    bench.upstream.script = says("Fine.")
+    talk, compactions = [*TALK], 0
+    while compactions < 3:
+        compactions += searching.chat(talk).headers["x-tidemark-action"] == "compacted"
+        assert tools_of(bench.upstream.last) == [FUNCTION_NAME]
+        talk += [assistant("Fine."), user(f"Berth {len(talk)} is free, I say, and what else is there to say?")]
+
+
+def test_the_function_leaves_where_nothing_else_helps(bench: Bench, searching: Client) -> None:
+    """A request that fits without it is not refused; its warning says so."""
+    bench.upstream.script = says("Fine.")
+    seen: list[tuple[bool, list[str]]] = []
+    for count in range(1200, 2000, 20):  # as long as it fits at all
+        got = searching.chat([*TALK, assistant("Fine."), user("word " * count)])
+        if got.status_code != 200:
+            break
+        warned = NO_SEARCH in got.headers.get("x-tidemark-warning", "")
+        seen.append((warned, tools_of(bench.upstream.last)))
+    assert [tools for warned, tools in seen if not warned] == [[FUNCTION_NAME]] * sum(not warned for warned, _ in seen)
+    assert [tools for warned, tools in seen if warned] == [[]] * sum(warned for warned, _ in seen)
+    assert {warned for warned, _ in seen} == {False, True}
 
 
 @pytest.mark.parametrize("stream", [False, True])

@@ -4,7 +4,7 @@ It is a script for `tests/support/scripted.py`, and an answer to any `Received`.
 signed: the signature binds it to `system`, `tools`, every earlier message and block, the model, and the account whose
 key asked. Cache marks are no part of that; what they ask for is in `prompt_cache`. Nothing else is kept between
 requests, so one secret serves any number of them. Source: Anthropic's guides "Preserved thinking", "Prefix checks on
-thinking blocks", "Adaptive thinking", "Tool use" and "Streaming messages".
+thinking blocks", "Adaptive thinking", "Tool use", "Mid-conversation system messages" and "Streaming messages".
 """
 
 from __future__ import annotations
@@ -28,10 +28,17 @@ BOUND = (
     'conversation. Remove the block, or set `thinking.block_binding.prefix_mismatch_behavior` to "drop_block".'
 )
 UNSIGNED = "messages.{message}.content.{block}: Invalid `signature` in `thinking` block"
+UNREADABLE = "messages.{message}.content.{block}: Invalid `data` in `redacted_thinking` block"
+MISSING = "messages.{message}.content.{block}.thinking.signature: Field required"
 MANUAL = (
     "messages.{message}.content.0.type: Expected `thinking` or `redacted_thinking`, but found `{found}`. When "
     "`thinking` is enabled, a final `assistant` message must start with a thinking block"
 )
+SYSTEM_FOLLOWS = (
+    "messages.{message}: role 'system' must follow a 'user' message or an 'assistant' message ending in a server tool "
+    "result"
+)
+SYSTEM_PRECEDES = "messages.{message}: role 'system' must precede an 'assistant' message or end the array"
 Say = Callable[[Json], Sequence[Json]]
 """Makes the blocks of an answer; thinking has no signature yet."""
 
@@ -101,13 +108,17 @@ class EnforcingAnthropic:
     def _is_valid(self, body: Json, at: int, place: int) -> bool:
         """Whether a block stands where it was made; that of another model is left out without a word."""
         block = body["messages"][at]["content"][place]
+        is_redacted = block["type"] == "redacted_thinking"
+        if not is_redacted and "signature" not in block:
+            raise Refusal(MISSING.format(message=at, block=place))
+        invalid = Refusal((UNREADABLE if is_redacted else UNSIGNED).format(message=at, block=place))
         try:
-            model, bound, made, mark = json.loads(base64.b64decode(block.get("signature") or block.get("data") or ""))
+            model, bound, made, mark = json.loads(base64.b64decode(block["data" if is_redacted else "signature"]))
         except ValueError as unreadable:
-            raise Refusal(UNSIGNED.format(message=at, block=place)) from unreadable
+            raise invalid from unreadable
         thought = block.get("thinking", "")
         if made != _digest(thought) or mark != self._mark(model, bound, made):
-            raise Refusal(UNSIGNED.format(message=at, block=place))
+            raise invalid
         before = body["messages"][at]["content"][:place]
         return not self.checks or model != body["model"] or bound == prefix_of(body, body["messages"][:at], before)
 
@@ -130,7 +141,7 @@ class EnforcingAnthropic:
 def prefix_of(body: Json, messages: Sequence[Json], content: Sequence[Json]) -> str:
     """The digest of everything before a block, without cache marks; a string is one text block."""
     parts = [body.get("system") or [], body.get("tools") or [], list(messages), list(content)]
-    return _digest(json.dumps(_unmarked(parts), sort_keys=True))
+    return _digest(json.dumps(unmarked(parts), sort_keys=True))
 
 
 def key_of(received: Received) -> str:
@@ -185,10 +196,12 @@ def _pieces_of(block: Json) -> tuple[Json, list[Json]]:
 
 def _check_turns(messages: Sequence[Json]) -> None:
     """Check roles, contents, and that each call has its result in the next message."""
-    if not messages or messages[0]["role"] != "user" or messages[-1]["role"] != "user":
+    if not messages or messages[0]["role"] != "user" or messages[-1]["role"] == "assistant":
         raise Refusal("messages: the first and the last message must have the role user")
     calls: set[str] = set()
     for at, said in enumerate(messages):
+        if said["role"] == "system":
+            _check_system(messages, at)
         content = said["content"]
         blocks = [{"type": "text", "text": content}] if isinstance(content, str) else content
         if not blocks or any(block["type"] == "text" and not block["text"].strip() for block in blocks):
@@ -205,22 +218,31 @@ def _check_turns(messages: Sequence[Json]) -> None:
             raise Refusal(f"messages.{at}: only the assistant thinks and calls")
 
 
+def _check_system(messages: Sequence[Json], at: int) -> None:
+    """Check where a system message stands among the others."""
+    if messages[at - 1]["role"] != "user":
+        raise Refusal(SYSTEM_FOLLOWS.format(message=at))
+    if at + 1 < len(messages) and messages[at + 1]["role"] != "assistant":
+        raise Refusal(SYSTEM_PRECEDES.format(message=at))
+
+
 def _check_manual(messages: Sequence[Json]) -> None:
     """Check what manual thinking demands: in a tool loop the newest answer begins with its thinking."""
-    if not any(block["type"] == "tool_result" for block in messages[-1]["content"] if isinstance(block, dict)):
+    newest = max(at for at, said in enumerate(messages) if said["role"] == "user")
+    if not any(block["type"] == "tool_result" for block in messages[newest]["content"] if isinstance(block, dict)):
         return
-    found = messages[-2]["content"][0]["type"]
+    found = messages[newest - 1]["content"][0]["type"]
     if found not in THINKING:
-        raise Refusal(MANUAL.format(message=len(messages) - 2, found=found))
+        raise Refusal(MANUAL.format(message=newest - 1, found=found))
 
 
-def _unmarked(value: Any) -> Any:
+def unmarked(value: Any) -> Any:
     """A value without cache marks, and with blocks in place of a content that is a string."""
     if isinstance(value, list):
-        return [_unmarked(each) for each in value]
+        return [unmarked(each) for each in value]
     if not isinstance(value, dict):
         return value
-    plain = {name: _unmarked(each) for name, each in value.items() if name != "cache_control"}
+    plain = {name: unmarked(each) for name, each in value.items() if name != "cache_control"}
     if "role" in plain and isinstance(plain.get("content"), str):
         plain["content"] = [{"type": "text", "text": plain["content"]}]
     return plain

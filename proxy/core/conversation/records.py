@@ -48,10 +48,14 @@ class StoredState:
     (``pipeline/bound_thinking.py``). Thinking without an entry is bound to the client's own bytes."""
     echo: ChangedEcho | None = None
     """Present where the request repeats answers of the conversation in other words, after ``stored_count``."""
+    prompt_record: bytes = b""
+    """What was sent before the messages, and what was told of its changes (``sent_prompts.py``); empty in
+    conversations of earlier versions."""
 
     def repeating(self, echo: ChangedEcho) -> StoredState:
         """Return the state of a request that goes on with a conversation although its wording differs."""
-        return replace(self, conversation=echo.conversation, diverges=False, echo=echo)
+        prompt_record = self.prompt_record if echo.conversation == self.conversation else b""
+        return replace(self, conversation=echo.conversation, diverges=False, echo=echo, prompt_record=prompt_record)
 
 
 def response_conversation_id(stored_state: StoredState, chain: PrefixChain, now: float) -> str:
@@ -120,6 +124,8 @@ class TurnRecord:
     left_out_tokens: int = 0
     bindings: bytes = b""
     """What the turn adds to ``StoredState.bindings``."""
+    prompt_record: bytes = b""
+    """What takes the place of ``StoredState.prompt_record``; empty where that stays."""
 
     def with_reply(self, reply: Message, tokens: int, usage: Mapping[str, object]) -> TurnRecord:
         """Return the record of the same turn with its complete reply.
@@ -155,6 +161,7 @@ class TurnRecord:
             self.left_out_count,
             self.left_out_tokens,
             self.bindings,
+            self.prompt_record,
         )
 
     def with_response(self, response: ResponseRecord) -> TurnRecord:
@@ -187,6 +194,7 @@ class TurnRecord:
             self.left_out_count,
             self.left_out_tokens,
             self.bindings,
+            self.prompt_record,
         )
 
 
@@ -229,6 +237,8 @@ class StoredConversation:
     """The owner: the credential that began the conversation."""
     name: str = ""
     """The client's name for the conversation."""
+    cache_breaks: tuple[str, ...] = ()
+    """What the client changed of what it had sent before, in words that quote nothing; oldest first."""
     lost_reply_position: int = 0
     """The position of the newest reply that was reported to its client as lost; 0 for none."""
     broken: tuple[str, ...] = ()

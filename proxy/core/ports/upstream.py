@@ -73,6 +73,14 @@ class Route:
     address is to say so."""
     silence_seconds: float = 600.0
     """The longest time between two pieces of a reply; comments of a stream are pieces, too."""
+    takes_bytes: bool = False
+    """Whether only ``transport.lane`` sends its requests through litellm, so that its upstream takes as bytes what
+    litellm has no call for."""
+
+    @property
+    def speaks_openai(self) -> bool:
+        """Tell whether its address has OpenAI's endpoints, whichever lane sends the requests."""
+        return self.lane == "wire" or (self.takes_bytes and self.provider != "anthropic")
 
     def __repr__(self) -> str:
         place = shown_url(self.base_url) or "litellm"

@@ -46,6 +46,8 @@ class EpochRecall:
     """Oldest question first."""
     outcome: RecallOutcome = "nothing"
     """What came of the newest question."""
+    is_partial: bool = False
+    """Whether texts of earlier questions may be missing, because the index of the originals is not ready."""
 
     @property
     def tokens(self) -> int:

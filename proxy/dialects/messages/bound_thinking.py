@@ -6,6 +6,7 @@ thinking blocks", "Adaptive thinking" and "Extended thinking".
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 
 from proxy.core.conversation.messages import JsonValue
@@ -15,6 +16,9 @@ from proxy.dialects.messages.blocks import REASONING
 from proxy.dialects.messages.message import RESULT
 from proxy.dialects.raw_json import decode_value, read_elements, read_members
 from proxy.dialects.signed_thinking import SignedThinking, digest_of_text, named_place, object_in, sealed_text
+
+_UNSIGNED = re.compile(rb'"type"[ \t\n\r]*:[ \t\n\r]*"thinking"')
+"""Thinking whose signature never came, or was left out."""
 
 
 class MessagesThinking(SignedThinking):
@@ -27,7 +31,9 @@ class MessagesThinking(SignedThinking):
 
     def is_in(self, data: bytes) -> bool:
         """Return whether there may be thinking in these bytes."""
-        return b'thinking"' in data and (b'"signature"' in data or b'"redacted_thinking"' in data)
+        if b'thinking"' not in data:
+            return False
+        return b'"signature"' in data or b'"redacted_thinking"' in data or _UNSIGNED.search(data) is not None
 
     def key_of(self, element: bytes) -> bytes:
         """Return the digest of an answer's first signature or sealed thinking; empty where it has none."""
@@ -49,12 +55,18 @@ class MessagesThinking(SignedThinking):
 
         Adaptive thinking, the only kind of most models that check, does not demand it.
         """
-        at = len(elements)
+        first, is_in_loop = len(elements), False
         if self._thinking_of(fields).get("type") != "enabled":
-            return at
-        while at >= 2 and _is_result(elements[at - 1]):  # a result, and the answer with its call
-            at -= 2
-        return at
+            return first
+        for place in range(len(elements) - 1, -1, -1):
+            role = object_in(elements[place]).get("role")
+            if is_in_loop and role == "assistant":
+                first = place
+            elif _is_result(elements[place]):
+                is_in_loop = True
+            elif role != "system":  # the question of the turn, or an answer that the client has begun
+                break
+        return first
 
     def dropping(self, fields: Mapping[str, bytes]) -> Mapping[str, bytes]:
         """Return members that tell the upstream to drop invalid thinking."""

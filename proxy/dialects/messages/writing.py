@@ -13,12 +13,13 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from functools import lru_cache
+from itertools import takewhile
 from typing import Literal
 
 from proxy.core.conversation.messages import JsonValue, Message, ToolCall
 from proxy.core.conversation.stored_format import NO_CONTENT
 from proxy.core.errors import InvalidRequest
-from proxy.dialects.bodies import encode_json
+from proxy.dialects.bodies import array_of, body_of, encode_json
 from proxy.dialects.messages.blocks import block_of
 from proxy.dialects.messages.message import RESULT, USER_END, USER_START
 from proxy.dialects.raw_json import decode_value, read_elements, read_members
@@ -32,6 +33,8 @@ RENDERED = 128
 _MARK = re.compile(rb'"cache_control"[ \t\n\r]*:[ \t\n\r]*(\{[^{}]*\})')
 """What may be a mark. A mark holds no other object, so each byte is read once; ``_is_mark`` reads it as JSON."""
 _NAME = b'"cache_control"'
+_USER_ROLES = ("user", "tool")
+"""Of messages that are a user turn, or a piece of one."""
 _ID = re.compile(r"[^a-zA-Z0-9_-]")
 """Characters that Anthropic allows in no call's id; other providers use some."""
 
@@ -66,7 +69,43 @@ def joined_messages(messages: Iterable[Message], mark: bytes = b"") -> list[byte
 
     :param mark: the ``cache_control`` of the summary's block; empty for none
     """
-    return _joined([(_kind_of(message), message.raw or text_block(message.text, mark)) for message in messages])
+    pieces = [(_kind_of(message), message.raw or text_block(message.text, mark)) for message in placed(messages)]
+    return _joined(pieces)
+
+
+def placed(messages: Iterable[Message]) -> Sequence[Message]:
+    """Return messages with those of the system that follow the summary where the API takes them.
+
+    Such a message must follow a user turn, and precede an answer or be the last. So those that follow the summary are
+    one message, and a user turn that follows comes before it. One without content may stand anywhere.
+    """
+    first, *others = messages = list(messages)
+    inner = list(takewhile(lambda message: message.is_system, others))
+    if not inner or (first.raw and first.role != "assistant"):  # a summary that the provider wrote is an answer
+        return messages
+    rest, place, is_behind_user = others[len(inner) :], 0, not first.raw
+    while place < len(rest) and (rest[place].role in _USER_ROLES or not is_behind_user):
+        is_behind_user, place = rest[place].role in _USER_ROLES, place + 1
+    same = list(takewhile(_has_content, rest[place:]))
+    texts = [message for message in inner if _has_content(message)]
+    settings = [message for message in inner if not _has_content(message)]
+    return [first, *settings, *rest[:place], *_as_one([*texts, *same]), *rest[place + len(same) :]]
+
+
+def _has_content(message: Message) -> bool:
+    """Whether a message is of the system, and says something."""
+    return message.is_system and bool(message.text or message.media)
+
+
+def _as_one(messages: Sequence[Message]) -> Sequence[Message]:
+    """Return one message with the blocks of several, and the last one's other members."""
+    if len(messages) < 2:
+        return messages
+    members: dict[str, bytes] = {}
+    for message in messages:
+        members |= read_members(message.raw, bounded=False)
+    members["content"] = array_of([block for message in messages for block in _blocks_of(message.raw)])
+    return [Message(body_of(members, {}), "system", "", b"")]
 
 
 def joined_raws(raws: Iterable[bytes]) -> list[bytes]:

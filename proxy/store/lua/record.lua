@@ -4,10 +4,12 @@
 -- gone, so that all must be sent, or where the conversation was forgotten meanwhile. Facts: expected id, skip, ttl, age,
 -- created, tenant, owner, model, tokens, the client's name, the head it goes on from, its lease, n, how many system
 -- messages are not sent because the expected conversation has them, for a conversation whose answers the client
--- repeats in other words the arguments of `shortened`, how many arguments the response has, and in hex what the turn's
--- thinking is bound to (core/conversation/thinking.py), which a fork has from its parent.
+-- repeats in other words the arguments of `shortened`, how many arguments the response has, in hex what the turn's
+-- thinking is bound to (core/conversation/thinking.py), which a fork has from its parent, and what takes the place of
+-- what was sent before the messages (core/conversation/sent_prompts.py), or "".
 local expected, skip, ttl, age, created, tenant, owner, model, total, client_name, head, lease, systems, withheld, echo = unpack(facts)
 local turn, lease_value = ARGV[4], ARGV[5]
+local sent = facts[18]
 local bound = facts[17]:gsub('%x%x', function(byte) return string.char(tonumber(byte, 16)) end)
 local first = 6 + 2 * systems  -- the argument of message skip + 1
 
@@ -58,7 +60,7 @@ end
 local fields = {}  -- of the record, written at once
 local function set(field, value) fields[#fields + 1], fields[#fields + 2] = field, value end
 
-local earlier_bound = conv and conv.bound or ''
+local earlier_bound, earlier_sent = conv and conv.bound or '', conv and conv.sent or ''
 local begins = not conv or (k < N and (k < conv.count or lost))
 local own = begins and free_name() or conv.own
 local former = states[own]
@@ -115,6 +117,12 @@ end
 for i = 6, first - 1, 2 do call('HSETNX', key('y', own), ARGV[i], ARGV[i + 1]) end
 
 if bound ~= '' or begins and earlier_bound ~= '' then set('bound', (earlier_bound .. bound):sub(-16384)) end
+if sent ~= '' or begins and earlier_sent ~= '' then set('sent', sent ~= '' and sent or earlier_sent) end
+if begins and sent ~= '' and earlier_sent ~= '' then  -- what a fork was told, the next fork is not told again
+  local told = sent:match('^[^\n]*')
+  local all = told .. earlier_sent:match('\n.*$')
+  if told ~= '' and all ~= earlier_sent then call('HSET', key('c', conv.own), 'sent', all) end
+end
 local fresh = true
 for _, entry in ipairs(call('LRANGE', key('t', own), -8, -1)) do
   if entry:sub(1, 16) == turn:sub(1, 16) then fresh = false end

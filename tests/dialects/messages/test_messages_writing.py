@@ -87,11 +87,58 @@ def test_the_summary_is_a_message_of_its_own_before_an_answer() -> None:
     assert sent_messages(request, SUMMARY, *request.messages) == [user(BLOCK), assistant("Fine."), user("And now?")]
 
 
-def test_system_messages_among_the_others_stay_in_their_place() -> None:
-    """The summary comes before those that stood inside the turns."""
-    inner = {"role": "system", "content": "Be brief."}
-    request = parsed(inner, user("And now?"))
-    assert sent_messages(request, SUMMARY, *request.messages) == [user(BLOCK), inner, user("And now?")]
+def system(*words: str, **members: Any) -> dict[str, Any]:
+    """A system message among the others."""
+    return {"role": "system", "content": words[0] if len(words) == 1 else list(map(text, words)), **members}
+
+
+INNER = (system("Be brief."), system("Be kind."))
+BOTH = system("Be brief.", "Be kind.")
+
+
+@pytest.mark.parametrize(
+    ("behind", "sent"),
+    [
+        ([INNER[0], user("And now?")], [user(BLOCK, text("And now?")), INNER[0]]),
+        ([INNER[0], assistant("Fine."), user("So?")], [user(BLOCK), INNER[0], assistant("Fine."), user("So?")]),
+        ([*INNER, assistant("Fine."), user("So?")], [user(BLOCK), BOTH, assistant("Fine."), user("So?")]),
+        (
+            [INNER[0], user("And now?"), INNER[1], assistant("Fine."), user("So?")],
+            [user(BLOCK, text("And now?")), BOTH, assistant("Fine."), user("So?")],
+        ),
+        (
+            [*INNER, user("And?"), user("Now?"), assistant("Fine."), user("So?")],
+            [user(BLOCK, text("And?")), user("Now?"), BOTH, assistant("Fine."), user("So?")],
+        ),
+        (
+            [{"role": "system", "content": [], "output_config": {"effort": "low"}}, INNER[0], user("And now?")],
+            [
+                user(BLOCK),
+                {"role": "system", "content": [], "output_config": {"effort": "low"}},
+                user("And now?"),
+                INNER[0],
+            ],
+        ),
+    ],
+)
+def test_system_messages_of_the_summarized_turns_stand_where_the_api_takes_them(behind: Any, sent: Any) -> None:
+    """One must follow a user turn and precede an answer or end; two in a row are refused, so they are one."""
+    request = parsed(*behind)
+    assert sent_messages(request, SUMMARY, *request.messages) == sent
+
+
+def test_system_messages_follow_a_user_turn_where_an_answer_stands_for_the_summarized_ones() -> None:
+    """As a summary does that the provider wrote itself."""
+    request = parsed(assistant("A summary."), *INNER, assistant("Fine."), user("So?"), assistant("Yes."), user("Ah."))
+    fine, so, yes, ah = assistant("Fine."), user("So?"), assistant("Yes."), user("Ah.")
+    assert sent_messages(request, *request.messages) == [assistant("A summary."), fine, so, BOTH, yes, ah]
+
+
+def test_system_messages_of_a_request_without_a_summary_stay_in_their_place() -> None:
+    """Some servers take any order."""
+    messages = [user("Go."), *INNER, user("And now?")]
+    request = parsed(*messages)
+    assert sent_messages(request, *request.messages) == messages
 
 
 @pytest.mark.parametrize(
