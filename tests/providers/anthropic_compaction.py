@@ -14,7 +14,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from tests.providers.anthropic_messages import EnforcingAnthropic, Refusal
+from tests.providers.anthropic_messages import EnforcingAnthropic, Refusal, key_of
 from tests.support.answers import Answer, Json, Received
 from tests.support.messages_answers import JSON_HEADERS, error
 
@@ -52,6 +52,7 @@ class CompactingAnthropic(EnforcingAnthropic):
     def __call__(self, received: Received) -> Answer:
         """Answer a request for a message or for a summary, or count one."""
         body, betas = received.json, received.headers.get("anthropic-beta", "")
+        self.account = key_of(received)
         asks = body.get("compaction") is not None and not received.path.endswith("/count_tokens")
         turns = _as_turns(body, closed=not asks)
         try:
@@ -64,6 +65,10 @@ class CompactingAnthropic(EnforcingAnthropic):
             return error(400, str(refusal))
         return self._summarize(body, received) if asks else super().__call__(_with_body(received, turns))
 
+    def forget(self) -> None:
+        """Take no block any more that was made so far, as after a change of keys."""
+        self._stood = {}
+
     def _summarize(self, body: Json, received: Received) -> Answer:
         """Answer with a block, and remember what it stands for."""
         content: list[Json] = []
@@ -74,7 +79,8 @@ class CompactingAnthropic(EnforcingAnthropic):
             self._stood[signature] = stood
             content = [{"type": "compaction", "content": text, "signature": signature}]
         self.compactions.append(body)
-        count = {"input_tokens": len(received.body) // 4, "output_tokens": self.words + 40}
+        used = self.cache.usage(_as_turns(body), self.account, len(received.body) // 4)
+        count = {**used, "output_tokens": self.words + 40}
         message = {
             "id": f"msg_{received.mark}",
             "type": "message",
