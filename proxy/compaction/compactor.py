@@ -44,6 +44,8 @@ class CompactionRun:
     """The recipe that requests look for; another strategy may write the text."""
     started: float
     """Seconds by the writer's timer."""
+    begun_at: float
+    """Unix time, seconds."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,7 +96,7 @@ class Compactor:
                 _reported(trigger, order),
             )
         )
-        return CompactionRun(order, trigger, summarizer, usual.recipe, self._writer.timer())
+        return CompactionRun(order, trigger, summarizer, usual.recipe, self._writer.timer(), self._clock())
 
     def degrade(self, run: CompactionRun) -> CompactionRun:
         """Return the run for a store that does not answer: the same request always gets the same summary."""
@@ -169,7 +171,8 @@ class Compactor:
         previous = order.in_use.prefix if order.in_use else None
         summary = replace(summary, previous=previous, first_question=_first_question(order))
         summarizer = self._writer.summarizer_for(order)
-        run = CompactionRun(order, Trigger.REQUEST, summarizer, summarizer.recipe, self._writer.timer())
+        timer, clock = self._writer.timer, self._clock
+        run = CompactionRun(order, Trigger.REQUEST, summarizer, summarizer.recipe, timer(), clock())
         stored = await self._store(run, summary, None)
         return self._report(run, stored or StoredSummary(summary, stored=True), swap=True)
 
@@ -246,7 +249,8 @@ class Compactor:
     async def _store(self, run: CompactionRun, summary: PrefixSummary, lease: Lease | None) -> StoredSummary | None:
         if self._storage is None:
             return StoredSummary(summary, stored=False)
-        return await self._storage.keep(run.order, run.trigger, summary, lease, partial(self.is_usable, run.order))
+        order, is_usable = run.order, partial(self.is_usable, run.order)
+        return await self._storage.keep(order, run.trigger, summary, lease, is_usable, begun_at=run.begun_at)
 
     def _report_failure(self, run: CompactionRun, reason: str) -> None:
         """Emit the event of a compaction that ended without a summary."""

@@ -20,6 +20,9 @@ from proxy.core.errors import StoreError
 from proxy.core.events import Listener, StoreDegraded
 from proxy.core.ports import ConversationStore, Lease, LeaseStore, Summarizer
 
+MOST_TURNS = 8
+"""How often a request waits for another worker's summary, or makes its own, before it makes one without the lease. A
+bound, since each summary may cost a call of a model."""
 MAX_ABANDONED = 256
 """Abandoned orders that a process remembers."""
 
@@ -86,7 +89,7 @@ class ImmediateCompaction:
         run = self._compactor.begin(order, Trigger.REQUEST)
         attempt = _Attempt(run, name, asyncio.get_running_loop().time() + seconds)
         try:
-            while not order.degraded:
+            for _ in range(0 if order.degraded else MOST_TURNS):
                 result = await self._take_turn(attempt)
                 if result is not None:
                     return result

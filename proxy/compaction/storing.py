@@ -72,17 +72,21 @@ class SummaryStorage:
         summary: PrefixSummary,
         lease: Lease | None,
         is_usable: Callable[[PrefixSummary], bool],
+        *,
+        begun_at: float,
     ) -> StoredSummary | None:
         """Store a summary as its trigger requires.
 
         :param is_usable: whether the order can use a summary that is stored for the same prefix
+        :param begun_at: when the compaction began, as Unix time in seconds
         :returns: None where another worker has the lease by now, so that its summary counts
-        :raises SummaryOutdated: a person replaced the summary that a preparation was made upon
+        :raises SummaryOutdated: a person replaced the summary that a preparation was made upon, or deleted the
+            conversation
         :raises StoreError: a preparation or a compaction by hand could not store it
         """
         match trigger:
             case Trigger.REQUEST:
-                return await self._put_into_use(order, summary, lease, is_usable)
+                return await self._put_into_use(order, summary, lease, is_usable, begun_at=begun_at)
             case Trigger.PREPARATION:
                 await self._store.keep_summary(
                     order.tenant,
@@ -92,6 +96,7 @@ class SummaryStorage:
                     waiting=True,
                     lease=lease,
                     upon=order.in_use,
+                    begun_at=begun_at,
                 )
                 return StoredSummary(summary, stored=True)
             case Trigger.MANUAL:
@@ -110,6 +115,8 @@ class SummaryStorage:
         summary: PrefixSummary,
         lease: Lease | None,
         is_usable: Callable[[PrefixSummary], bool],
+        *,
+        begun_at: float,
     ) -> StoredSummary | None:
         """Store a summary that a request uses now.
 
@@ -125,6 +132,7 @@ class SummaryStorage:
             summary,
             lease=lease,
             upon=order.in_use,
+            begun_at=begun_at,
         )
         try:
             keeping = keep()
@@ -135,7 +143,7 @@ class SummaryStorage:
             if stored is not None and not is_usable(stored):
                 # The window got smaller since, or other system messages must be absorbed.
                 stored = await keep(replacing=True)
-        except SummaryOutdated:  # this request began before the text was replaced; the next one has the new text
+        except SummaryOutdated:  # this request began before a person replaced the text or deleted the conversation
             return replace(self._flushed(order, summary, stored=False), outdated=True)
         except StoreError as error:
             self._emit(StoreDegraded("keep_summary", error.internal or str(error)))

@@ -7,6 +7,7 @@ the same tenant, prefix chain and recipe, so graphs and clients find each other'
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import os
 import threading
@@ -27,7 +28,7 @@ from proxy.core.conversation.messages import Message
 from proxy.core.conversation.prefix import PrefixChain, chain_of
 from proxy.core.conversation.records import response_conversation_id
 from proxy.core.conversation.summary import PrefixSummary, SummaryRecipe, SummaryText, inner_systems
-from proxy.core.errors import StoreError
+from proxy.core.errors import StoreError, SummaryOutdated
 from proxy.core.ports import Authenticator
 from proxy.integrations.summarizing import Find, Keep, Shared
 from proxy.pipeline.identify import tenant_of
@@ -170,9 +171,11 @@ class SharedSummaries:
             created_at=now,
             count=partial(stored.parts.counter.count_message, model=place.upstream_model),
         )
-        return await stored.store.keep_summary(
-            place.tenant, response_conversation_id(memory, chain, now), chain, summary
-        )
+        with contextlib.suppress(SummaryOutdated):  # deleted since
+            return await stored.store.keep_summary(
+                place.tenant, response_conversation_id(memory, chain, now), chain, summary
+            )
+        return None
 
 
 def _shared(summary: PrefixSummary | None) -> Shared | None:

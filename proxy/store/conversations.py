@@ -181,11 +181,12 @@ class RedisStore(RecordReader):
         lease: Lease | None = None,
         replacing: bool = False,
         upon: PrefixSummary | None = None,
+        begun_at: float | None = None,
     ) -> PrefixSummary | None:
         """Store a summary of the first ``summary.covered`` messages of ``chain``; the first one stays.
 
         :returns: the one that is stored now; None where there is none and another worker has the lease by now
-        :raises SummaryOutdated: a person has replaced ``upon`` since
+        :raises SummaryOutdated: a person has replaced ``upon`` since, or has had the conversation forgotten
         :raises StoreUnavailable: the store did not answer in time
         """
         family, own = split_id(conversation)
@@ -211,6 +212,7 @@ class RedisStore(RecordReader):
                 MAX_VERSIONS,
                 pack_reference(upon) if upon else b"",
                 upon.created_at if upon else "",
+                summary.created_at if begun_at is None else begun_at,
             )
         if stored == 0:
             raise SummaryOutdated

@@ -127,6 +127,19 @@ def test_hybrid_writes_where_the_provider_refuses(
     assert not blocks_in(bench)
 
 
+def test_a_request_that_waits_for_its_summary_is_told_that_hybrid_wrote_it(
+    bench: Bench, api: CompactingAnthropic, talker_of: Callable[..., Talker]
+) -> None:
+    """The reason is in its warning; of a summary that was prepared, the log has it."""
+    talker = talker_of(CONFIG.format(model="claude-haiku-4-6", info=CLAIMS), more=", prepare: 0")
+    talker.talk(6)
+    answer = talker.say(long(6, 90), summarize="force")
+    assert answer.headers["x-tidemark-action"] == "forced"
+    assert "the provider wrote no summary (the upstream" in answer.headers["x-tidemark-warning"]
+    assert len(api.refusals) == 1
+    assert not blocks_in(bench)
+
+
 def test_hybrid_writes_where_the_provider_ends_without_a_summary(
     bench: Bench, api: CompactingAnthropic, talker_of: Callable[..., Talker]
 ) -> None:
@@ -193,7 +206,7 @@ def test_a_stored_conversation_shows_exports_and_forgets_its_summary(
 ) -> None:
     """Its text is what is read, and a deletion takes it along."""
     talker = talker_of()
-    compacted(talker)
+    turns = compacted(talker)
     bench.settle()
     text = block_of(sent_bodies(bench)[-1])["content"]  # type: ignore[index]
     http, headers = talker.client.http, talker.client.headers()
@@ -205,6 +218,9 @@ def test_a_stored_conversation_shows_exports_and_forgets_its_summary(
     assert talker.messages[0]["content"] in exported.text
     assert http.delete(path, headers=headers).status_code in (200, 204)
     assert http.get(f"{path}/summaries", headers=headers).status_code == 404
+    talker.talk(1, start=turns)
+    assert len(api.refusals) <= 1  # nothing is known any more of the thinking that was made behind the summary
+    assert text not in str(bench.upstream.last.json)
 
 
 def test_another_model_gets_the_text(bench: Bench, api: CompactingAnthropic, talker_of: Callable[..., Talker]) -> None:

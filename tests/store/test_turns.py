@@ -11,7 +11,7 @@ import pytest
 from proxy.core.conversation.messages import Message
 from proxy.core.conversation.prefix import chain_of, conversation_id
 from proxy.core.conversation.records import TurnRecord
-from proxy.core.errors import StoreError
+from proxy.core.errors import StoreError, SummaryOutdated
 from proxy.core.ports import Lease, StartedTurn
 from proxy.store import keys
 from proxy.store.codec import Codec
@@ -191,7 +191,8 @@ async def test_a_turn_under_way_does_not_bring_back_what_was_forgotten(store: Re
     with pytest.raises(StoreError):
         await store.record(under_way)
     made = summary_of(under_way.chain, 2)
-    assert await store.keep_summary(tenant, id_, under_way.chain, made) is None
+    with pytest.raises(SummaryOutdated):
+        await store.keep_summary(tenant, id_, under_way.chain, made)
     assert await store.conversation(id_) is None
     fresh = replace(turn_record(tenant, [user("one")], 0, await begin_turn(store, tenant)), created_at=time.time() + 2)
     again = await store.record(fresh)

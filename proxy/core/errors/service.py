@@ -52,10 +52,15 @@ class SummaryOverdue(ServiceError):
 
 
 class SummaryOutdated(ServiceError):
-    """A person replaced the summary that a new one was made upon. The new one is not stored; no client gets this."""
+    """A person replaced the summary that a new one was made upon, or deleted the conversation.
+
+    The new one is not stored; no client gets this.
+    """
 
     def __init__(self) -> None:
-        super().__init__("the summary that this one was made upon was replaced by hand meanwhile")
+        super().__init__(
+            "the conversation was deleted meanwhile, or the summary that this one was made upon was replaced"
+        )
 
 
 class FlushNotTaken(RetryableError, ServiceError):

@@ -65,6 +65,7 @@ class ConversationStore(Protocol):
         lease: Lease | None = None,
         replacing: bool = False,
         upon: PrefixSummary | None = None,
+        begun_at: float | None = None,
     ) -> PrefixSummary | None:
         """Store a summary of the first ``summary.covered`` messages of ``chain``; of two for one prefix, the first.
 
@@ -74,8 +75,9 @@ class ConversationStore(Protocol):
         :param lease: the lease under which it was made
         :param replacing: store it in place of another one, which stays as an earlier version
         :param upon: the summary that was in use when it was planned
+        :param begun_at: when its compaction began, as Unix time in seconds; None for when it was made
         :returns: the one that is stored now; None where there is none and another worker has the lease by now
-        :raises SummaryOutdated: a person has replaced ``upon`` since
+        :raises SummaryOutdated: a person has replaced ``upon`` since, or has had the conversation forgotten
         :raises StoreUnavailable: the store did not answer in time
         """
         ...

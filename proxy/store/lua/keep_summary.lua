@@ -1,13 +1,14 @@
 -- Arguments: "", 0, expected, ttl, created, tenant, reference, summary, kind, lease, its value, whether it replaces
--- another, most versions, the reference of the summary in use that it was made upon or "", and when that was made.
--- Answer: the summary that is stored now; nil where another worker has the lease; 0 where a person has replaced the
--- summary that it was made upon. A summary of kind 's' is in use from now on. One of kind 'w' is prepared and waits
+-- another, most versions, the reference of the summary in use that it was made upon or "", when that was made, and when
+-- its compaction began. Answer: the summary that is stored now; nil where another worker has the lease; 0 where a
+-- person has replaced the summary that it was made upon, or has had the conversation forgotten since. A summary of kind 's' is in use from now on. One of kind 'w' is prepared and waits
 -- for its use, and its lease must last to the end: replacing what it took in deletes the lease.
 local expected, ttl, created, tenant, ref, record, kind, lease, lease_value, replacing, most = unpack(ARGV, 3, 13)
-local upon, upon_created = ARGV[14], ARGV[15]
+local upon, upon_created, begun = ARGV[14], ARGV[15], tonumber(ARGV[16])
 local conv = follow(expected)
 local own = conv and conv.own or expected
-if redis.call('EXISTS', key('x', own)) == 1 and not conv then return false end  -- it was forgotten meanwhile
+local forgotten = not conv and redis.call('GET', key('x', own))
+if forgotten and begun <= tonumber(forgotten) then return 0 end
 local replaced = upon ~= '' and redis.call('GET', summary(upon, 'u'))
 if replaced and replaced ~= upon_created then return 0 end
 ttl = span(own, tonumber(ttl))
