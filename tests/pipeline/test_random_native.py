@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
+import httpx
 import pytest
 
 from tests.pipeline.random_talks import Figures, Harbour, moored, seeds
@@ -28,6 +29,16 @@ class SummarizingAnthropic(CompactingAnthropic):
         return whole(PROSE) if received.path.endswith("/chat/completions") else super().__call__(received)
 
 
+class NativeTalk(MessagesTalk):
+    """A talk whose upstream is asked for summaries, too."""
+
+    def compare(self, answer: httpx.Response) -> None:
+        """Find what changed in the requests for messages."""
+        entries = self.watch.entries
+        entries[:] = [one for one in entries if one[0].path.endswith("/messages") and "compaction" not in one[0].json]
+        super().compare(answer)
+
+
 @pytest.fixture(scope="module")
 def harbour(store_url: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Harbour]:
     """Two workers of one store before the API."""
@@ -38,11 +49,12 @@ def harbour(store_url: str, tmp_path_factory: pytest.TempPathFactory) -> Iterato
 
 @pytest.mark.timeout(7200)
 def test_random_talks_are_refused_nothing_that_they_are_not_refused_straight(harbour: Harbour) -> None:
-    """Neither a block of the provider's nor the thinking behind it stands in a wrong place."""
+    """Neither a block of the provider's nor the thinking behind it stands in a wrong place, and each change is named."""
     api = SummarizingAnthropic(say=says)  # one for all: a summary may be prepared beyond the end of its talk
     figures = Figures()
     for seed in seeds(6):
-        figures.play(MessagesTalk, seed + 50_000, harbour, lambda: api)
+        figures.play(NativeTalk, seed + 50_000, harbour, lambda: api)
     print(figures)
+    assert figures.faults == []
     assert set(figures.refusals) <= set(figures.straight_refusals)
     assert len(api.compactions) > 6
