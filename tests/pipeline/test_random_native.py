@@ -49,7 +49,7 @@ def harbour(store_url: str, tmp_path_factory: pytest.TempPathFactory) -> Iterato
 
 @pytest.mark.timeout(7200)
 def test_random_talks_are_refused_nothing_that_they_are_not_refused_straight(harbour: Harbour) -> None:
-    """Neither a block of the provider's nor the thinking behind it stands in a wrong place, and each change is named."""
+    """No block or thinking stands in a wrong place, and each changed prefix has a named cause."""
     api = SummarizingAnthropic(say=says)  # one for all: a summary may be prepared beyond the end of its talk
     figures = Figures()
     for seed in seeds(6):

@@ -81,7 +81,10 @@ class SearchedStream:
     def _hold_thinking(
         self, event: bytes, chunk: dict[str, JsonValue], choice: Mapping[str, JsonValue]
     ) -> tuple[bytes, Mapping[str, JsonValue]]:
-        """Hold the thinking of a choice until it is known what it leads to; return what is left of event and choice."""
+        """Hold the thinking of a choice until it is known what it leads to.
+
+        :returns: what is left of event and choice
+        """
         blocks, delta = _thinking_of(choice), choice.get("delta")
         rest = {name: value for name, value in delta.items() if name != THINKING} if isinstance(delta, dict) else {}
         says = _says(rest) or bool(choice.get("finish_reason"))
