@@ -227,8 +227,8 @@ async def test_a_known_conversation_is_recalled_in_one_round_trip(
     memory = await client.recall(dialogue(501))
     assert memory.stored_count == 500
     await client.finish(dialogue(501), assistant("message 502"), memory)
-    scripts = {name: told["calls"] for name, told in admin.info("commandstats").items() if "eval" in name}
-    assert scripts == {"cmdstat_evalsha": 2}
+    told = admin.info("commandstats")
+    assert told["cmdstat_evalsha"]["calls"] == 2  # what is used is counted by another script, once a second
 
 
 async def test_a_turn_costs_the_same_however_long_the_conversation(
