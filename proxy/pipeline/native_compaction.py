@@ -67,7 +67,7 @@ class NativeCompaction:
     def standing(self, context: RequestContext, summary: PrefixSummary | None) -> NativeForm | None:
         """Return a summary in its provider's own form, if it goes out in it; None where its text does."""
         form, route = context.request.dialect.native_compaction, context.route
-        if summary is None or summary.native is None or form is None:
+        if summary is None or summary.native is None or form is None or context.texts_only:
             return None
         if not stands_natively(summary, context.request.dialect.name, route.upstream_model):
             return None
@@ -188,10 +188,8 @@ class NativeCompaction:
 
 
 def without_natives(context: RequestContext) -> RequestContext:
-    """Return a context whose summaries are texts only."""
-    stored = context.stored
-    summary, prepared = (each and replace(each, native=None) for each in (stored.summary, stored.prepared))
-    return replace(context, stored=replace(stored, summary=summary, prepared=prepared))
+    """Return a context whose summaries go out as texts, those too that its request puts into use."""
+    return replace(context, texts_only=True)
 
 
 def _carrying(context: RequestContext, form: NativeFormat) -> RequestContext:

@@ -152,6 +152,8 @@ class RequestContext:
     """The same request as it came, where tool results were clipped since."""
     put_in_use: PrefixSummary | None = None
     """The summary that an earlier attempt of this very request put into use."""
+    texts_only: bool = False
+    """Whether a summary that the provider wrote goes out as its text, because the provider refused it."""
     owner: str = ""
     """Whose conversation it is, where somebody else may ask (the operator); empty for the caller's own."""
 

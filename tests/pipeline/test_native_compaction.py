@@ -11,6 +11,7 @@ from tests.pipeline.conftest import Bench
 from tests.pipeline.talk import long
 from tests.pipeline.test_bound_thinking import Talker
 from tests.providers.anthropic_compaction import BETA, CompactingAnthropic
+from tests.providers.anthropic_messages import error
 from tests.support.answers import Answer, Received
 from tests.support.scripted import whole
 
@@ -165,6 +166,28 @@ def test_a_block_that_is_refused_goes_out_as_text(
     assert len(api.refusals) == 1
     assert block_of(bench.upstream.last.json) is None
     assert text in str(bench.upstream.last.json["messages"])
+    assert sum("the summary's text went out" in warning for warning in warnings_of(talker)) == 1
+
+
+@pytest.mark.parametrize("more", ["", ", prepare: 0"])
+def test_a_block_that_is_refused_at_once_is_sent_once(
+    bench: Bench, api: CompactingAnthropic, talker_of: Callable[..., Talker], more: str
+) -> None:
+    """The request that puts a summary into use, prepared or not, goes out with its text after one refusal."""
+    api_script, blocks = before_summarizer(api), 0
+
+    def refusing(received: Received) -> Answer:
+        nonlocal blocks
+        if not is_message(received) or block_of(received.json) is None:
+            return api_script(received)
+        blocks += 1
+        return error(400, "messages.0.content.0: compaction_signature_invalid") if blocks < 9 else api_script(received)
+
+    bench.upstream.script = refusing
+    talker = talker_of(more=more)
+    turns = compacted(talker)
+    talker.talk(2, start=turns)
+    assert blocks == 1
     assert sum("the summary's text went out" in warning for warning in warnings_of(talker)) == 1
 
 
