@@ -79,9 +79,13 @@ def placed(messages: Iterable[Message]) -> Sequence[Message]:
     Such a message must follow a user turn, and precede an answer or be the last. So those that follow the summary are
     one message, and a user turn that follows comes before it. One without content may stand anywhere.
     """
-    first, *others = messages = list(messages)
+    messages = list(messages)
+    others = messages[1:]
     inner = list(takewhile(lambda message: message.is_system, others))
-    if not inner or (first.raw and first.role != "assistant"):  # a summary that the provider wrote is an answer
+    if not inner:
+        return messages
+    first = messages[0]
+    if first.raw and first.role != "assistant":  # a summary that the provider wrote is an answer
         return messages
     rest, place, is_behind_user = others[len(inner) :], 0, not first.raw
     while place < len(rest) and (rest[place].role in _USER_ROLES or not is_behind_user):

@@ -310,3 +310,8 @@ def test_a_call_with_half_a_character_is_written() -> None:
     }
     (message,) = ChatDialect().parse_messages([json.dumps(stored).encode()])
     assert json.loads(DIALECT.write(message)) == assistant(calls("f", "a", x="\ud83d"))
+
+
+def test_no_messages_are_an_empty_array() -> None:
+    """A stored conversation can be without any."""
+    assert json.loads(DIALECT.request_of("small", []).body)["messages"] == []
