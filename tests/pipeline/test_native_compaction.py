@@ -11,8 +11,8 @@ from tests.pipeline.conftest import Bench
 from tests.pipeline.talk import long
 from tests.pipeline.test_bound_thinking import Talker
 from tests.providers.anthropic_compaction import BETA, CompactingAnthropic
-from tests.providers.anthropic_messages import error
 from tests.support.answers import Answer, Received
+from tests.support.messages_answers import error
 from tests.support.scripted import whole
 
 Json = dict[str, Any]
