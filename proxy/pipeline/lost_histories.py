@@ -41,7 +41,7 @@ class LostHistories:
             if current not in ("", epoch):
                 return "unknown"
             if current:  # it was deleted, or has expired
-                del self._epochs[family]
+                self._epochs.pop(family, None)  # another turn may have taken its place meanwhile
         conversation = await self._store.find_by_name(owner, name)
         # the credential's name may be that of a conversation with another upstream, which nobody goes on with here
         return "unknown" if conversation is not None and split_id(conversation)[0] == family else ""
