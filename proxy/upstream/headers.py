@@ -15,9 +15,20 @@ from proxy.core.ports import Caller, Headers, Route
 from proxy.core.trace_context import NAMES as TRACE_CONTEXT
 from proxy.upstream.providers import ANTHROPIC_BASE
 
-RETURNED_HEADERS = frozenset({"request-id", "retry-after", "retry-after-ms", "x-request-id", "x-should-retry"})
-"""Headers of a provider's answer that a client acts on."""
-RETURNED_PREFIXES = ("x-ratelimit-", "anthropic-ratelimit-", "openai-")
+RETURNED_HEADERS = frozenset(
+    {
+        "openai-model",
+        "openai-processing-ms",
+        "openai-version",
+        "request-id",
+        "retry-after",
+        "retry-after-ms",
+        "x-request-id",
+        "x-should-retry",
+    }
+)
+"""Headers of a provider's answer that a client acts on; an organization may be that of the operator's key."""
+RETURNED_PREFIXES = ("x-ratelimit-", "anthropic-ratelimit-")
 FRAMING = frozenset({b"content-length", b"transfer-encoding"})
 """Headers that the HTTP client writes itself, whatever is configured."""
 ACCEPT_ENCODING = b"accept-encoding"
@@ -127,14 +138,17 @@ def beta_values(route: Route, caller: Caller) -> list[str]:
 def headers_beside_sdk(route: Route, caller: Caller) -> dict[str, str]:
     """Return the wire lane's header lines without those that the SDK beneath litellm writes, each list in one line.
 
-    A key stays in a header that this SDK does not write, as some gateways read it there.
+    A key stays in a header that this SDK does not write, as some gateways read it there. The SDK takes an organization
+    and a project from the environment, which are not those of a client's own key: ``strict_clients.py`` leaves out what
+    is empty.
     """
-    passed: dict[str, str] = {}
-    left_out = WRITTEN_BY_SDK | {name for name, _ in route.headers}  # litellm has the configured ones already
+    configured = {name for name, _ in route.headers}  # litellm has them already
+    passed = {key: "" for name, key in NAMED_BY_SDK.items() if route.api_key is None and name not in configured}
+    left_out = WRITTEN_BY_SDK | configured
     for name, value in outgoing(route, caller):
         if name not in left_out and not name.startswith(SDK_PREFIX):
             key, text = NAMED_BY_SDK.get(name) or name.decode(), value.decode("latin-1")
-            passed[key] = f"{passed[key]}, {text}" if key in passed else text
+            passed[key] = f"{passed[key]}, {text}" if passed.get(key) else text
     return passed
 
 

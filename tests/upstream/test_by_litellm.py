@@ -106,6 +106,19 @@ async def test_a_key_is_the_callers_or_none_and_never_the_servers(
     await upstream.aclose()
 
 
+async def test_a_clients_own_key_goes_without_the_servers_organization(
+    server: ScriptedUpstream, base: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The organization and project of the environment belong to the server's key, and are told to nobody else."""
+    monkeypatch.setenv("OPENAI_ORG_ID", "org-of-the-server")
+    monkeypatch.setenv("OPENAI_PROJECT_ID", "proj-of-the-server")
+    upstream = LiteLLMUpstream([], base, by_litellm=True)
+    await ask(upstream, calling(("authorization", "Bearer alice")))
+    assert [line for line in server.last.lines if line[0].startswith("openai-")] == []
+    assert ("authorization", "Bearer alice") in server.last.lines
+    await upstream.aclose()
+
+
 async def test_headers_arrive_once_and_the_clients_come_before_the_environments(
     server: ScriptedUpstream, base: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

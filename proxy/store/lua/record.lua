@@ -120,7 +120,7 @@ if bound ~= '' or begins and earlier_bound ~= '' then set('bound', (earlier_boun
 if sent ~= '' or begins and earlier_sent ~= '' then set('sent', sent ~= '' and sent or earlier_sent) end
 if begins and sent ~= '' and earlier_sent ~= '' then  -- what a fork was told, the next fork is not told again
   local told = sent:match('^[^\n]*')
-  local all = told .. earlier_sent:match('\n.*$')
+  local all = told .. (earlier_sent:match('\n.*$') or '')
   if told ~= '' and all ~= earlier_sent then call('HSET', key('c', conv.own), 'sent', all) end
 end
 local fresh = true
