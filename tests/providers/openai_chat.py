@@ -2,10 +2,11 @@
 
 It is a script for `tests/support/scripted.py`, and an answer to any `Received`. Nothing is kept between requests. Three
 kinds of models have rules of their own, by their names: those of DeepSeek want the reasoning of each answer that calls
-tools back, whole; those of Claude, behind a gateway such as litellm, sign their thinking for what stood before it, and
-refuse it behind anything else; all others know neither. Source: OpenAI's reference "Create a chat completion" and
-guide "Function calling", DeepSeek's guide "Thinking mode", litellm's guide "Reasoning content"; the words of refusals
-are those that users of several SDKs report.
+tools back, whole, also if it was empty, and cannot tell what a client has put before it; those of Claude, behind a
+gateway such as litellm, sign their thinking for what stood before it, and refuse it behind anything else; all others
+know neither. Source: OpenAI's reference "Create a chat completion" and guide "Function calling", DeepSeek's guide
+"Thinking mode", litellm's guide "Reasoning content"; the words of refusals are those that users of several SDKs report,
+and so is the rule for an empty reasoning.
 """
 
 from __future__ import annotations
@@ -68,8 +69,11 @@ class EnforcingChat:
         """Check what a model wants of its own earlier answers; it does not know those of other models."""
         for place, said in enumerate(body["messages"]):
             if body["model"].startswith("deepseek") and any("_deepseek_" in one for one in _ids_of(said)):
-                made = next(one.rsplit("_", 2)[1] for one in _ids_of(said) if "_deepseek_" in one)
-                if _digest(said.get("reasoning_content") or "") != made:
+                size, _, made = next(one.rsplit("_", 2)[1] for one in _ids_of(said) if "_deepseek_" in one).partition(
+                    "-"
+                )
+                thought = said.get("reasoning_content")
+                if not isinstance(thought, str) or _digest(thought[len(thought) - int(size) :]) != made:
                     raise Refusal(UNREASONED)
             for block in (said.get("thinking_blocks") or ()) if body["model"].startswith("claude") else ():
                 model, bound, made, mark = (block.get("signature", "").split(".") + [""] * 4)[:4]
@@ -91,7 +95,11 @@ class EnforcingChat:
             message["thinking_blocks"] = [{"type": "thinking", "thinking": thought, "signature": signature}]
         mark = _digest(json.dumps(body["messages"]))
         calls = [
-            {"id": f"call_{mark}_{family}_{_digest(thought)}_{place}", "type": "function", "function": call}
+            {
+                "id": f"call_{mark}_{family}_{len(thought)}-{_digest(thought)}_{place}",
+                "type": "function",
+                "function": call,
+            }
             for place, call in enumerate(said.get("tool_calls") or ())
         ]
         return {**message, **({"tool_calls": calls} if calls else {})}

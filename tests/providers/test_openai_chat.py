@@ -84,6 +84,21 @@ def test_deepseek_wants_the_reasoning_of_calls_back() -> None:
     assert ask(api, cut, "deepseek-v4-pro").status == 400
     assert "reasoning_content" in api.refusals[-1]
     assert ask(api, cut).status == 200
+    for thought, status in (("Before. Hm.", 200), ("Hm. Behind.", 400), ("m.", 400), (None, 400)):
+        changed = [USER, {**first, "reasoning_content": thought}, *messages[2:]]
+        assert ask(api, changed, "deepseek-v4-pro").status == status, thought
+
+
+def test_deepseek_wants_an_empty_reasoning_back() -> None:
+    """As that of an answer that calls tools at once."""
+    calls = {"content": None, "tool_calls": [{"name": "read", "arguments": "{}"}]}
+    api = EnforcingChat(say=lambda body: calls if len(body["messages"]) == 1 else {"content": "Fine."})
+    first = message_in(ask(api, [USER], "deepseek-v4-pro"))
+    assert first["reasoning_content"] == ""
+    messages = [USER, first, result(first["tool_calls"][0]["id"])]
+    assert ask(api, messages, "deepseek-v4-pro").status == 200
+    del first["reasoning_content"]
+    assert ask(api, messages, "deepseek-v4-pro").status == 400
 
 
 def test_signed_thinking_is_bound_to_what_stood_before_it() -> None:
