@@ -1,16 +1,19 @@
 """Sends requests of other dialects than chat completions, as they are or over a bridge.
 
 ``upstream.py`` calls it. An upstream at an address that nothing is known of is asked once in the dialect itself; where
-it has no such endpoint, that is remembered, and the same request goes over the bridge (ADR 0018).
+it has no such endpoint, that is remembered, and the same request goes over the bridge (ADR 0018). An upstream that
+wants the reasoning of its answers back gets it, from its first refusal on.
 """
 
 from __future__ import annotations
 
 from proxy.core.conversation.request import Dialect
 from proxy.core.errors import DialectNotServed
-from proxy.core.ports import Caller, Route, UpstreamReply
+from proxy.core.lessons import Lessons
+from proxy.core.ports import Caller, Clock, Route, UpstreamReply
 from proxy.upstream.bridges.asking import ChatGoal, WriteMessage
 from proxy.upstream.bridges.bridge import BRIDGED, ChatBridge, ReadReply
+from proxy.upstream.bridges.thinking import demands_reasoning
 from proxy.upstream.spoken import SpokenDialects
 from proxy.upstream.translate import TranslateLane
 from proxy.upstream.wire import CHAT_PATH, FIRST_ERROR, WireLane, is_openai
@@ -20,15 +23,18 @@ class OtherDialects:
     """Sends requests; its parts have the state.
 
     :param write: writes a message of any dialect in chat completions; without it there is no bridge
+    :param clock: seconds, of any origin
     """
 
     def __init__(
-        self, spoken: SpokenDialects, wire: WireLane, translate: TranslateLane, write: WriteMessage | None
+        self, spoken: SpokenDialects, wire: WireLane, translate: TranslateLane, write: WriteMessage | None, clock: Clock
     ) -> None:
         self._spoken = spoken
         self._wire = wire
         self._translate = translate
         self._bridge = None if write is None else ChatBridge(write)
+        self._without_reasoning: Lessons[tuple[str, str]] = Lessons(clock)
+        """Which upstreams, by address and model, refuse answers without their reasoning."""
 
     async def send(self, route: Route, body: bytes, caller: Caller, *, dialect: Dialect, stream: bool) -> UpstreamReply:
         """Send a request, and wait for status and headers.
@@ -56,7 +62,13 @@ class OtherDialects:
                 return await self._wire.send(route, chat_body, caller)
             return await self._translate.send(route, chat_body, caller, stream=stream)
 
-        return await self._bridge.send(request, send_chat, _goal(route), dict(caller.answered_with))
+        subject, goal, answered_with = (route.base_url, route.upstream_model), _goal(route), dict(caller.answered_with)
+        if not self._without_reasoning.refuses(caller.fingerprint, subject):
+            reply = await self._bridge.send(request, send_chat, goal, answered_with)
+            if not (isinstance(reply, ReadReply) and reply.status >= FIRST_ERROR and demands_reasoning(reply.data)):
+                return reply
+            self._without_reasoning.note_refused(caller.fingerprint, subject)
+        return await self._bridge.send(request, send_chat, goal, answered_with, with_reasoning=True)
 
 
 def _goal(route: Route) -> ChatGoal:

@@ -89,7 +89,7 @@ class LiteLLMUpstream:
         self._translate = TranslateLane(litellm.complete, self.wire.bounds)
         self._others = OtherCalls(litellm.call)
         self._spoken = SpokenDialects(clock)
-        self._other_dialects = OtherDialects(self._spoken, self.wire, self._translate, write_chat)
+        self._other_dialects = OtherDialects(self._spoken, self.wire, self._translate, write_chat, clock)
         self._data = data
         self._by_litellm = by_litellm
         self.on_completion: Callable[[Route, TextRequest, JsonValue], None] = lambda *_: None

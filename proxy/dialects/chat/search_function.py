@@ -30,7 +30,8 @@ DEFINITION = encode_json(
 _LEFT_ALONE = ("functions", "function_call", "audio")
 """Members that do not go together with ``tools``, or with more than one round."""
 _REASONING = ("reasoning_content", "reasoning_details")
-"""What some providers demand back in the round after a call, as DeepSeek does; others never send it."""
+"""What some providers demand back in the round after a call, as DeepSeek does, also if it is empty; others never send
+it."""
 
 
 class ChatSearchFunction:
@@ -63,7 +64,7 @@ class ChatSearchFunction:
         """Return the message as a request may have it; each call gets an id and an object of arguments."""
         answer: dict[str, JsonValue] = json.loads(message.raw)
         members: dict[str, JsonValue] = json.loads(as_sent(message.raw))
-        members |= {name: answer[name] for name in _REASONING if answer.get(name)}
+        members |= {name: answer[name] for name in _REASONING if answer.get(name) is not None}
         calls = members.get("tool_calls")
         members["tool_calls"] = [
             _sendable(call, place) for place, call in enumerate(calls if isinstance(calls, list) else ())

@@ -13,7 +13,7 @@ from proxy.core.conversation.messages import Message, system_message
 from proxy.core.conversation.request import ModelRequest
 from proxy.dialects.bodies import array_of, body_of
 from proxy.upstream.bridges.cache_marks import CACHE_MARK, Mark, last_mark, mark_of, with_mark, with_tool_marks
-from proxy.upstream.bridges.thinking import Blocks, blocks_of
+from proxy.upstream.bridges.thinking import Blocks, blocks_of, reasoning_of
 from proxy.upstream.bridges.values import Members, value_of
 
 ChatGoal = Literal["server", "openai", "litellm"]
@@ -45,11 +45,19 @@ class RequestBridge(Protocol):
         ...
 
 
-def chat_body(request: ModelRequest, bridge: RequestBridge, write: WriteMessage, goal: ChatGoal = "server") -> bytes:
+def chat_body(
+    request: ModelRequest,
+    bridge: RequestBridge,
+    write: WriteMessage,
+    goal: ChatGoal = "server",
+    *,
+    with_reasoning: bool = False,
+) -> bytes:
     """Write the body of the chat request that means the same.
 
     :param goal: OpenAI's newer models refuse ``max_tokens``, as all do ``top_k``; litellm takes signed thinking,
         and cache marks of Claude
+    :param with_reasoning: whether each answer has its reasoning, empty where nobody knows it
     :raises InvalidRequest: chat completions cannot say it
     """
     members: Members = {"model": request.model, **bridge.members_of(request)}
@@ -60,10 +68,18 @@ def chat_body(request: ModelRequest, bridge: RequestBridge, write: WriteMessage,
     if request.stream:
         members |= {"stream": True, "stream_options": {"include_usage": True}}
     raws = [write(bridge.adapted(request, message)) for message in request.messages]
+    if with_reasoning:
+        raws = [
+            _with_member(raw, "reasoning_content", reasoning_of(message)) if message.role == "assistant" else raw
+            for raw, message in zip(raws, request.messages, strict=True)
+        ]
     system_mark: Mark | None = None
     if goal == "litellm":
         thinking = [blocks_of(message) for message in request.messages]
-        raws = [_with_thinking(raw, blocks) if blocks else raw for raw, blocks in zip(raws, thinking, strict=True)]
+        raws = [
+            _with_member(raw, "thinking_blocks", blocks) if blocks else raw
+            for raw, blocks in zip(raws, thinking, strict=True)
+        ]
         is_claude = "claude" in request.model.lower()
         if is_claude and _calls_without_thinking(request.messages, thinking):
             members.pop("reasoning_effort", None)
@@ -80,8 +96,8 @@ def chat_body(request: ModelRequest, bridge: RequestBridge, write: WriteMessage,
     return body_of({**fields, "messages": array_of(raws)}, {})
 
 
-def _with_thinking(raw: bytes, blocks: Blocks) -> bytes:
-    return json.dumps({**json.loads(raw), "thinking_blocks": blocks}).encode()
+def _with_member(raw: bytes, name: str, content: str | Blocks) -> bytes:
+    return json.dumps({**json.loads(raw), name: content}).encode()
 
 
 def _calls_without_thinking(messages: Sequence[Message], thinking: Sequence[Blocks]) -> bool:

@@ -82,12 +82,15 @@ class ChatBridge:
         send: SendChat,
         goal: ChatGoal = "server",
         answered_with: Mapping[str, JsonValue] | None = None,
+        *,
+        with_reasoning: bool = False,
     ) -> UpstreamReply:
         """Send a request, and wait for status and headers of its reply.
 
         :param request: in one of the dialects ``BRIDGED``; its model is already the upstream's
         :param goal: who answers
         :param answered_with: members of a response that the request does not have any more
+        :param with_reasoning: whether answers go out with their reasoning
         :raises InvalidRequest: chat completions cannot say what it asks for
         :raises UpstreamError: there was no answer, or none in chat completions
         """
@@ -98,7 +101,7 @@ class ChatBridge:
         else:
             asking, writer = MessagesRequestBridge(), MessagesReplyWriter(request)
         left_out = asking.left_out(request)
-        reply = await send(chat_body(request, asking, self._write, goal))
+        reply = await send(chat_body(request, asking, self._write, goal, with_reasoning=with_reasoning))
         is_stream = any(name == b"content-type" and b"event-stream" in value for name, value in reply.headers)
         if request.stream and reply.status < 400:
             return BridgedStream(reply, writer, is_stream=is_stream, left_out=left_out)
@@ -160,6 +163,7 @@ class BridgedStream:
 class ReadReply:
     """``UpstreamReply`` whose body is there.
 
+    :param data: the body
     :param left_out: members of the request that could not be said
     """
 
@@ -167,11 +171,11 @@ class ReadReply:
         self.left_out = left_out
         self.status = status
         self.headers = headers
-        self._data = data
+        self.data = data
 
     async def body(self) -> AsyncIterator[bytes]:
         """Yield the body in one piece."""
-        yield self._data
+        yield self.data
 
     async def close(self) -> None:
         """Do nothing: no connection is open."""
