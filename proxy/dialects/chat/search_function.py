@@ -30,8 +30,7 @@ DEFINITION = encode_json(
 _LEFT_ALONE = ("functions", "function_call", "audio")
 """Members that do not go together with ``tools``, or with more than one round."""
 _REASONING = ("reasoning_content", "reasoning_details")
-"""What some providers demand back in the round after a call, as DeepSeek does, also if it is empty; others never send
-it."""
+"""What some providers demand back with a call, as DeepSeek does, even if it is empty. Others never send it."""
 
 
 class ChatSearchFunction:
