@@ -24,15 +24,15 @@ from benchmarks.open_tabs import measure_tabs
 from benchmarks.speed.load import HOST
 from benchmarks.speed.systems import TIDEMARK, UPSTREAM, start
 from benchmarks.speed.work import WIDE
-from proxy.core.conversation.messages import Message, Role, digest_of
-from proxy.core.conversation.prefix import chain_of, conversation_id
-from proxy.core.conversation.records import TurnRecord
-from proxy.core.cursors import cursor_of
-from proxy.core.traffic import TrafficFigures
-from proxy.store.codec import Codec
-from proxy.store.conversations import RedisStore
-from proxy.store.embedded.server import EmbeddedValkey
-from proxy.store.traffic import RedisTraffic
+from tidemark.core.conversation.messages import Message, Role, digest_of
+from tidemark.core.conversation.prefix import chain_of, conversation_id
+from tidemark.core.conversation.records import TurnRecord
+from tidemark.core.cursors import cursor_of
+from tidemark.core.traffic import TrafficFigures
+from tidemark.store.codec import Codec
+from tidemark.store.conversations import RedisStore
+from tidemark.store.embedded.server import EmbeddedValkey
+from tidemark.store.traffic import RedisTraffic
 
 LIMIT_MS = 100.0
 """The bound of the overview and of any page of the list: the 95th percentile."""

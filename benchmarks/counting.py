@@ -19,10 +19,10 @@ from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
-from proxy.core.conversation.request import ModelRequest
-from proxy.dialects.chat.dialect import ChatDialect
-from proxy.dialects.chat.message import parse_message
-from proxy.tokens import LocalTokenCounter
+from tidemark.core.conversation.request import ModelRequest
+from tidemark.dialects.chat.dialect import ChatDialect
+from tidemark.dialects.chat.message import parse_message
+from tidemark.tokens import LocalTokenCounter
 
 MODEL = "gpt-4o"
 MESSAGES, TOKENS = 700, 100_000
@@ -45,7 +45,7 @@ Values = list[dict[str, str]]
 def conversation() -> Values:
     """Make messages from this repository's own pages and code, in turns of about 143 tokens."""
     root = Path(__file__).parents[1]
-    paths = sorted([*root.glob("docs/**/*.md"), *root.glob("proxy/**/*.py")])
+    paths = sorted([*root.glob("docs/**/*.md"), *root.glob("tidemark/**/*.py")])
     words = "\n".join(path.read_text(encoding="utf-8") for path in paths)
     counter, chance = LocalTokenCounter(), random.Random(7)
     values: Values = [{"role": "system", "content": "You are a careful assistant."}]

@@ -15,12 +15,12 @@ import time
 from collections.abc import Callable, Iterator
 
 from benchmarks.counting import MODEL, TOKENS, Values, conversation, machine, parsed
-from proxy.core.conversation.messages import Message
-from proxy.core.ports import SummaryTask
-from proxy.core.reading import Reading
-from proxy.summarizers import ExtractiveSummarizer
-from proxy.summarizers.receipts import details_of
-from proxy.tokens import LocalTokenCounter
+from tidemark.core.conversation.messages import Message
+from tidemark.core.ports import SummaryTask
+from tidemark.core.reading import Reading
+from tidemark.summarizers import ExtractiveSummarizer
+from tidemark.summarizers.receipts import details_of
+from tidemark.tokens import LocalTokenCounter
 
 BOUNDS = (256, 4096, 20_000)
 SENTENCES = (

@@ -18,14 +18,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from proxy.core.conversation.messages import Message
-from proxy.core.conversation.prefix import split_id
-from proxy.core.errors import StoreUnavailable
-from proxy.store import keys
-from proxy.store.codec import Codec
-from proxy.store.conversations import RedisStore
 from tests.store.turns import Client, assistant, dialogue, user
 from tests.support.clusters import Cluster, running_cluster
+from tidemark.core.conversation.messages import Message
+from tidemark.core.conversation.prefix import split_id
+from tidemark.core.errors import StoreUnavailable
+from tidemark.store import keys
+from tidemark.store.codec import Codec
+from tidemark.store.conversations import RedisStore
 
 TALKS = 30
 WAIT_SECONDS = 0.5

@@ -16,9 +16,9 @@ from importlib import import_module
 from typing import Any
 
 from benchmarks.counting import MODEL, parsed
-from proxy.core.ports import SummaryTask
-from proxy.summarizers import ExtractiveSummarizer
-from proxy.tokens import LocalTokenCounter
+from tidemark.core.ports import SummaryTask
+from tidemark.summarizers import ExtractiveSummarizer
+from tidemark.tokens import LocalTokenCounter
 
 BUDGETS = (0.10, 0.20, 0.30)
 ROUNDS = (1, 5, 10)

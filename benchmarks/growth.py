@@ -18,23 +18,23 @@ from math import log2
 from typing import Any
 
 from benchmarks.counting import MODEL, machine
-from proxy.core.conversation.messages import Message
-from proxy.core.errors import SummaryRejected
-from proxy.core.ports import SummaryTask
-from proxy.dialects.chat.message import parse_message
-from proxy.summarizers.answers import clean_answer, judge
-from proxy.summarizers.extractive import ExtractiveSummarizer
-from proxy.summarizers.ledger import ledger_of, render_ledger
-from proxy.summarizers.request import request_of
-from proxy.summarizers.salience import candidates_of
-from proxy.summarizers.sentences import sentences, tails
-from proxy.summarizers.superseding import answer_language
-from proxy.summarizers.transcript import read_back, utterances
-from proxy.tokens import LocalTokenCounter
-from proxy.tokens.images import image_size
-from proxy.tokens.media import part_text
-from proxy.tokens.tools import render_namespace, split_tools, words
-from proxy.tokens.vocabulary import pieces
+from tidemark.core.conversation.messages import Message
+from tidemark.core.errors import SummaryRejected
+from tidemark.core.ports import SummaryTask
+from tidemark.dialects.chat.message import parse_message
+from tidemark.summarizers.answers import clean_answer, judge
+from tidemark.summarizers.extractive import ExtractiveSummarizer
+from tidemark.summarizers.ledger import ledger_of, render_ledger
+from tidemark.summarizers.request import request_of
+from tidemark.summarizers.salience import candidates_of
+from tidemark.summarizers.sentences import sentences, tails
+from tidemark.summarizers.superseding import answer_language
+from tidemark.summarizers.transcript import read_back, utterances
+from tidemark.tokens import LocalTokenCounter
+from tidemark.tokens.images import image_size
+from tidemark.tokens.media import part_text
+from tidemark.tokens.tools import render_namespace, split_tools, words
+from tidemark.tokens.vocabulary import pieces
 
 SIZES = (40_000, 80_000, 160_000, 320_000)
 """Characters."""

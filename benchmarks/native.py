@@ -18,13 +18,13 @@ from typing import Any
 
 import httpx
 
-from proxy.app import create_app
-from proxy.config import load
-from proxy.store.embedded.server import EmbeddedValkey
-from proxy.telemetry.logging import configure
 from tests.providers.anthropic_compaction import CompactingAnthropic
 from tests.support.scripted import Answer, Received, ScriptedUpstream, whole
 from tests.support.serving import Serving
+from tidemark.app import create_app
+from tidemark.config import load
+from tidemark.store.embedded.server import EmbeddedValkey
+from tidemark.telemetry.logging import configure
 
 TURNS, WINDOW = 60, 20_000
 WRITE, READ, OUTPUT = 1.25, 0.1, 5.0

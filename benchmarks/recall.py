@@ -16,25 +16,25 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
 from typing import get_args
 
-from proxy.core.conversation.messages import Message
-from proxy.core.conversation.prefix import chain_of
-from proxy.core.conversation.records import StoredState
-from proxy.core.conversation.request import ModelRequest
-from proxy.core.conversation.summary import PrefixSummary, SummaryRecipe
-from proxy.core.planning.assemble import assemble
-from proxy.core.planning.budget import CompactionPolicy, ModelProfile, ModelWindow, budget_for
-from proxy.core.planning.calibration import CalibratedBudget
-from proxy.core.ports import Caller, RequestCount, Route
-from proxy.core.recall.epoch import EpochRecall
-from proxy.core.recall.meaning import RecallMethod
-from proxy.core.report import Report
-from proxy.dialects.chat.dialect import ChatDialect
-from proxy.dialects.chat.message import parse_message
-from proxy.pipeline.recall import Recaller
-from proxy.pipeline.recall_indexes import RecallIndexes
-from proxy.pipeline.values import Controls, FittedRequest, RequestContext
-from proxy.tokens import LocalTokenCounter
-from proxy.vectors import load_vectors
+from tidemark.core.conversation.messages import Message
+from tidemark.core.conversation.prefix import chain_of
+from tidemark.core.conversation.records import StoredState
+from tidemark.core.conversation.request import ModelRequest
+from tidemark.core.conversation.summary import PrefixSummary, SummaryRecipe
+from tidemark.core.planning.assemble import assemble
+from tidemark.core.planning.budget import CompactionPolicy, ModelProfile, ModelWindow, budget_for
+from tidemark.core.planning.calibration import CalibratedBudget
+from tidemark.core.ports import Caller, RequestCount, Route
+from tidemark.core.recall.epoch import EpochRecall
+from tidemark.core.recall.meaning import RecallMethod
+from tidemark.core.report import Report
+from tidemark.dialects.chat.dialect import ChatDialect
+from tidemark.dialects.chat.message import parse_message
+from tidemark.pipeline.recall import Recaller
+from tidemark.pipeline.recall_indexes import RecallIndexes
+from tidemark.pipeline.values import Controls, FittedRequest, RequestContext
+from tidemark.tokens import LocalTokenCounter
+from tidemark.vectors import load_vectors
 
 MODEL = "gpt-4o"
 MESSAGES, WORDS, NEWEST, VOCABULARY = 5_000, 80, 250, 20_000

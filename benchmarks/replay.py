@@ -14,12 +14,12 @@ from dataclasses import dataclass, field, replace
 from typing import Protocol
 
 from benchmarks.shapes import PRIMING, Shape, shapes
-from proxy.core.conversation.messages import Message
-from proxy.core.conversation.summary import PrefixSummary, SummaryRecipe, render_summary
-from proxy.core.planning.assemble import assemble
-from proxy.core.planning.budget import Budget, CompactionPolicy, ModelProfile, budget_for
-from proxy.core.planning.plan import plan, plan_ahead
-from proxy.core.planning.situation import (
+from tidemark.core.conversation.messages import Message
+from tidemark.core.conversation.summary import PrefixSummary, SummaryRecipe, render_summary
+from tidemark.core.planning.assemble import assemble
+from tidemark.core.planning.budget import Budget, CompactionPolicy, ModelProfile, budget_for
+from tidemark.core.planning.plan import plan, plan_ahead
+from tidemark.core.planning.situation import (
     CannotFit,
     Compact,
     CompactionPlan,
@@ -28,7 +28,7 @@ from proxy.core.planning.situation import (
     ReuseSummary,
     SwapSummary,
 )
-from proxy.core.recall.epoch import LEAST_TOKENS, questions, share_of
+from tidemark.core.recall.epoch import LEAST_TOKENS, questions, share_of
 
 CACHED_PRICE = 0.1
 """The price of a cached token, in new tokens."""

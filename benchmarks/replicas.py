@@ -25,7 +25,7 @@ from benchmarks.speed import load
 from benchmarks.speed.machine import usage
 from benchmarks.speed.systems import TIDEMARK, UPSTREAM, Running, start
 from benchmarks.speed.work import CHAT_PATH, Work, history
-from proxy.store.embedded.server import EmbeddedValkey
+from tidemark.store.embedded.server import EmbeddedValkey
 
 REPLICAS = (1, 2, 4)
 LIMIT_SECONDS = 300.0

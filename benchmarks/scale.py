@@ -22,13 +22,13 @@ from pathlib import Path
 import redis.asyncio
 
 from benchmarks.counting import machine
-from proxy.core.conversation.messages import Message, Role, digest_of
-from proxy.core.conversation.prefix import chain_of, conversation_id
-from proxy.core.conversation.records import TurnRecord
-from proxy.core.conversation.summary import SummaryRecipe
-from proxy.store.codec import Codec
-from proxy.store.conversations import RedisStore
-from proxy.store.embedded.server import EmbeddedValkey
+from tidemark.core.conversation.messages import Message, Role, digest_of
+from tidemark.core.conversation.prefix import chain_of, conversation_id
+from tidemark.core.conversation.records import TurnRecord
+from tidemark.core.conversation.summary import SummaryRecipe
+from tidemark.store.codec import Codec
+from tidemark.store.conversations import RedisStore
+from tidemark.store.embedded.server import EmbeddedValkey
 
 RECIPE = SummaryRecipe("extractive", "general", 1)
 TENANTS = 100
@@ -45,7 +45,7 @@ def prose() -> str:
 
 def source() -> str:
     """Return program text, as an agent's tools return it."""
-    return "\n".join(path.read_text(encoding="utf-8") for path in sorted((ROOT / "proxy").rglob("*.py")))
+    return "\n".join(path.read_text(encoding="utf-8") for path in sorted((ROOT / "proxy" / "tidemark").rglob("*.py")))
 
 
 def listing() -> str:

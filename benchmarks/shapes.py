@@ -11,8 +11,8 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import accumulate
 
-from proxy.core.conversation.messages import Message, Role, ToolCall, digest_of
-from proxy.core.planning.budget import ModelWindow
+from tidemark.core.conversation.messages import Message, Role, ToolCall, digest_of
+from tidemark.core.planning.budget import ModelWindow
 
 PRIMING = 3
 """The tokens that open a reply."""

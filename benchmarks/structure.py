@@ -22,12 +22,12 @@ import uvicorn
 
 from benchmarks.speed import load
 from benchmarks.speed.systems import UPSTREAM, start
-from proxy.app import create_app
-from proxy.config import load as load_settings
-from proxy.server.connections import ClientConnection
-from proxy.store.embedded.server import EmbeddedValkey
+from tidemark.app import create_app
+from tidemark.config import load as load_settings
+from tidemark.server.connections import ClientConnection
+from tidemark.store.embedded.server import EmbeddedValkey
 
-ROOT = Path(__file__).parents[1] / "proxy"
+ROOT = Path(__file__).parents[1] / "proxy" / "tidemark"
 TURNS = 2
 """The last one is followed; the ones before it fill caches and open connections."""
 HEADERS = {"content-type": "application/json", "authorization": "Bearer key"}

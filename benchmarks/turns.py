@@ -19,12 +19,12 @@ from typing import Any
 
 import httpx
 
-from proxy.app import create_app
-from proxy.config import load
-from proxy.store.embedded.server import EmbeddedValkey
-from proxy.telemetry.logging import configure
 from tests.support.scripted import Answer, Received, ScriptedUpstream, says, whole
 from tests.support.serving import Serving
+from tidemark.app import create_app
+from tidemark.config import load
+from tidemark.store.embedded.server import EmbeddedValkey
+from tidemark.telemetry.logging import configure
 
 TURNS, WINDOW = 24, 20_000
 THINKING_SECONDS = 0.3

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-import proxy
+import tidemark
 
 ROOT = Path(__file__).parent.parent
 LOCKS = ("runtime", "local", "dev")
@@ -39,8 +39,8 @@ def declared() -> set[str]:
 
 
 def test_the_installed_version_is_the_one_in_the_source() -> None:
-    """``proxy.__version__`` is the only place where the version is written."""
-    assert importlib.metadata.version("tidemark") == proxy.__version__
+    """``tidemark.__version__`` is the only place where the version is written."""
+    assert importlib.metadata.version("tidemark") == tidemark.__version__
 
 
 def test_every_direct_dependency_is_documented_at_its_locked_version() -> None:
@@ -87,7 +87,7 @@ def test_no_harmful_release_of_litellm_is_locked() -> None:
 
 
 def test_the_wheel_carries_the_package_its_types_and_the_configuration(tmp_path: Path) -> None:
-    """An installed Tidemark finds under ``proxy/_config`` what a checkout has in ``config/``; the leash is there once.
+    """An installed Tidemark finds in ``tidemark/_config`` what a checkout has in ``config/``; the leash is there once.
 
     Store and demo start it by its path, which no import tells of.
     """
@@ -96,10 +96,11 @@ def test_the_wheel_carries_the_package_its_types_and_the_configuration(tmp_path:
     (wheel,) = tmp_path.glob("*.whl")
     with zipfile.ZipFile(wheel) as archive:
         names = set(archive.namelist())
+    assert {name.partition("/")[0].partition("-")[0] for name in names} == {"tidemark"}  # `proxy` is another project's
     config = ROOT / "config"
-    shipped = {f"proxy/_config/{path.relative_to(config).as_posix()}" for path in config.rglob("*.yaml")}
-    assert "proxy/_config/presets/agent.yaml" in shipped
+    shipped = {f"tidemark/_config/{path.relative_to(config).as_posix()}" for path in config.rglob("*.yaml")}
+    assert "tidemark/_config/presets/agent.yaml" in shipped
     assert [name for name in names if name.endswith("/die_with_parent.py")] == [
-        "proxy/store/embedded/die_with_parent.py"
+        "tidemark/store/embedded/die_with_parent.py"
     ]
-    assert {"proxy/py.typed", "proxy/core/planning/plan.py", *shipped} <= names
+    assert {"tidemark/py.typed", "tidemark/core/planning/plan.py", *shipped} <= names

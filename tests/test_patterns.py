@@ -6,17 +6,19 @@ import re
 
 import pytest
 
-from proxy.summarizers.sentences import SENTENCE_CHARS
 from tests.support.patterns import Found, costly_text, patterns_of_proxy, slow_text
+from tidemark.summarizers.sentences import SENTENCE_CHARS
 
 BOUNDED = {
-    "proxy.config.templates:_HEADING": "one line of a template, which is the operator's own file",
-    "proxy.summarizers.details:_FILE": "a word of a sentence or of a command, of at most 320 and 400 characters",
-    "proxy.summarizers.revoking:_TAKES_BACK": "a sentence of at most 240 characters, and a run of spaces is one space",
-    "proxy.summarizers.revoking:_ALLOWS": "the same",
+    "tidemark.config.templates:_HEADING": "one line of a template, which is the operator's own file",
+    "tidemark.summarizers.details:_FILE": "a word of a sentence or of a command, of at most 320 and 400 characters",
+    "tidemark.summarizers.revoking:_TAKES_BACK": "a sentence of at most 240 characters; a run of spaces is one",
+    "tidemark.summarizers.revoking:_ALLOWS": "the same",
 }
 """Patterns whose time grows faster, each with the reason why that is no harm."""
-OF_SENTENCES = tuple(f"proxy.summarizers.{name}:" for name in ("revoking", "rule_languages", "rule_scripts", "rules"))
+OF_SENTENCES = tuple(
+    f"tidemark.summarizers.{name}:" for name in ("revoking", "rule_languages", "rule_scripts", "rules")
+)
 """Modules that read one sentence at a time, so that growth beyond ``SENTENCE_CHARS`` is no harm."""
 
 

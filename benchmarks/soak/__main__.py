@@ -55,7 +55,7 @@ def _system(workers: int, most_streams: int | None = None) -> System:
         ]
         config = place.folder / "tidemark.yaml"
         config.write_text("\n".join(lines), encoding="utf-8")
-        return [sys.executable, "-m", "proxy", "serve", "--config", str(config), "--port", str(place.port)]
+        return [sys.executable, "-m", "tidemark", "serve", "--config", str(config), "--port", str(place.port)]
 
     return System("tidemark", "Tidemark", command)
 

@@ -19,11 +19,11 @@ import tiktoken
 
 from benchmarks.speed.relay import NOT_CARRIED
 from benchmarks.speed.upstream import serve
-from proxy.core.ports import Caller, Route
-from proxy.store.connection.pipelined import PipelinedConnection, StoreServer
-from proxy.store.embedded.server import EmbeddedValkey
-from proxy.tokens.vocabulary import vocabulary
-from proxy.upstream.wire import WireLane
+from tidemark.core.ports import Caller, Route
+from tidemark.store.connection.pipelined import PipelinedConnection, StoreServer
+from tidemark.store.embedded.server import EmbeddedValkey
+from tidemark.tokens.vocabulary import vocabulary
+from tidemark.upstream.wire import WireLane
 
 _request = msgspec.json.Decoder(dict[str, msgspec.Raw])
 _raws = msgspec.json.Decoder(list[msgspec.Raw])

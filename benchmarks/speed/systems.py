@@ -19,7 +19,7 @@ from benchmarks.speed.load import HOST, REPLY, request
 from benchmarks.speed.work import CHAT_PATH, NARROW, NARROW_TOKENS, WIDE, WIDE_TOKENS
 
 ROOT = Path(__file__).parents[2]
-LEASH = ROOT / "proxy" / "store" / "embedded" / "die_with_parent.py"
+LEASH = ROOT / "proxy" / "tidemark" / "store" / "embedded" / "die_with_parent.py"
 """The program that ends a system when the benchmark ends, in any way."""
 START_SECONDS = 120.0
 
@@ -62,7 +62,7 @@ def _tidemark(place: Place, lane: str = "wire", transport: str = "{}", server: s
     lines += ["compaction: {defaults: {strategy: extractive}}", f"transport: {transport}", f"server: {server}"]
     config = place.folder / "tidemark.yaml"
     config.write_text("\n".join(lines), encoding="utf-8")
-    return [sys.executable, "-m", "proxy", "serve", "--config", str(config), "--port", str(place.port)]
+    return [sys.executable, "-m", "tidemark", "serve", "--config", str(config), "--port", str(place.port)]
 
 
 FLOOR = System(

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, cast
 
-from proxy.archive import ArchiveAccess, ConversationReader, StandingSummaries
-from proxy.archive.search_index import MessageSearch
-from proxy.core.conversation.request import Dialect
-from proxy.core.ports import DeletionHook
-from proxy.dialects.chat.dialect import ChatDialect
-from proxy.dialects.stored import StoredMessageReader
-from proxy.store.conversations import RedisStore
+from tidemark.archive import ArchiveAccess, ConversationReader, StandingSummaries
+from tidemark.archive.search_index import MessageSearch
+from tidemark.core.conversation.request import Dialect
+from tidemark.core.ports import DeletionHook
+from tidemark.dialects.chat.dialect import ChatDialect
+from tidemark.dialects.stored import StoredMessageReader
+from tidemark.store.conversations import RedisStore
 
 NOTHING = cast("Any", None)
 

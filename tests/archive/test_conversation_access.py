@@ -8,13 +8,13 @@ from pathlib import Path
 
 import pytest
 
-from proxy.archive.access import may_reach
-from proxy.core.conversation.prefix import owner_of
-from proxy.core.conversation.records import StoredConversation
-from proxy.core.ports import Caller, Route
-from proxy.pipeline.identify import tenant_of
+from tidemark.archive.access import may_reach
+from tidemark.core.conversation.prefix import owner_of
+from tidemark.core.conversation.records import StoredConversation
+from tidemark.core.ports import Caller, Route
+from tidemark.pipeline.identify import tenant_of
 
-PROXY = Path(__file__).parents[2] / "proxy"
+PROXY = Path(__file__).parents[2] / "proxy" / "tidemark"
 ALICE, BOB = Caller(b"alice", ()), Caller(b"bob", ())
 HERE = Route("wire", "m", "m", "openai", "http://here.invalid/v1")
 ELSEWHERE = Route("wire", "m", "m", "openai", "http://elsewhere.invalid/v1")

@@ -7,10 +7,10 @@ from collections.abc import Sequence
 
 import pytest
 
-from proxy.archive import live_events
-from proxy.archive.live_events import MAX_PAGES, LiveEventHub
-from proxy.core.errors import ServerBusy
-from proxy.core.live_events import LiveEvent, LiveEventPosition
+from tidemark.archive import live_events
+from tidemark.archive.live_events import MAX_PAGES, LiveEventHub
+from tidemark.core.errors import ServerBusy
+from tidemark.core.live_events import LiveEvent, LiveEventPosition
 
 pytestmark = pytest.mark.anyio
 

@@ -19,11 +19,11 @@ from typing import Any
 import httpx
 from redis.asyncio import Redis
 
-from proxy.core.traffic import TrafficFigures
-from proxy.store.traffic import RedisTraffic
 from tests.console.conftest import TOKEN, Console
 from tests.pipeline.talk import Said, assistant, system, user
 from tests.support.scripted import Received, says
+from tidemark.core.traffic import TrafficFigures
+from tidemark.store.traffic import RedisTraffic
 
 CONFIG = """
 model_list:

@@ -20,7 +20,7 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Browser, Page, expect
 
-from proxy.demo import llama, run
+from tidemark.demo import llama, run
 
 pytestmark = [pytest.mark.walk, pytest.mark.timeout(900)]
 
@@ -95,7 +95,7 @@ def terminal(tmp_path: Path) -> Iterator[Terminal]:
     screen, inside = pty.openpty()
     environ = {**os.environ, "TMPDIR": str(tmp_path), "PYTHONPATH": str(Path(run.__file__).parents[2]), "TERM": "xterm"}
     process = subprocess.Popen(
-        [sys.executable, "-m", "proxy", "demo", "--turns", TURNS],
+        [sys.executable, "-m", "tidemark", "demo", "--turns", TURNS],
         stdin=inside,
         stdout=inside,
         stderr=inside,

@@ -13,17 +13,17 @@ from typing import Any
 import msgspec
 import pytest
 
-from proxy.catalog.catalog import Catalog
-from proxy.catalog.litellm_data import LiteLLMModelData
-from proxy.catalog.probe import FAILED_SECONDS, FRESH_SECONDS, Probe
-from proxy.core.conversation.messages import JsonValue
-from proxy.core.errors import UpstreamError, UpstreamUnreachable
-from proxy.core.events import Event, WindowAssumed
-from proxy.core.planning.budget import CompactionPolicy, ModelWindow, budget_for
-from proxy.core.ports import Caller, Route
-from proxy.upstream.upstream import LiteLLMUpstream
 from tests.support.scripted import Exchange, serving
 from tests.upstream.callers import calling
+from tidemark.catalog.catalog import Catalog
+from tidemark.catalog.litellm_data import LiteLLMModelData
+from tidemark.catalog.probe import FAILED_SECONDS, FRESH_SECONDS, Probe
+from tidemark.core.conversation.messages import JsonValue
+from tidemark.core.errors import UpstreamError, UpstreamUnreachable
+from tidemark.core.events import Event, WindowAssumed
+from tidemark.core.planning.budget import CompactionPolicy, ModelWindow, budget_for
+from tidemark.core.ports import Caller, Route
+from tidemark.upstream.upstream import LiteLLMUpstream
 
 ALICE = calling(("authorization", "Bearer a"), fingerprint=b"alice")
 BOB = calling(("authorization", "Bearer b"), fingerprint=b"bob")
@@ -233,7 +233,7 @@ async def test_server_is_asked_once_in_a_while() -> None:
 
 async def test_silent_server_costs_two_seconds_at_most(data: LiteLLMModelData, monkeypatch: pytest.MonkeyPatch) -> None:
     """A server that does not answer is given up soon, and the request goes on with the next source."""
-    monkeypatch.setattr("proxy.catalog.probe.ANSWER_SECONDS", 0.1)
+    monkeypatch.setattr("tidemark.catalog.probe.ANSWER_SECONDS", 0.1)
 
     async def script(exchange: Exchange) -> None:
         await exchange.gone()

@@ -8,14 +8,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from proxy.catalog.catalog import Catalog
-from proxy.catalog.learned import KEPT_RATIO, LEAST_RATIO, learn_from_reply, learn_window_and_density
-from proxy.catalog.litellm_data import LiteLLMModelData
-from proxy.core.planning.budget import CompactionPolicy, ModelProfile, ModelWindow
-from proxy.core.ports import Route
-from proxy.upstream.overflow import Overflow
-from proxy.upstream.upstream import LiteLLMUpstream
 from tests.upstream.callers import calling
+from tidemark.catalog.catalog import Catalog
+from tidemark.catalog.learned import KEPT_RATIO, LEAST_RATIO, learn_from_reply, learn_window_and_density
+from tidemark.catalog.litellm_data import LiteLLMModelData
+from tidemark.core.planning.budget import CompactionPolicy, ModelProfile, ModelWindow
+from tidemark.core.ports import Route
+from tidemark.upstream.overflow import Overflow
+from tidemark.upstream.upstream import LiteLLMUpstream
 
 TOKENS = st.integers(1, 2_000_000)
 WINDOWS = st.builds(

@@ -8,15 +8,15 @@ from pathlib import Path
 
 import pytest
 
-from proxy.catalog.catalog import Catalog
-from proxy.catalog.litellm_data import LiteLLMModelData
-from proxy.catalog.overrides import NOTED_SECONDS, REMEMBERED, WRITTEN_AT_ONCE, LiveOverrides
-from proxy.core.errors import StoreUnavailable
-from proxy.core.models import NOTHING_SET, ModelObservation, ModelOverrides, ModelRecord, RegistryVersion
-from proxy.core.planning.budget import ModelWindow
-from proxy.core.ports import Route
-from proxy.upstream.upstream import LiteLLMUpstream
 from tests.upstream.callers import calling
+from tidemark.catalog.catalog import Catalog
+from tidemark.catalog.litellm_data import LiteLLMModelData
+from tidemark.catalog.overrides import NOTED_SECONDS, REMEMBERED, WRITTEN_AT_ONCE, LiveOverrides
+from tidemark.core.errors import StoreUnavailable
+from tidemark.core.models import NOTHING_SET, ModelObservation, ModelOverrides, ModelRecord, RegistryVersion
+from tidemark.core.planning.budget import ModelWindow
+from tidemark.core.ports import Route
+from tidemark.upstream.upstream import LiteLLMUpstream
 
 ALICE = calling(("authorization", "Bearer a"), fingerprint=b"alice")
 ROUTE = Route("wire", "mine", "m", "openai", "https://api.openai.com/v1")

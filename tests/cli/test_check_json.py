@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from proxy.cli.main import cli
+from tidemark.cli.main import cli
 
 CONFIG = """
 model_list:

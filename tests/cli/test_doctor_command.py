@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 from click.testing import CliRunner, Result
 
-from proxy.cli.main import cli
 from tests.cli.test_terminal_output import COLOR, in_terminal
+from tidemark.cli.main import cli
 
 SOUND = "store: {url: embedded}\n"
 BROKEN = "store: {url: 'redis://127.0.0.1:9/0'}\n"

@@ -68,7 +68,7 @@ def environ(tmp_path: Path) -> dict[str, str]:
 def test_a_command_ends_with_its_code(code: int, words: list[str], environ: dict[str, str], tmp_path: Path) -> None:
     """And an error is a message, never a traceback."""
     done = subprocess.run(
-        [sys.executable, "-m", "proxy", *words],
+        [sys.executable, "-m", "tidemark", *words],
         env=environ,
         cwd=tmp_path,
         capture_output=True,
@@ -98,7 +98,7 @@ def test_the_table_has_all_codes_and_no_other() -> None:
 def test_a_store_that_does_not_answer_is_told_with_its_mend(work: str, environ: dict[str, str], tmp_path: Path) -> None:
     """In one line that names the setting."""
     words = ["store", work, *(["x.zst"] if work == "export" else []), "--config", "away.yaml"]
-    command = [sys.executable, "-m", "proxy", *words]
+    command = [sys.executable, "-m", "tidemark", *words]
     done = subprocess.run(command, env=environ, cwd=tmp_path, capture_output=True, text=True, timeout=100, check=False)
     assert done.stderr.startswith("tidemark: The store does not answer (")
     assert done.stderr.endswith("Check store.url, and whether its server runs.\n")

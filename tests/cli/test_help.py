@@ -12,8 +12,8 @@ import pytest
 from click.shell_completion import ShellComplete
 from click.testing import CliRunner
 
-from proxy.cli.completion import VARIABLE
-from proxy.cli.main import cli
+from tidemark.cli.completion import VARIABLE
+from tidemark.cli.main import cli
 
 LISTS_NOTHING = {
     "compact": "prints JSON always",

@@ -16,8 +16,8 @@ from pathlib import Path
 
 import pytest
 
-from proxy.cli.progress import progress
-from proxy.cli.tables import plain_lines
+from tidemark.cli.progress import progress
+from tidemark.cli.tables import plain_lines
 
 pytestmark = pytest.mark.e2e
 
@@ -70,7 +70,7 @@ def in_terminal(*words: str, given: bytes = b"", **more: str) -> tuple[int, str]
     environ = {**os.environ, "TERM": "xterm-256color", **more}
     written = b""
     with subprocess.Popen(
-        [sys.executable, "-m", "proxy", *words], env=environ, stdin=subprocess.PIPE, stdout=slave, stderr=slave
+        [sys.executable, "-m", "tidemark", *words], env=environ, stdin=subprocess.PIPE, stdout=slave, stderr=slave
     ) as process:
         assert process.stdin is not None
         process.stdin.write(given)
@@ -86,7 +86,7 @@ def in_terminal(*words: str, given: bytes = b"", **more: str) -> tuple[int, str]
 def in_pipe(*words: str, given: bytes = b"") -> subprocess.CompletedProcess[bytes]:
     """A command whose output goes into pipes."""
     return subprocess.run(
-        [sys.executable, "-m", "proxy", *words], input=given, capture_output=True, timeout=100, check=True
+        [sys.executable, "-m", "tidemark", *words], input=given, capture_output=True, timeout=100, check=True
     )
 
 

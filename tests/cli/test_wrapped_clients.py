@@ -11,12 +11,12 @@ import click
 import pytest
 from click.testing import CliRunner, Result
 
-from proxy.catalog.litellm_data import ModelPrice
-from proxy.cli.agents import AGENTS
-from proxy.cli.bill import bill_between
-from proxy.cli.main import cli
-from proxy.cli.metrics_text import read_metrics
-from proxy.cli.unwrap import InstallRefusal
+from tidemark.catalog.litellm_data import ModelPrice
+from tidemark.cli.agents import AGENTS
+from tidemark.cli.bill import bill_between
+from tidemark.cli.main import cli
+from tidemark.cli.metrics_text import read_metrics
+from tidemark.cli.unwrap import InstallRefusal
 
 URL = "http://127.0.0.1:8787"
 BODY_OF_CLAUDE = "model_list:\n  - {model_name: '*', litellm_params: {model: 'anthropic/*'%s}}\n"

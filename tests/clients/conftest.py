@@ -11,12 +11,12 @@ from pathlib import Path
 import httpx
 import pytest
 
-from proxy.store.embedded.server import EmbeddedValkey
-from proxy.upstream.litellm import load as load_litellm
 from tests.clients.programs import COMMAND_TOOLS, TALK_WINDOW
 from tests.pipeline.conftest import benched
 from tests.support.scripted import Answer, Call, Received, ScriptedUpstream, Turn, tells
 from tests.support.serving import NO_TLS
+from tidemark.store.embedded.server import EmbeddedValkey
+from tidemark.upstream.litellm import load as load_litellm
 
 SAYS = Turn("Hello there from upstream.")
 TOLD = Turn("It is all done now.")

@@ -9,12 +9,12 @@ from typing import Any
 
 import pytest
 
-from proxy.store.embedded.server import EmbeddedValkey
 from tests.clients.agents import AGENTS, Agent
 from tests.clients.conftest import skip_unless_installed
 from tests.clients.programs import COMMAND_TOOLS
 from tests.pipeline.conftest import Bench, benched
 from tests.providers.openai_chat import UNREASONED, EnforcingChat
+from tidemark.store.embedded.server import EmbeddedValkey
 
 pytestmark = [pytest.mark.clients, pytest.mark.timeout(400)]
 Json = dict[str, Any]

@@ -11,11 +11,11 @@ from typing import Any
 
 import pytest
 
-from proxy.store.embedded.server import EmbeddedValkey
 from tests.clients.agents import CLAUDE, Agent, claude
 from tests.clients.conftest import SUMMARY, skip_unless_installed
 from tests.pipeline.conftest import Bench, benched
 from tests.providers.anthropic_messages import THINKING, EnforcingAnthropic
+from tidemark.store.embedded.server import EmbeddedValkey
 
 pytestmark = [pytest.mark.clients, pytest.mark.timeout(400)]
 Json = dict[str, Any]

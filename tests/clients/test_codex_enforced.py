@@ -9,12 +9,12 @@ from typing import Any
 
 import pytest
 
-from proxy.store.embedded.server import EmbeddedValkey
 from tests.clients.agents import CODEX, Agent, codex, compacting_codex
 from tests.clients.conftest import SUMMARY, skip_unless_installed
 from tests.clients.programs import COMMAND_TOOLS
 from tests.pipeline.conftest import Bench, benched
 from tests.providers.openai_responses import EnforcingOpenAI, message_of
+from tidemark.store.embedded.server import EmbeddedValkey
 
 pytestmark = [pytest.mark.clients, pytest.mark.timeout(400)]
 Json = dict[str, Any]

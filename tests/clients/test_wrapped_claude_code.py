@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from proxy.cli.agents import AGENTS
-from proxy.cli.agents.agent import Place, Spoken
 from tests.clients.agents import CLAUDE, claude
 from tests.clients.conftest import SAYS, Site, skip_unless_installed
 from tests.clients.programs import execute
+from tidemark.cli.agents import AGENTS
+from tidemark.cli.agents.agent import Place, Spoken
 
 pytestmark = [pytest.mark.clients, pytest.mark.timeout(400)]
 

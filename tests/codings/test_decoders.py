@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from proxy.codings.decoders import DECODE_ERRORS, DECODERS, OUT_BYTES, coding_names
+from tidemark.codings.decoders import DECODE_ERRORS, DECODERS, OUT_BYTES, coding_names
 
 if sys.version_info >= (3, 14):
     from compression import zstd

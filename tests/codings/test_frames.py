@@ -7,7 +7,7 @@ from io import BytesIO
 
 import pytest
 
-from proxy.codings.frames import BrokenFrame, FrameWriter, read_frames
+from tidemark.codings.frames import BrokenFrame, FrameWriter, read_frames
 
 BOUND = 1_000_000
 

@@ -10,21 +10,21 @@ from typing import Any
 
 import pytest
 
-from proxy.compaction.compactor import Compactor
-from proxy.compaction.storing import SummaryStorage
-from proxy.compaction.values import NotSummarized, Summarized, Trigger
-from proxy.compaction.writer import SummaryWriter
-from proxy.core.conversation.flush import Flush
-from proxy.core.conversation.summary import PrefixSummary, SummaryRecipe
-from proxy.core.errors import StoreUnavailable, SummaryRejected
-from proxy.core.events import CompactionStarted, ConversationCompacted, Event, StoreDegraded, SummaryPrepared
-from proxy.core.planning.budget import CompactionPolicy
-from proxy.core.ports import SummaryTask
-from proxy.summarizers import ExtractiveSummarizer, PlainSummarizer
-from proxy.summarizers.receipts import ReceiptWriter
 from tests.compaction.test_immediate import COUNTER, Slow, order
+from tidemark.compaction.compactor import Compactor
+from tidemark.compaction.storing import SummaryStorage
+from tidemark.compaction.values import NotSummarized, Summarized, Trigger
+from tidemark.compaction.writer import SummaryWriter
+from tidemark.core.conversation.flush import Flush
+from tidemark.core.conversation.summary import PrefixSummary, SummaryRecipe
+from tidemark.core.errors import StoreUnavailable, SummaryRejected
+from tidemark.core.events import CompactionStarted, ConversationCompacted, Event, StoreDegraded, SummaryPrepared
+from tidemark.core.planning.budget import CompactionPolicy
+from tidemark.core.ports import SummaryTask
+from tidemark.summarizers import ExtractiveSummarizer, PlainSummarizer
+from tidemark.summarizers.receipts import ReceiptWriter
 
-PROXY = Path(__file__).parents[2] / "proxy"
+PROXY = Path(__file__).parents[2] / "proxy" / "tidemark"
 
 
 @pytest.fixture

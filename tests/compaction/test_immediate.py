@@ -10,28 +10,28 @@ from typing import Literal
 
 import pytest
 
-from proxy.compaction.compactor import OVERDUE_WARNING, Compactor
-from proxy.compaction.immediate import ImmediateCompaction
-from proxy.compaction.storing import SummaryStorage
-from proxy.compaction.values import CompactionOrder, NotSummarized, Summarized
-from proxy.compaction.writer import SummaryWriter
-from proxy.core.conversation.messages import Message
-from proxy.core.conversation.prefix import chain_of
-from proxy.core.conversation.summary import SummaryRecipe, SummaryText
-from proxy.core.errors import SummaryOverdue
-from proxy.core.events import Event, SummaryFailed
-from proxy.core.planning.budget import CompactionPolicy, ModelProfile, ModelWindow
-from proxy.core.planning.situation import Compact
-from proxy.core.ports import Caller, Route, SummaryTask
-from proxy.store.codec import Codec
-from proxy.store.conversations import RedisStore
-from proxy.store.embedded.server import EmbeddedValkey
-from proxy.store.leases import RedisLeases
-from proxy.store.summary_replacement import RedisSummaryReplacement
-from proxy.summarizers import ExtractiveSummarizer, PlainSummarizer
-from proxy.summarizers.receipts import ReceiptWriter
-from proxy.tokens import LocalTokenCounter
 from tests.core.histories import message
+from tidemark.compaction.compactor import OVERDUE_WARNING, Compactor
+from tidemark.compaction.immediate import ImmediateCompaction
+from tidemark.compaction.storing import SummaryStorage
+from tidemark.compaction.values import CompactionOrder, NotSummarized, Summarized
+from tidemark.compaction.writer import SummaryWriter
+from tidemark.core.conversation.messages import Message
+from tidemark.core.conversation.prefix import chain_of
+from tidemark.core.conversation.summary import SummaryRecipe, SummaryText
+from tidemark.core.errors import SummaryOverdue
+from tidemark.core.events import Event, SummaryFailed
+from tidemark.core.planning.budget import CompactionPolicy, ModelProfile, ModelWindow
+from tidemark.core.planning.situation import Compact
+from tidemark.core.ports import Caller, Route, SummaryTask
+from tidemark.store.codec import Codec
+from tidemark.store.conversations import RedisStore
+from tidemark.store.embedded.server import EmbeddedValkey
+from tidemark.store.leases import RedisLeases
+from tidemark.store.summary_replacement import RedisSummaryReplacement
+from tidemark.summarizers import ExtractiveSummarizer, PlainSummarizer
+from tidemark.summarizers.receipts import ReceiptWriter
+from tidemark.tokens import LocalTokenCounter
 
 COUNTER = LocalTokenCounter()
 ROUTE = Route("wire", "m", "m", "openai", "http://upstream.invalid/v1")

@@ -7,16 +7,16 @@ from dataclasses import replace
 
 import pytest
 
-from proxy.compaction.values import CompactionOrder, NotSummarized
-from proxy.compaction.writer import SummaryWriter
-from proxy.core.conversation.summary import SummaryRecipe
-from proxy.core.errors import SummaryRejected
-from proxy.core.events import Event, Listener, SummaryFailed
-from proxy.core.planning.budget import CompactionPolicy
-from proxy.core.ports import Caller, SummaryTask
-from proxy.summarizers import ExtractiveSummarizer, PlainSummarizer
-from proxy.summarizers.receipts import ReceiptWriter
 from tests.compaction.test_immediate import COUNTER, Slow, order
+from tidemark.compaction.values import CompactionOrder, NotSummarized
+from tidemark.compaction.writer import SummaryWriter
+from tidemark.core.conversation.summary import SummaryRecipe
+from tidemark.core.errors import SummaryRejected
+from tidemark.core.events import Event, Listener, SummaryFailed
+from tidemark.core.planning.budget import CompactionPolicy
+from tidemark.core.ports import Caller, SummaryTask
+from tidemark.summarizers import ExtractiveSummarizer, PlainSummarizer
+from tidemark.summarizers.receipts import ReceiptWriter
 
 HALF = CompactionPolicy(strategy="llm", summarizer_timeout_seconds=0.2)
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from proxy.config import check_report, exposure_warnings, load
+from tidemark.config import check_report, exposure_warnings, load
 
 KEYED = """
 model_list:

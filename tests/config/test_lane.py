@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from proxy.config.report import check_report
+from tidemark.config.report import check_report
 
 MODELS = """
 transport: {lane: litellm}

@@ -8,12 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from proxy.app.stored_parts import SECONDS_A_DAY as DAY
-from proxy.app.stored_parts import _lifetimes
-from proxy.config import Address, CompactionSettings, Secret, Settings, TenantSettings, load
-from proxy.core.errors import ConfigError
-from proxy.core.planning.budget import CompactionPolicy, ModelWindow
-from proxy.store.lifetimes import Lifetime
+from tidemark.app.stored_parts import SECONDS_A_DAY as DAY
+from tidemark.app.stored_parts import _lifetimes
+from tidemark.config import Address, CompactionSettings, Secret, Settings, TenantSettings, load
+from tidemark.core.errors import ConfigError
+from tidemark.core.planning.budget import CompactionPolicy, ModelWindow
+from tidemark.store.lifetimes import Lifetime
 
 HOME = {"HOME": "/home/someone"}
 Write = Callable[[str], Path]

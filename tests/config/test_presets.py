@@ -10,9 +10,9 @@ from typing import get_args
 
 import pytest
 
-from proxy.config import CompactionSettings, check_report, load, shipped_file
-from proxy.config.sections import Preset, TokenizerSettings
-from proxy.core.errors import ConfigError
+from tidemark.config import CompactionSettings, check_report, load, shipped_file
+from tidemark.config.sections import Preset, TokenizerSettings
+from tidemark.core.errors import ConfigError
 
 HOME = {"HOME": "/home/someone"}
 ROOT = Path(__file__).parents[2]

@@ -8,12 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from proxy.config import kinds, load
-from proxy.config.models import WITHOUT_EFFECT
-from proxy.config.tree import Scalar
-from proxy.core.errors import ConfigError
-from proxy.core.recall.meaning import RecallMethod
-from proxy.upstream.fields import ROUTER_FIELDS
+from tidemark.config import kinds, load
+from tidemark.config.models import WITHOUT_EFFECT
+from tidemark.config.tree import Scalar
+from tidemark.core.errors import ConfigError
+from tidemark.core.recall.meaning import RecallMethod
+from tidemark.upstream.fields import ROUTER_FIELDS
 
 HOME = {"HOME": "/home/someone"}
 Write = Callable[[str], Path]

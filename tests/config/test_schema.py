@@ -14,15 +14,15 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from jsonschema import Draft202012Validator  # type: ignore[import-untyped]
 
-from proxy.cli.main import cli
-from proxy.config import configuration_schema, key_notes, load, shipped_file
-from proxy.config.kinds import Kind, Unfit
-from proxy.config.loading import LITELLM_SECTIONS, ROOT_KEYS
-from proxy.config.models import DIALECTS, ENTRY_KEYS, LANES, TOKENS, WINDOW
-from proxy.config.reading import LATER, MISSING, Reader
-from proxy.config.sections import ROOT_KINDS, SECTIONS
-from proxy.config.tree import Items, Scalar
-from proxy.core.errors import ConfigError
+from tidemark.cli.main import cli
+from tidemark.config import configuration_schema, key_notes, load, shipped_file
+from tidemark.config.kinds import Kind, Unfit
+from tidemark.config.loading import LITELLM_SECTIONS, ROOT_KEYS
+from tidemark.config.models import DIALECTS, ENTRY_KEYS, LANES, TOKENS, WINDOW
+from tidemark.config.reading import LATER, MISSING, Reader
+from tidemark.config.sections import ROOT_KINDS, SECTIONS
+from tidemark.config.tree import Items, Scalar
+from tidemark.core.errors import ConfigError
 
 HOME = {"HOME": "/home/someone"}
 SCHEMA: Any = configuration_schema()

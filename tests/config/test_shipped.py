@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from proxy.config import check_report, key_notes, load, load_model_defaults, shipped_file
-from proxy.config.environment import VARIABLES
-from proxy.config.models import ENTRY_KEYS, most_specific
-from proxy.core.planning.budget import ModelWindow
+from tidemark.config import check_report, key_notes, load, load_model_defaults, shipped_file
+from tidemark.config.environment import VARIABLES
+from tidemark.config.models import ENTRY_KEYS, most_specific
+from tidemark.core.planning.budget import ModelWindow
 
 ROOT = Path(__file__).parents[2]
 HOME = {"HOME": "/home/someone"}

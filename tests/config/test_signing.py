@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from proxy.config.signing import FILE, stored_secret
-from proxy.core.errors import ConfigError
+from tidemark.config.signing import FILE, stored_secret
+from tidemark.core.errors import ConfigError
 
 
 def test_it_is_made_once_and_kept(tmp_path: Path) -> None:

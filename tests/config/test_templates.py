@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from proxy.config import load
-from proxy.config.templates import MAX_BYTES
-from proxy.core.conversation.summary import Template
-from proxy.core.errors import ConfigError
+from tidemark.config import load
+from tidemark.config.templates import MAX_BYTES
+from tidemark.core.conversation.summary import Template
+from tidemark.core.errors import ConfigError
 
 Write = Callable[[str], Path]
 OWN = """\

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from proxy.config import Settings, check_report, load
-from proxy.core.errors import ConfigError
+from tidemark.config import Settings, check_report, load
+from tidemark.core.errors import ConfigError
 
 HOME = {"HOME": "/home/someone"}
 

@@ -9,13 +9,13 @@ from dataclasses import dataclass
 import httpx
 import pytest
 
-from proxy.store.embedded.server import EmbeddedValkey
-from proxy.upstream.litellm import load as load_litellm
 from tests.conformance.cases import Case
 from tests.conformance.differences import Lines
 from tests.pipeline.conftest import benched
 from tests.support.scripted import Received, ScriptedUpstream
 from tests.support.serving import NO_TLS, Serving
+from tidemark.store.embedded.server import EmbeddedValkey
+from tidemark.upstream.litellm import load as load_litellm
 
 BRIDGED = """
 model_list:

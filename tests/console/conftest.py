@@ -13,13 +13,13 @@ import pytest
 from starlette.applications import Starlette
 from starlette.routing import Route
 
-from proxy.app import create_app
-from proxy.config import load
-from proxy.store.embedded.server import EmbeddedValkey
-from proxy.upstream.litellm import load as load_litellm
 from tests.pipeline.conftest import SECRET, WINDOW, Client
 from tests.support.scripted import ScriptedUpstream
 from tests.support.serving import NO_TLS, Serving
+from tidemark.app import create_app
+from tidemark.config import load
+from tidemark.store.embedded.server import EmbeddedValkey
+from tidemark.upstream.litellm import load as load_litellm
 
 TOKEN = "t" * 40
 _FORM_TOKEN = re.compile(r'<meta name="csrf" content="([0-9a-f]+)"')

@@ -10,14 +10,14 @@ from collections.abc import Callable, Mapping
 import httpx
 import pytest
 
-from proxy.console import sessions
-from proxy.console.sessions import COOKIE, IDLE_SECONDS, Sessions
-from proxy.console.visit import MAX_FORM_BYTES
-from proxy.server.operator import OperatorAccess
 from tests.console.conftest import TOKEN, Console, Visitor, paths
 from tests.pipeline.conftest import SECRET, WINDOW
 from tests.pipeline.talk import history
 from tests.support.serving import NO_TLS
+from tidemark.console import sessions
+from tidemark.console.sessions import COOKIE, IDLE_SECONDS, Sessions
+from tidemark.console.visit import MAX_FORM_BYTES
+from tidemark.server.operator import OperatorAccess
 
 NOTHING = "0" * 48
 ENTERED = "what <I> & you entered"

@@ -12,9 +12,9 @@ from pathlib import Path
 
 import pytest
 
-import proxy.console
+import tidemark.console
 
-STYLES = (Path(proxy.console.__file__).parent / "static/console.css").read_text(encoding="utf-8")
+STYLES = (Path(tidemark.console.__file__).parent / "static/console.css").read_text(encoding="utf-8")
 LIGHT, DARK = (
     dict(re.findall(r"--([\w-]+): (#[0-9a-f]{6});", block))
     for block in re.findall(r":root \{(.*?)\}", STYLES, re.DOTALL)

@@ -8,12 +8,12 @@ import time
 import httpx
 import pytest
 
-from proxy.console.live_parts import PARTS_HEADER
-from proxy.console.sessions import COOKIE, Sessions
-from proxy.server.operator import OperatorAccess
 from tests.console.conftest import TOKEN, Console, Visitor
 from tests.pipeline.conftest import SECRET, Client
 from tests.pipeline.talk import Said, assistant, history, user
+from tidemark.console.live_parts import PARTS_HEADER
+from tidemark.console.sessions import COOKIE, Sessions
+from tidemark.server.operator import OperatorAccess
 
 LIST = "/console/conversations"
 PART = re.compile(r'<(\w+) id="([\w-]+)" data-live="([^"]*)"')

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from proxy.console.plots import Plot, Series
+from tidemark.console.plots import Plot, Series
 
 
 class Watched(list[float | None]):

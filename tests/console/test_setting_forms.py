@@ -9,11 +9,11 @@ import httpx
 import pytest
 from redis.asyncio import Redis
 
-from proxy.core.conversation.summary import Strategy, TemplateName
-from proxy.store.codec import Codec
-from proxy.store.operator_settings import RedisSettings
 from tests.console.conftest import TOKEN, Console, Visitor
 from tests.support.serving import NO_TLS
+from tidemark.core.conversation.summary import Strategy, TemplateName
+from tidemark.store.codec import Codec
+from tidemark.store.operator_settings import RedisSettings
 
 SETTINGS = "/console/settings"
 

@@ -8,11 +8,11 @@ import httpx
 import pytest
 from starlette.requests import Request
 
-from proxy.console import sessions
-from proxy.console.sessions import COOKIE, IDLE_SECONDS, MAX_HELD_BACK, Sessions
-from proxy.server.operator import OperatorAccess
 from tests.console.conftest import TOKEN, Console
 from tests.support.serving import NO_TLS
+from tidemark.console import sessions
+from tidemark.console.sessions import COOKIE, IDLE_SECONDS, MAX_HELD_BACK, Sessions
+from tidemark.server.operator import OperatorAccess
 
 
 @pytest.fixture(autouse=True)

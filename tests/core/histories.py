@@ -13,9 +13,9 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from proxy.core.conversation.messages import Message
-from proxy.core.planning.budget import CompactionPolicy, ModelProfile, ModelWindow
-from proxy.dialects.chat.message import parse_message
+from tidemark.core.conversation.messages import Message
+from tidemark.core.planning.budget import CompactionPolicy, ModelProfile, ModelWindow
+from tidemark.dialects.chat.message import parse_message
 
 WORDS = st.text(alphabet='abcdefgh äé漢🙂\n"\\<>', max_size=40)
 TEXTS = st.one_of(WORDS, st.just(""), st.integers(1, 400).map(lambda n: "word " * n))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from proxy.core.bounded import BoundedCache, SizedCache
+from tidemark.core.bounded import BoundedCache, SizedCache
 
 
 def test_the_oldest_entry_goes() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from proxy.core.breaker import CLOSED, FIRST_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS, STRIKES, Breaker
+from tidemark.core.breaker import CLOSED, FIRST_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS, STRIKES, Breaker
 
 
 def opened(now: float = 0.0) -> Breaker:

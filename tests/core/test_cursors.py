@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from proxy.core.cursors import cursor_of, place_of
-from proxy.core.errors import InvalidRequest
+from tidemark.core.cursors import cursor_of, place_of
+from tidemark.core.errors import InvalidRequest
 
 
 @given(st.integers(), st.text())

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from proxy.core.http_headers import HOP_BY_HOP, NOT_SENT, end_to_end
+from tidemark.core.http_headers import HOP_BY_HOP, NOT_SENT, end_to_end
 
 NAMES = st.sampled_from([b"X-A", b"x-b", b"Connection", b"TE", b"Host", b"Keep-Alive", b"authorization"])
 VALUES = st.sampled_from([b"", b"close", b"X-A", b"x-b , TE,,connection", b"authorization,x-a", b"Host"])

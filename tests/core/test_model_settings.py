@@ -8,8 +8,15 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from proxy.core.models import NOTHING_SET, SETTABLE, ModelObservation, ModelOverrides, ModelRecord, merged_observation
-from proxy.core.planning.budget import CompactionPolicy, ModelWindow, budget_for
+from tidemark.core.models import (
+    NOTHING_SET,
+    SETTABLE,
+    ModelObservation,
+    ModelOverrides,
+    ModelRecord,
+    merged_observation,
+)
+from tidemark.core.planning.budget import CompactionPolicy, ModelWindow, budget_for
 
 TOKENS = st.integers(1, 2_000_000)
 WINDOWS = st.builds(

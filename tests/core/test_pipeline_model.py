@@ -11,16 +11,6 @@ from dataclasses import dataclass, field, replace
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from proxy.core.conversation.messages import Message
-from proxy.core.conversation.prefix import chain_of
-from proxy.core.conversation.summary import PrefixSummary, render_summary
-from proxy.core.planning.assemble import assemble
-from proxy.core.planning.budget import ModelProfile, budget_for
-from proxy.core.planning.cuts import open_cuts
-from proxy.core.planning.plan import plan, plan_ahead
-from proxy.core.planning.situation import CannotFit, Compact, NoCompaction, PlanInput, SwapSummary
-from proxy.dialects.bodies import array_of
-from proxy.dialects.chat.dialect import ChatDialect
 from tests.core.histories import (
     BOOLEANS,
     MAYBE_TEXT,
@@ -35,6 +25,16 @@ from tests.core.histories import (
     up_to,
 )
 from tests.core.test_promises import Step, assert_prefix_only, assert_valid, summarized
+from tidemark.core.conversation.messages import Message
+from tidemark.core.conversation.prefix import chain_of
+from tidemark.core.conversation.summary import PrefixSummary, render_summary
+from tidemark.core.planning.assemble import assemble
+from tidemark.core.planning.budget import ModelProfile, budget_for
+from tidemark.core.planning.cuts import open_cuts
+from tidemark.core.planning.plan import plan, plan_ahead
+from tidemark.core.planning.situation import CannotFit, Compact, NoCompaction, PlanInput, SwapSummary
+from tidemark.dialects.bodies import array_of
+from tidemark.dialects.chat.dialect import ChatDialect
 
 CHAT = ChatDialect()
 FIXED = 3

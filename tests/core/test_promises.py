@@ -9,13 +9,14 @@ from dataclasses import dataclass, replace
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from proxy.core.conversation.messages import Message
-from proxy.core.conversation.prefix import chain_of
-from proxy.core.conversation.summary import OPENING, PrefixSummary, SummaryRecipe, render_summary
-from proxy.core.planning.assemble import assemble
-from proxy.core.planning.budget import Budget, ModelProfile, budget_for
-from proxy.core.planning.plan import plan
-from proxy.core.planning.situation import (
+from tests.core.histories import REPLIES, conversations, message, orphans, pairs, profiles, size
+from tidemark.core.conversation.messages import Message
+from tidemark.core.conversation.prefix import chain_of
+from tidemark.core.conversation.summary import OPENING, PrefixSummary, SummaryRecipe, render_summary
+from tidemark.core.planning.assemble import assemble
+from tidemark.core.planning.budget import Budget, ModelProfile, budget_for
+from tidemark.core.planning.plan import plan
+from tidemark.core.planning.situation import (
     CannotFit,
     Compact,
     CompactionPlan,
@@ -24,9 +25,8 @@ from proxy.core.planning.situation import (
     PlanInput,
     ReuseSummary,
 )
-from proxy.dialects.bodies import array_of
-from proxy.dialects.chat.dialect import ChatDialect
-from tests.core.histories import REPLIES, conversations, message, orphans, pairs, profiles, size
+from tidemark.dialects.bodies import array_of
+from tidemark.dialects.chat.dialect import ChatDialect
 
 CHAT = ChatDialect()
 FIXED = 3
@@ -240,7 +240,7 @@ def test_a_summary_cannot_break_out_of_its_quotation(messages: list[Message], te
 
 def test_a_first_message_that_is_the_newest_is_never_summarized_away() -> None:
     """LangMem's failure (FIELD.md): a newest message larger than the budget is refused, not dropped."""
-    from proxy.core.planning.budget import CompactionPolicy, ModelWindow
+    from tidemark.core.planning.budget import CompactionPolicy, ModelWindow
 
     profile = ModelProfile("m", ModelWindow(400), CompactionPolicy())
     step = walk([message(role="user", content="word " * 2000)], profile, None, "auto")

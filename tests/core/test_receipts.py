@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from proxy.core.receipt import DETAIL_KINDS, Detail, KindCount, receipt_of, render_receipt
+from tidemark.core.receipt import DETAIL_KINDS, Detail, KindCount, receipt_of, render_receipt
 
 DETAILS = st.lists(
     st.builds(

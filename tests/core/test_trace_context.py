@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from proxy.core.trace_context import MAX_MEMBERS, is_tracestate, read_traceparent, traced_lines
+from tidemark.core.trace_context import MAX_MEMBERS, is_tracestate, read_traceparent, traced_lines
 
 PARENT = b"00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"
 """The recommendation's own example."""

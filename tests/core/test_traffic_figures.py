@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from proxy.core.traffic import (
+from tidemark.core.traffic import (
     HOURS,
     MAX_WINDOW_SECONDS,
     MINUTES,
@@ -18,7 +18,7 @@ from proxy.core.traffic import (
     TrafficFigures,
     level_for,
 )
-from proxy.telemetry.gathering import OVERHEAD_SECONDS
+from tidemark.telemetry.gathering import OVERHEAD_SECONDS
 
 SECONDS = st.floats(1e-4, 10.0)
 

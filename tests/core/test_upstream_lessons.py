@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from proxy.core.lessons import LESSON_SECONDS, Lessons
+from tidemark.core.lessons import LESSON_SECONDS, Lessons
 
 
 class Clock:

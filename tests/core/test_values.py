@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 
-from proxy.core.values import value
+from tidemark.core.values import value
 
 
 @value

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from proxy.demo import llama
+from tidemark.demo import llama
 
 _GONE_SECONDS = 15.0
 _LOOK_SECONDS = 0.05

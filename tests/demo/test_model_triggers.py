@@ -8,10 +8,10 @@ from typing import Any
 import httpx
 import pytest
 
-from proxy.demo import children, llama
-from proxy.store.embedded.server import EmbeddedValkey
 from tests.pipeline.conftest import Client, benched
 from tests.support.serving import NO_TLS
+from tidemark.demo import children, llama
+from tidemark.store.embedded.server import EmbeddedValkey
 
 pytestmark = [pytest.mark.e2e, pytest.mark.model, pytest.mark.timeout(600), pytest.mark.usefixtures("real_model")]
 Json = dict[str, Any]

@@ -17,9 +17,9 @@ import httpx
 import openai
 import pytest
 
-from proxy.demo import llama, run
-from proxy.demo.children import HOST
-from proxy.demo.screen import HEADING
+from tidemark.demo import llama, run
+from tidemark.demo.children import HOST
+from tidemark.demo.screen import HEADING
 
 # Half the demo's window, so half its time: straight it is full after a dozen turns.
 _WINDOW_TOKENS = 1024
@@ -41,7 +41,7 @@ def demo(tmp_path: Path, real_model: Path) -> Iterator[Start]:
 
     def start(*arguments: str) -> subprocess.Popen[str]:
         process = subprocess.Popen(
-            [sys.executable, "-m", "proxy", "demo", *arguments],
+            [sys.executable, "-m", "tidemark", "demo", *arguments],
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             text=True,
@@ -76,7 +76,7 @@ def test_straight_it_overflows_and_through_tidemark_it_finishes(
 ) -> None:
     """The demo shows its point: exit code 0, one line a turn, a comparison, and nothing left behind."""
     call = f"run.main({_TURNS}, dialect={dialect!r}, window_tokens={_WINDOW_TOKENS})"
-    code = f"import sys; from proxy.demo import run; sys.exit({call})"
+    code = f"import sys; from tidemark.demo import run; sys.exit({call})"
     done = subprocess.run(
         [sys.executable, "-c", code], capture_output=True, text=True, check=False, env=environ(tmp_path)
     )

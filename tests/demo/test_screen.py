@@ -12,8 +12,8 @@ import sys
 
 import pytest
 
-from proxy.demo.run import water
-from proxy.demo.screen import (
+from tidemark.demo.run import water
+from tidemark.demo.screen import (
     AnsweredTurn,
     Conversation,
     Failed,
@@ -159,7 +159,7 @@ def test_without_a_terminal_only_lines_are_printed(capsys: pytest.CaptureFixture
 
 
 SHOWN = """
-from proxy.demo.screen import Water, screen
+from tidemark.demo.screen import Water, screen
 with screen() as out:
     out.say("heading")
     for number in range(3):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from proxy.demo.script import script
+from tidemark.demo.script import script
 
 
 def test_the_script_has_forty_turns() -> None:

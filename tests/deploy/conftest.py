@@ -13,8 +13,6 @@ from pathlib import Path
 import httpx
 import pytest
 
-from proxy.app import create_app
-from proxy.config import load
 from tests.deploy.programs import PROXIES, TOOLS, find
 from tests.docs.pages import ROOT
 from tests.pipeline.conftest import SECRET, litellm, store_url
@@ -23,6 +21,8 @@ from tests.support.clusters import free_ports
 from tests.support.nginx import write_site
 from tests.support.scripted import ScriptedUpstream
 from tests.support.serving import Serving
+from tidemark.app import create_app
+from tidemark.config import load
 
 __all__ = ["litellm", "store_url"]
 """Fixtures that this folder shares with tests/pipeline."""

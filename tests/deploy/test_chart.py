@@ -12,11 +12,11 @@ from typing import Any
 import pytest
 import yaml
 
-import proxy
-from proxy.config import load
-from proxy.config.sections import ServerSettings
+import tidemark
 from tests.deploy.programs import TOOLS, find
 from tests.docs.pages import ROOT
+from tidemark.config import load
+from tidemark.config.sections import ServerSettings
 
 CHART = ROOT / "deploy/helm/tidemark"
 VALUES: dict[str, Any] = yaml.safe_load((CHART / "values.yaml").read_text(encoding="utf-8"))
@@ -208,4 +208,4 @@ def test_the_charts_rules_are_those_of_the_repository() -> None:
 def test_the_chart_has_the_programs_version() -> None:
     """Its image is the one of this source."""
     chart = yaml.safe_load((CHART / "Chart.yaml").read_text(encoding="utf-8"))
-    assert chart["appVersion"] == proxy.__version__
+    assert chart["appVersion"] == tidemark.__version__

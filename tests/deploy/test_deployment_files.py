@@ -11,11 +11,11 @@ from typing import Any
 import pytest
 import yaml
 
-from proxy.cli.serve import KEEP_ALIVE_SECONDS
-from proxy.config.sections import ServerSettings
 from tests.deploy.conftest import COMMANDS
 from tests.deploy.programs import PROXIES, TOOLS, VENV, find
 from tests.docs.pages import ROOT
+from tidemark.cli.serve import KEEP_ALIVE_SECONDS
+from tidemark.config.sections import ServerSettings
 
 DEPLOY = ROOT / "deploy"
 LONGEST_SECONDS = 3600

@@ -7,10 +7,10 @@ import json
 from hypothesis import given
 from hypothesis import strategies as st
 
-from proxy.core.conversation.messages import system_message
-from proxy.dialects.bodies import array_of, body_of, encode_json
-from proxy.dialects.chat.dialect import ChatDialect
 from tests.core.histories import message
+from tidemark.core.conversation.messages import system_message
+from tidemark.dialects.bodies import array_of, body_of, encode_json
+from tidemark.dialects.chat.dialect import ChatDialect
 
 KEYS = st.text(max_size=6)
 

@@ -8,8 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from proxy.core.errors import InvalidRequest
-from proxy.dialects.forms import (
+from tests.support.growth import MOST_GROWTH, growth_of
+from tidemark.core.errors import InvalidRequest
+from tidemark.dialects.forms import (
     MAX_PAIRS,
     ModelField,
     boundary_of,
@@ -18,7 +19,6 @@ from proxy.dialects.forms import (
     model_of_pairs,
     pairs_with_model,
 )
-from tests.support.growth import MOST_GROWTH, growth_of
 
 BOUNDARY = b"edge"
 PARTS = st.lists(

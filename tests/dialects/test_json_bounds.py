@@ -12,19 +12,19 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from proxy.core.conversation import digest as meaning
-from proxy.core.conversation import messages
-from proxy.core.conversation.messages import Message
-from proxy.core.errors import InvalidRequest
-from proxy.dialects import json_bounds as bounds
-from proxy.dialects import json_steps as steps
-from proxy.dialects import raw_json as members
-from proxy.dialects import request_parser as bodies
-from proxy.dialects.chat import message as chat
-from proxy.dialects.chat.dialect import ChatDialect
-from proxy.dialects.chat.message import parse_message
-from proxy.dialects.chat.request import ChatElements
-from proxy.dialects.json_bounds import (
+from tidemark.core.conversation import digest as meaning
+from tidemark.core.conversation import messages
+from tidemark.core.conversation.messages import Message
+from tidemark.core.errors import InvalidRequest
+from tidemark.dialects import json_bounds as bounds
+from tidemark.dialects import json_steps as steps
+from tidemark.dialects import raw_json as members
+from tidemark.dialects import request_parser as bodies
+from tidemark.dialects.chat import message as chat
+from tidemark.dialects.chat.dialect import ChatDialect
+from tidemark.dialects.chat.message import parse_message
+from tidemark.dialects.chat.request import ChatElements
+from tidemark.dialects.json_bounds import (
     LIGHT_BYTES,
     MAX_MEMBER_VALUES,
     MAX_MESSAGES,
@@ -33,8 +33,8 @@ from proxy.dialects.json_bounds import (
     end_of_string,
     is_utf8,
 )
-from proxy.dialects.json_steps import decode_in_steps, end_of_value
-from proxy.dialects.request_parser import RequestParser
+from tidemark.dialects.json_steps import decode_in_steps, end_of_value
+from tidemark.dialects.request_parser import RequestParser
 
 TEXTS = st.text(st.sampled_from(list('ab"\\ {}[],:é漢\ud83d\ude00\N{GRINNING FACE}')), max_size=30)
 VALUES = st.recursive(

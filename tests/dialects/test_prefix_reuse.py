@@ -10,14 +10,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from proxy.core.conversation.messages import Message
-from proxy.core.conversation.request import ModelRequest
-from proxy.core.errors import InvalidRequest
-from proxy.dialects import prefix_reuse
-from proxy.dialects.chat.dialect import ChatDialect
-from proxy.dialects.chat.request import read_messages
-from proxy.dialects.raw_json import read_elements, read_members
-from proxy.dialects.request_parser import RequestParser
+from tidemark.core.conversation.messages import Message
+from tidemark.core.conversation.request import ModelRequest
+from tidemark.core.errors import InvalidRequest
+from tidemark.dialects import prefix_reuse
+from tidemark.dialects.chat.dialect import ChatDialect
+from tidemark.dialects.chat.request import read_messages
+from tidemark.dialects.raw_json import read_elements, read_members
+from tidemark.dialects.request_parser import RequestParser
 
 TEXTS = st.text(alphabet=st.sampled_from('ab "\\/\n\t[]{}:,é😀'), max_size=12)
 TALK = st.lists(TEXTS, min_size=1, max_size=8)

@@ -13,13 +13,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from proxy.core.conversation.request import Dialect, SearchFunctionFormat
-from proxy.core.conversation.searching import SearchedReply
-from proxy.core.recall.search_function import FUNCTION_NAME
-from proxy.dialects.messages.dialect import MessagesDialect
-from proxy.dialects.responses.dialect import ResponsesDialect
 from tests.support import messages_answers, responses_answers
 from tests.support.answers import Call, Received, Turn
+from tidemark.core.conversation.request import Dialect, SearchFunctionFormat
+from tidemark.core.conversation.searching import SearchedReply
+from tidemark.core.recall.search_function import FUNCTION_NAME
+from tidemark.dialects.messages.dialect import MessagesDialect
+from tidemark.dialects.responses.dialect import ResponsesDialect
 
 DEFINITION = {"type": "function", "name": FUNCTION_NAME}
 OWN = {"type": "function", "name": "weather"}

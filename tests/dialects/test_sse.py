@@ -7,7 +7,7 @@ import itertools
 from hypothesis import given
 from hypothesis import strategies as st
 
-from proxy.dialects.sse import MAX_PENDING_BYTES, WholeEvents
+from tidemark.dialects.sse import MAX_PENDING_BYTES, WholeEvents
 
 LINES = st.sampled_from([b"data: {}", b": hi", b"event: x", b"id: 7", b"data"])
 

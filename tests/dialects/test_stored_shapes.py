@@ -9,14 +9,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from proxy.core.conversation.messages import Message
-from proxy.core.conversation.request import Dialect
-from proxy.core.errors import InvalidRequest
-from proxy.dialects.chat.dialect import ChatDialect
-from proxy.dialects.messages.dialect import MessagesDialect
-from proxy.dialects.responses.dialect import ResponsesDialect
-from proxy.dialects.stored import StoredMessageReader, shapes
 from tests.support.toy import ToyDialect
+from tidemark.core.conversation.messages import Message
+from tidemark.core.conversation.request import Dialect
+from tidemark.core.errors import InvalidRequest
+from tidemark.dialects.chat.dialect import ChatDialect
+from tidemark.dialects.messages.dialect import MessagesDialect
+from tidemark.dialects.responses.dialect import ResponsesDialect
+from tidemark.dialects.stored import StoredMessageReader, shapes
 
 CHAT, RESPONSES, MESSAGES, TOY = ChatDialect(), ResponsesDialect(), MessagesDialect(), ToyDialect()
 DIALECTS: dict[str, Dialect] = {"chat": CHAT, "responses": RESPONSES, "messages": MESSAGES}

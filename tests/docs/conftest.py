@@ -98,7 +98,8 @@ def reader(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Reader]:
     home = tmp_path_factory.mktemp("home")
     command = home / "bin" / "tidemark"
     command.parent.mkdir()
-    command.write_text(f'#!/bin/sh\nPYTHONPATH="{ROOT}" exec "{sys.executable}" -m proxy "$@"\n')
+    code = ROOT / "proxy"
+    command.write_text(f'#!/bin/sh\nPYTHONPATH="{code}" exec "{sys.executable}" -m tidemark "$@"\n')
     command.chmod(0o755)
     path = f"{command.parent}{os.pathsep}{os.environ['PATH']}"
     environ = {"PATH": path, "HOME": str(home), "LANG": "C.UTF-8", "OPENAI_API_KEY": "sk-of-the-tests"}

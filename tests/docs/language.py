@@ -140,7 +140,7 @@ def _prose(source: str) -> Iterator[tuple[int, str]]:
 
 def main(packages: list[str]) -> int:
     """List the breaches of some packages."""
-    folders = [ROOT / "proxy" / package for package in packages] or [ROOT / "proxy"]
+    folders = [ROOT / "proxy" / "tidemark" / package for package in packages] or [ROOT / "proxy"]
     listed = [line for folder in folders for path in sorted(folder.rglob("*.py")) for line in breaches(path)]
     print("\n".join(line.removeprefix(f"{ROOT}/") for line in listed))
     return len(listed) > 0

@@ -15,10 +15,10 @@ from pathlib import Path
 import httpx
 import pytest
 
-from proxy.config import load
 from tests.docs.conftest import Reader
 from tests.docs.pages import NOT_RUN, ROOT, Block, blocks
 from tests.support.serving import NO_TLS
+from tidemark.config import load
 
 GRAPHS = "docs/langgraph.md"
 """Its snippets are graphs with models of their own, and need no proxy."""
@@ -113,7 +113,7 @@ def test_a_python_snippet_runs(block: Block, reader: Reader, tmp_path: Path) -> 
 @pytest.mark.parametrize("block", [block for block in blocks("python") if block.page == GRAPHS], ids=str)
 def test_a_graph_of_the_documentation_does_what_it_asserts(block: Block, tmp_path: Path) -> None:
     """As a program of its own, without a proxy, a store or a network; it ends in assertions."""
-    environ = {"PYTHONPATH": str(ROOT), "PATH": ""}
+    environ = {"PYTHONPATH": str(ROOT / "proxy"), "PATH": ""}
     assert "\nassert " in block.text
     done = subprocess.run(
         [sys.executable, "-c", block.text],

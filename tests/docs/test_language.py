@@ -39,7 +39,7 @@ PLAIN = (
 @pytest.mark.parametrize("package", PLAIN)
 def test_a_package_reads_as_plain_english(package: str) -> None:
     """Every breach is listed with its file and line."""
-    place = ROOT / "proxy" / package
+    place = ROOT / "proxy" / "tidemark" / package
     files = sorted(place.rglob("*.py")) if place.is_dir() else [place]
     assert files
     assert [line for path in files for line in breaches(path)] == []
@@ -71,7 +71,7 @@ def test_code_and_links_of_a_page_are_not_its_prose(tmp_path: Path) -> None:
 
 def test_no_two_classes_share_a_name() -> None:
     """Wherever they stand under ``proxy/``."""
-    assert [name for name, times in Counter(class_names(ROOT / "proxy")).items() if times > 1] == []
+    assert [name for name, times in Counter(class_names(ROOT / "proxy" / "tidemark")).items() if times > 1] == []
 
 
 def test_an_opening_sentence_ends_at_its_first_stop() -> None:

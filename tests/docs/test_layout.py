@@ -26,7 +26,10 @@ KINDS = {
 def test_every_folder_has_its_package() -> None:
     """A folder of another name is one of `KINDS`."""
     folders = {path.parent.relative_to(ROOT / "tests") for path in (ROOT / "tests").rglob("*.py")}
-    packages = {path.parent.relative_to(ROOT / "proxy") for path in (ROOT / "proxy").rglob("__init__.py")}
+    packages = {
+        path.parent.relative_to(ROOT / "proxy" / "tidemark")
+        for path in (ROOT / "proxy" / "tidemark").rglob("__init__.py")
+    }
     assert {folder.as_posix() for folder in folders - packages} == set(KINDS)
 
 

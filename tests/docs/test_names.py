@@ -14,16 +14,6 @@ import pytest
 import yaml
 from starlette.routing import Route
 
-from proxy.app import create_app
-from proxy.cli.main import cli
-from proxy.config import load
-from proxy.config.environment import VARIABLES
-from proxy.core.planning.budget import CompactionPolicy, ModelProfile, ModelWindow, budget_for
-from proxy.core.report import Action, Report
-from proxy.server import headers
-from proxy.telemetry.lines import ServedLine
-from proxy.telemetry.metrics import Metrics
-from proxy.upstream.refusals import CODES
 from tests.docs.pages import (
     ALL_PAGES,
     ROOT,
@@ -37,10 +27,20 @@ from tests.docs.pages import (
     section_of,
     text_of,
 )
+from tidemark.app import create_app
+from tidemark.cli.main import cli
+from tidemark.config import load
+from tidemark.config.environment import VARIABLES
+from tidemark.core.planning.budget import CompactionPolicy, ModelProfile, ModelWindow, budget_for
+from tidemark.core.report import Action, Report
+from tidemark.server import headers
+from tidemark.telemetry.lines import ServedLine
+from tidemark.telemetry.metrics import Metrics
+from tidemark.upstream.refusals import CODES
 
 EVERYTHING = "\n".join(page.read_text(encoding="utf-8") for page in ALL_PAGES)
 NAMED = {name for page in ALL_PAGES for name in quoted(prose_of(page))}
-SOURCES = sorted((ROOT / "proxy").rglob("*.py"))
+SOURCES = sorted((ROOT / "proxy" / "tidemark").rglob("*.py"))
 
 NOT_ANSWERED = {
     "config_error": "ends the command before it serves",
@@ -161,7 +161,7 @@ def test_every_command_that_is_mentioned_exists() -> None:
 
 def test_log_events_and_fields_are_listed_both_ways() -> None:
     """Of each fact its name, of a request every field."""
-    source = (ROOT / "proxy" / "telemetry" / "logging.py").read_text(encoding="utf-8")
+    source = (ROOT / "proxy" / "tidemark" / "telemetry" / "logging.py").read_text(encoding="utf-8")
     events = set(re.findall(r'"([a-z]+\.[a-z]+)"[,)]', source)) - {"aiohttp.access", "uvicorn.error", "uvicorn.asgi"}
     assert names_in("docs/operations.md", "event") == {name for name in events if not name.startswith("uvicorn")}
     assert names_in("docs/operations.md", "field of `request.served`") == set(ServedLine.__struct_fields__) - {
@@ -233,11 +233,11 @@ def test_every_layer_is_explained() -> None:
 
 
 def test_every_package_is_on_the_page() -> None:
-    """Every file and folder at the top of ``proxy/``."""
+    """Every file and folder at the top of ``proxy/tidemark/``."""
     listed = {name.rstrip("/") for name in names_in("docs/architecture.md", "package")}
     packages = {
-        f"proxy/{path.name}"
-        for path in (ROOT / "proxy").iterdir()
+        f"proxy/tidemark/{path.name}"
+        for path in (ROOT / "proxy" / "tidemark").iterdir()
         if (path.suffix == ".py" or (path / "__init__.py").exists()) and not path.name.startswith("_")
     }
     assert listed == packages
@@ -263,7 +263,9 @@ def test_no_path_that_is_named_is_dead() -> None:
     assert files
     assert folders
     assert {
-        name for name in files | folders if not any((top / name).exists() for top in (ROOT, ROOT / "proxy"))
+        name
+        for name in files | folders
+        if not any((top / name).exists() for top in (ROOT, ROOT / "proxy", ROOT / "proxy" / "tidemark"))
     } == set()
 
 

@@ -7,8 +7,8 @@ import yaml
 
 from benchmarks.replay import Bill, Planned, own, policies
 from benchmarks.shapes import chat
-from proxy.config import key_notes
 from tests.docs.pages import cells, names_in
+from tidemark.config import key_notes
 
 PAGE = "docs/tuning.md"
 CHAT = chat()

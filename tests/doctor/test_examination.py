@@ -11,12 +11,12 @@ from pathlib import Path
 import pytest
 import redis
 
-from proxy.doctor.examination import examine
-from proxy.doctor.findings import Finding, is_usable
-from proxy.store.embedded.server import EmbeddedValkey
 from tests.support.clusters import free_ports
 from tests.support.scripted import Answer, Received, ScriptedUpstream, Turn, refuses, says, tells, whole
 from tests.support.serving import Serving
+from tidemark.doctor.examination import examine
+from tidemark.doctor.findings import Finding, is_usable
+from tidemark.store.embedded.server import EmbeddedValkey
 
 SECRET = "sk-very-secret-4711"
 Examine = Callable[..., dict[str, list[Finding]]]

@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from proxy.doctor import stores
-from proxy.doctor.examination import examine
-from proxy.doctor.findings import Finding
 from tests.support import faulty_stores as faulty
 from tests.support.clusters import running_cluster
 from tests.support.faulty_stores import FaultyStore
+from tidemark.doctor import stores
+from tidemark.doctor.examination import examine
+from tidemark.doctor.findings import Finding
 
 
 def store_findings(url: str, folder: Path, **environ: str) -> list[Finding]:

@@ -11,10 +11,10 @@ from pathlib import Path
 
 import pytest
 
-from proxy.core.errors import StoreUnavailable
-from proxy.doctor.examination import examine
-from proxy.doctor.findings import Finding
-from proxy.doctor.guard import Guard, in_thread
+from tidemark.core.errors import StoreUnavailable
+from tidemark.doctor.examination import examine
+from tidemark.doctor.findings import Finding
+from tidemark.doctor.guard import Guard, in_thread
 
 FINE = [Finding("fine", "ok", "it works")]
 
@@ -79,7 +79,7 @@ def test_a_blocked_thread_does_not_keep_the_program() -> None:
     """The end of the process does not wait for a file system that is silent."""
     program = (
         "import asyncio, threading\n"
-        "from proxy.doctor.guard import Guard, in_thread\n"
+        "from tidemark.doctor.guard import Guard, in_thread\n"
         "async def run():\n"
         "    guard = Guard(asyncio.get_running_loop().time(), 0)\n"
         "    return await guard.run('blocked', in_thread(threading.Event().wait))\n"

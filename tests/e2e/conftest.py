@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from proxy.upstream.litellm import load
 from tests.pipeline.conftest import store_url
+from tidemark.upstream.litellm import load
 
 __all__ = ["store_url"]
 

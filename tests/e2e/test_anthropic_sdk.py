@@ -12,7 +12,6 @@ import pytest
 from anthropic import Anthropic, AsyncAnthropic, DefaultAsyncHttpxClient, DefaultHttpxClient
 from anthropic.types import ToolUseBlock
 
-from proxy.core.conversation.summary import OPENING
 from tests.dialects.messages.anthropic_talk import (
     PARAMS,
     calls,
@@ -28,6 +27,7 @@ from tests.pipeline.conftest import Bench, benched
 from tests.pipeline.talk import long
 from tests.support.scripted import SSE_HEADERS, Answer, Call, Received, ScriptedUpstream, Turn, calls_tools
 from tests.support.serving import NO_TLS
+from tidemark.core.conversation.summary import OPENING
 
 pytestmark = [pytest.mark.e2e, pytest.mark.usefixtures("imported_litellm")]
 

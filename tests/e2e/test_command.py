@@ -120,7 +120,7 @@ class Machine:
     def environ(self) -> dict[str, str]:
         """No setting of the machine reaches the command."""
         kept = {name: value for name, value in os.environ.items() if not name.startswith(("TIDEMARK_", "OPENAI_"))}
-        return {**kept, "TIDEMARK_DATA_DIR": str(self.folder / "data"), "PYTHONPATH": str(ROOT)}
+        return {**kept, "TIDEMARK_DATA_DIR": str(self.folder / "data"), "PYTHONPATH": str(ROOT / "proxy")}
 
     def config(self, text: str = CONFIG) -> Path:
         """Write a configuration."""
@@ -133,7 +133,7 @@ class Machine:
         log = self.folder / f"log{len(list(self.folder.glob('log*')))}"
         with log.open("wb") as output:
             process = subprocess.Popen(
-                [sys.executable, "-m", "proxy", "serve", "--port", "0", *arguments],
+                [sys.executable, "-m", "tidemark", "serve", "--port", "0", *arguments],
                 env={**self.environ, **(environ or {})},
                 cwd=self.folder,
                 stdin=subprocess.DEVNULL,
@@ -152,7 +152,7 @@ class Machine:
     def run(self, *arguments: str, stdin: bytes = b"", **environ: str) -> subprocess.CompletedProcess[bytes]:
         """Run a command to its end."""
         return subprocess.run(
-            [sys.executable, "-m", "proxy", *arguments],
+            [sys.executable, "-m", "tidemark", *arguments],
             env={**self.environ, **environ},
             cwd=self.folder,
             input=stdin,
@@ -440,7 +440,7 @@ def test_a_port_that_is_taken_is_told(machine: Machine) -> None:
 def test_a_configured_key_that_other_machines_reach_is_told_at_the_start(machine: Machine) -> None:
     """``serve`` says so before it listens; here it cannot, since the address is nobody's (RFC 5737)."""
     path = machine.config(CONFIG.replace("model: openai", "api_key: sk-1, model: openai"))
-    started = [sys.executable, "-m", "proxy", "serve", "--config", str(path), "--host", "192.0.2.1", "--port", "0"]
+    started = [sys.executable, "-m", "tidemark", "serve", "--config", str(path), "--host", "192.0.2.1", "--port", "0"]
     done = subprocess.run(started, env=machine.environ, cwd=machine.folder, capture_output=True, text=True, check=False)
     assert done.returncode == 2
     assert "warning: every client that reaches 192.0.2.1 can use small at your expense" in done.stderr
@@ -513,7 +513,7 @@ def test_count_and_compact_print_what_the_server_answers(machine: Machine) -> No
 def test_what_forwards_nothing_imports_neither_litellm_nor_the_server(machine: Machine, command: list[str]) -> None:
     """``litellm`` alone takes seconds; these commands are done in about one."""
     code = (
-        "import sys\nfrom proxy.cli.main import main\n"
+        "import sys\nfrom tidemark.cli.main import main\n"
         f"sys.argv = ['tidemark', *{command!r}]\n"
         "try:\n    main()\nfinally:\n    slow = {'litellm', 'openai', 'uvicorn'} & sys.modules.keys()\n"
         "    print(sorted(slow), file=sys.stderr)\n"
@@ -564,7 +564,7 @@ def test_what_cannot_be_done_is_one_message_and_an_exit_code(
 
 def test_version_and_help(machine: Machine) -> None:
     """``--version`` names the program; ``--help`` tells every subcommand of the interface that is there."""
-    from proxy import __version__
+    from tidemark import __version__
 
     version = machine.run("--version")
     assert version.stdout.decode().strip() == f"tidemark, version {__version__}"
@@ -577,7 +577,7 @@ def test_version_and_help(machine: Machine) -> None:
 def test_a_pipe_that_closes_early_is_no_traceback(machine: Machine) -> None:
     """``tidemark compact ... | head -c 1``."""
     with subprocess.Popen(
-        [sys.executable, "-m", "proxy", "compact", "--max-tokens", "100000"],
+        [sys.executable, "-m", "tidemark", "compact", "--max-tokens", "100000"],
         env=machine.environ,
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
@@ -596,9 +596,10 @@ def test_ctrl_c_inside_an_import_ends_with_the_exit_code(tmp_path: Path) -> None
     """A dataclass is made by `exec`; an interrupt that was caught there is not what ends the process."""
     (tmp_path / "late.py").write_text("raise KeyboardInterrupt", encoding="utf-8")
     (tmp_path / "interrupted.py").write_text(
-        "from proxy.cli import main as cli\n@cli.cli.command()\ndef imports():\n    exec('import late')\ncli.main()\n",
+        "from tidemark.cli import main as cli\n@cli.cli.command()\ndef imports():\n    exec('import late')\n"
+        "cli.main()\n",
         encoding="utf-8",
     )
-    environ = {**os.environ, "PYTHONPATH": str(ROOT)}
+    environ = {**os.environ, "PYTHONPATH": str(ROOT / "proxy")}
     command = [sys.executable, "-m", "interrupted", "imports"]
     assert subprocess.run(command, cwd=tmp_path, env=environ, check=False).returncode == 130

@@ -25,13 +25,13 @@ FEW = 64
 LIMITED = (
     "import resource, runpy, sys; resource.setrlimit(resource.RLIMIT_NOFILE, ({0}, {0})); sys.argv[0] = 'tidemark'"
 )
-"""Python that goes on as ``python -m proxy`` with so many descriptors, its soft and its hard limit."""
+"""Python that goes on as ``python -m tidemark`` with so many descriptors, its soft and its hard limit."""
 
 
 def limited(machine: Machine, *arguments: str) -> Tidemark:
     """Start it with few descriptors."""
     log = machine.folder / "limited"
-    code = LIMITED.format(FEW) + "; runpy.run_module('proxy', run_name='__main__')"
+    code = LIMITED.format(FEW) + "; runpy.run_module('tidemark', run_name='__main__')"
     with log.open("wb") as output:
         process = subprocess.Popen(
             [sys.executable, "-c", code, "serve", "--port", "0", "--config", str(machine.config(CONFIG)), *arguments],

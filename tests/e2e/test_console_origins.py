@@ -16,8 +16,8 @@ from pathlib import Path
 import httpx
 import pytest
 
-from proxy.cli.run_file import read
 from tests.support.serving import NO_TLS
+from tidemark.cli.run_file import read
 
 pytestmark = pytest.mark.e2e
 
@@ -43,7 +43,7 @@ def serving(folder: Path, config: str = "", token: str = "") -> Iterator[int]:
     own |= {"TIDEMARK_DATA_DIR": str(folder / "data"), **({"TIDEMARK_ADMIN_TOKEN": token} if token else {})}
     port = free_port()
     where = ["--config", str(folder / "tidemark.yaml"), "--port", str(port)]
-    command = [sys.executable, "-m", "proxy", "serve", *where]
+    command = [sys.executable, "-m", "tidemark", "serve", *where]
     with subprocess.Popen(command, env=own, stderr=subprocess.DEVNULL) as server:
         try:
             until = time.monotonic() + WAIT_SECONDS

@@ -31,13 +31,13 @@ class Shell:
         self.environ = {
             "PATH": os.environ["PATH"],
             "HOME": str(folder),
-            "PYTHONPATH": str(ROOT),
+            "PYTHONPATH": str(ROOT / "proxy"),
             "OPENAI_API_KEY": key,
         }
 
     def run(self, name: str, *arguments: str, given: bytes = b"") -> subprocess.CompletedProcess[bytes]:
         """Run it to its end."""
-        command = [sys.executable, "-m", "proxy", "conversations", name, "--url", self.url, *arguments]
+        command = [sys.executable, "-m", "tidemark", "conversations", name, "--url", self.url, *arguments]
         return subprocess.run(command, env=self.environ, input=given, capture_output=True, timeout=60, check=False)
 
     def told(self, name: str, *arguments: str, given: bytes = b"") -> str:
@@ -163,7 +163,7 @@ def test_an_export_whose_reader_has_read_enough_ends_quietly(tmp_path: Path) -> 
     text = b"a line\n" * 100_000
     with answering(b"HTTP/1.1 200 OK\r\ncontent-length: %d\r\n\r\n%b" % (len(text), text)) as url:
         shell = Shell(tmp_path, url, "key")
-        command = [sys.executable, "-m", "proxy", "conversations", "export", "--url", url, "talk"]
+        command = [sys.executable, "-m", "tidemark", "conversations", "export", "--url", url, "talk"]
         with subprocess.Popen(command, env=shell.environ, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
             assert process.stdout is not None
             assert process.stderr is not None

@@ -12,11 +12,11 @@ import pytest
 import redis
 from openai import OpenAI
 
-from proxy.core.conversation.kept import PREFIX
 from tests.e2e.test_stored_responses_sdk import client_of
 from tests.pipeline.conftest import Bench, benched
 from tests.support.keeping import TWO_UPSTREAMS, WORDS, StatelessUpstream, items, response
 from tests.support.scripted import Answer, Call, Received, ScriptedUpstream, Turn, error, says, tells
+from tidemark.core.conversation.kept import PREFIX
 
 pytestmark = [pytest.mark.e2e, pytest.mark.usefixtures("imported_litellm")]
 

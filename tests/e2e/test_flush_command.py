@@ -15,17 +15,17 @@ from typing import Any
 import pytest
 import redis
 
-from proxy.memory_flush import Recovery
-from proxy.store.codec import Codec
-from proxy.store.conversations import RedisStore
-from proxy.store.embedded.server import EmbeddedValkey
-from proxy.store.flush_queue import QueueBounds, RedisFlushQueue
 from tests.e2e.test_command import WAIT_SECONDS, Machine, machine
 from tests.memory_flush.test_webhook import Receiver
 from tests.pipeline.talk import Said, assistant, history, user
 from tests.pipeline.test_streaming import wait_until
 from tests.support.scripted import says
 from tests.support.serving import Serving
+from tidemark.memory_flush import Recovery
+from tidemark.store.codec import Codec
+from tidemark.store.conversations import RedisStore
+from tidemark.store.embedded.server import EmbeddedValkey
+from tidemark.store.flush_queue import QueueBounds, RedisFlushQueue
 
 __all__ = ["machine"]
 pytestmark = pytest.mark.e2e
@@ -69,7 +69,7 @@ def working(machine: Machine, environ: Mapping[str, str]) -> subprocess.Popen[by
     """Start ``tidemark flush work``, and wait until it delivers."""
     log = machine.folder / f"work{len(list(machine.folder.glob('work*')))}"
     with log.open("wb") as output:
-        command = [sys.executable, "-m", "proxy", "flush", "work"]
+        command = [sys.executable, "-m", "tidemark", "flush", "work"]
         process = subprocess.Popen(command, env={**machine.environ, **environ}, stdout=output, stderr=output)
     machine.stack.enter_context(process)
     machine.stack.callback(process.terminate)

@@ -14,10 +14,10 @@ from typing import Any
 import httpx
 import pytest
 
-from proxy.store.embedded.server import EmbeddedValkey, running_url
 from tests.pipeline.conftest import Bench, benched
 from tests.pipeline.talk import user
 from tests.support.serving import NO_TLS
+from tidemark.store.embedded.server import EmbeddedValkey, running_url
 
 pytestmark = pytest.mark.e2e
 
@@ -29,11 +29,11 @@ class Shell:
 
     def __init__(self, folder: Path, **environ: str) -> None:
         self.folder = folder
-        self.environ = {"PATH": os.environ["PATH"], "HOME": str(folder), "PYTHONPATH": str(ROOT), **environ}
+        self.environ = {"PATH": os.environ["PATH"], "HOME": str(folder), "PYTHONPATH": str(ROOT / "proxy"), **environ}
 
     def run(self, *arguments: str) -> subprocess.CompletedProcess[str]:
         """Run it to its end."""
-        command = [sys.executable, "-m", "proxy", "models", *arguments]
+        command = [sys.executable, "-m", "tidemark", "models", *arguments]
         return subprocess.run(
             command, cwd=self.folder, env=self.environ, capture_output=True, text=True, timeout=60, check=False
         )

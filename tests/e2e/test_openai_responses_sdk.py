@@ -14,11 +14,11 @@ from openai import AsyncOpenAI, DefaultAsyncHttpxClient, DefaultHttpxClient, Ope
 from openai.types.responses import Response, ResponseInputItemParam, ResponseStreamEvent
 from pydantic import BaseModel, TypeAdapter
 
-from proxy.core.conversation.summary import OPENING
 from tests.dialects.responses.events import events_of, response, sse, text_item
 from tests.pipeline.conftest import Bench, benched
 from tests.support.scripted import SSE_HEADERS, Answer, Received, ScriptedUpstream, error, says
 from tests.support.serving import NO_TLS
+from tidemark.core.conversation.summary import OPENING
 
 pytestmark = [pytest.mark.e2e, pytest.mark.usefixtures("imported_litellm")]
 

@@ -7,11 +7,11 @@ import re
 import httpx
 import pytest
 
-from proxy.catalog.overrides import POLL_SECONDS
 from tests.e2e.test_command import WAIT_SECONDS, Machine, Tidemark, machine
 from tests.pipeline.talk import history, user
 from tests.pipeline.test_streaming import wait_until
 from tests.support.serving import NO_TLS
+from tidemark.catalog.overrides import POLL_SECONDS
 
 __all__ = ["machine"]
 pytestmark = pytest.mark.e2e

@@ -15,8 +15,8 @@ from pathlib import Path
 import pytest
 import redis
 
-from proxy.store.embedded.server import EmbeddedValkey
 from tests.cli.test_terminal_output import in_terminal
+from tidemark.store.embedded.server import EmbeddedValkey
 
 pytestmark = pytest.mark.e2e
 Run = Callable[..., subprocess.CompletedProcess[str]]
@@ -35,7 +35,7 @@ def run(tmp_path: Path, valkey: EmbeddedValkey) -> Run:
 
     def tidemark(*words: str) -> subprocess.CompletedProcess[str]:
         environ = {"HOME": str(tmp_path), "TIDEMARK_STORE_URL": valkey.url}
-        command = [sys.executable, "-m", "proxy", "store", *words]
+        command = [sys.executable, "-m", "tidemark", "store", *words]
         return subprocess.run(command, env=environ, capture_output=True, text=True, timeout=60, check=False)
 
     return tidemark
@@ -109,7 +109,7 @@ def interrupted(valkey: EmbeddedValkey, folder: Path, begun: Callable[[], bool],
     :param begun: whether the command has come as far as it should
     """
     environ = {"HOME": str(folder), "TIDEMARK_STORE_URL": valkey.url}
-    command = [sys.executable, "-m", "proxy", "store", *words]
+    command = [sys.executable, "-m", "tidemark", "store", *words]
     with redis.Redis.from_url(valkey.url) as admin:
         server = int(admin.info("server")["process_id"])
     with subprocess.Popen(command, env=environ, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:

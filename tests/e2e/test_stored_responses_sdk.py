@@ -12,11 +12,11 @@ import pytest
 from openai import DefaultHttpxClient, OpenAI
 from openai.types.responses import Response
 
-from proxy.core.conversation.summary import OPENING
 from tests.pipeline.conftest import Bench, benched
 from tests.support.keeping import TWO_UPSTREAMS, WORDS, StatelessUpstream, items, response
 from tests.support.scripted import Answer, ScriptedUpstream
 from tests.support.serving import NO_TLS
+from tidemark.core.conversation.summary import OPENING
 
 pytestmark = [pytest.mark.e2e, pytest.mark.usefixtures("imported_litellm")]
 

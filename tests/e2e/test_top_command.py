@@ -25,12 +25,12 @@ from typing import Any
 import httpx
 import pytest
 
-from proxy.cli.activity import WatchedServer, Watcher, events_of
-from proxy.cli.metrics_text import read_metrics
-from proxy.cli.run_file import NAME, read
-from proxy.cli.screen import ENTER, LEAVE
 from tests.support.scripted import ScriptedUpstream
 from tests.support.serving import NO_TLS, Serving
+from tidemark.cli.activity import WatchedServer, Watcher, events_of
+from tidemark.cli.metrics_text import read_metrics
+from tidemark.cli.run_file import NAME, read
+from tidemark.cli.screen import ENTER, LEAVE
 
 pytestmark = pytest.mark.e2e
 
@@ -56,7 +56,7 @@ class Tidemark:
 
     def top(self, *words: str, **more: str) -> subprocess.CompletedProcess[str]:
         """Run it to its end, in a pipe."""
-        command = [sys.executable, "-m", "proxy", "top", *words]
+        command = [sys.executable, "-m", "tidemark", "top", *words]
         environ = {**self.environ, **more}
         return subprocess.run(command, env=environ, capture_output=True, text=True, timeout=100, check=False)
 
@@ -68,7 +68,7 @@ def tidemark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Tidemark]:
     with Serving(ScriptedUpstream()) as upstream:
         environ = {name: text for name, text in os.environ.items() if not name.startswith(("TIDEMARK_", "OPENAI_"))}
         environ |= {"TIDEMARK_UPSTREAM": f"{upstream.url}/v1", "TIDEMARK_DATA_DIR": str(folder), "TERM": "xterm"}
-        command = [sys.executable, "-m", "proxy", "serve", "--port", "0"]
+        command = [sys.executable, "-m", "tidemark", "serve", "--port", "0"]
         secret = {"TIDEMARK_ADMIN_TOKEN": ADMIN_TOKEN}
         with subprocess.Popen(command, env={**environ, **secret}, stderr=subprocess.DEVNULL) as server:
             try:
@@ -136,7 +136,7 @@ def terminal(tidemark: Tidemark, *words: str, columns: int = 100, lines: int = 3
     fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", lines, columns, 0, 0))
     modes = termios.tcgetattr(slave)
     process = subprocess.Popen(
-        [sys.executable, "-m", "proxy", "top", *words],
+        [sys.executable, "-m", "tidemark", "top", *words],
         env={**tidemark.environ, **more},
         stdin=slave,
         stdout=slave,

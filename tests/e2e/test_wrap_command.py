@@ -15,10 +15,10 @@ from pathlib import Path
 
 import pytest
 
-from proxy.cli.run_file import NAME, RunningServer, announced, read
-from proxy.cli.wrap import Saved, difference
 from tests.support.scripted import ScriptedUpstream
 from tests.support.serving import Serving
+from tidemark.cli.run_file import NAME, RunningServer, announced, read
+from tidemark.cli.wrap import Saved, difference
 
 pytestmark = pytest.mark.e2e
 
@@ -43,7 +43,7 @@ def environ(tmp_path: Path) -> Iterator[Mapping[str, str]]:
 
 def tidemark(environ: Mapping[str, str], *words: str) -> subprocess.CompletedProcess[str]:
     """Run the command to its end."""
-    command = [sys.executable, "-m", "proxy", *words]
+    command = [sys.executable, "-m", "tidemark", *words]
     return subprocess.run(command, env=environ, capture_output=True, text=True, timeout=100, check=False)
 
 
@@ -60,7 +60,7 @@ def test_a_wrapped_command_reaches_its_models_through_tidemark(environ: Mapping[
 
 def test_a_running_server_is_used_and_stays(environ: Mapping[str, str], tmp_path: Path) -> None:
     """The one that the data folder's run file names."""
-    command = [sys.executable, "-m", "proxy", "serve", "--port", "0"]
+    command = [sys.executable, "-m", "tidemark", "serve", "--port", "0"]
     with subprocess.Popen(command, env=environ, stderr=subprocess.DEVNULL) as server:
         try:
             until = time.monotonic() + 60
@@ -154,7 +154,7 @@ while True:
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
 def test_a_signal_is_passed_on_to_the_command(environ: Mapping[str, str], tmp_path: Path, number: int) -> None:
     """It ends as it likes, its exit code counts, and no server stays."""
-    command = [sys.executable, "-m", "proxy", "wrap", "--", sys.executable, "-c", WAITING]
+    command = [sys.executable, "-m", "tidemark", "wrap", "--", sys.executable, "-c", WAITING]
     with subprocess.Popen(command, env=environ, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
         assert process.stdout.readline() == "ready\n"

@@ -11,10 +11,10 @@ from typing import Any
 import pytest
 from click.testing import CliRunner, Result
 
-from proxy.cli.main import cli
-from proxy.upstream.litellm import load as load_litellm
 from tests.support.scripted import Received, ScriptedUpstream, error, says, whole
 from tests.support.serving import Serving
+from tidemark.cli.main import cli
+from tidemark.upstream.litellm import load as load_litellm
 
 SUMMARY = "They spoke about the harbour, one sentence after the other, and agreed on the table of the tides."
 CONFIG = """

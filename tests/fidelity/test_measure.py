@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from proxy.cli.main import cli
-from proxy.core.errors import ConfigError
-from proxy.fidelity import (
+from tidemark.cli.main import cli
+from tidemark.core.errors import ConfigError
+from tidemark.fidelity import (
     Case,
     Conversation,
     Fact,
@@ -21,7 +21,7 @@ from proxy.fidelity import (
     measure_rounds,
     question_cases,
 )
-from proxy.fidelity.survival import surviving
+from tidemark.fidelity.survival import surviving
 
 MEETING = Fact("answer", ("Keiko", "the pottery fair"))
 

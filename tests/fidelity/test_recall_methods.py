@@ -7,15 +7,15 @@ from collections.abc import Sequence
 
 import pytest
 
-from proxy.core.recall.index import MessageIndex, ranked
-from proxy.core.recall.meaning import RecallMethod
-from proxy.core.recall.quotation import chosen
-from proxy.core.recall.relevance import lacks_answer
-from proxy.fidelity import question_cases
-from proxy.fidelity.cases import Case, Fact
-from proxy.fidelity.survival import surviving
-from proxy.vectors.static import StaticVectors
 from tests.core.histories import message
+from tidemark.core.recall.index import MessageIndex, ranked
+from tidemark.core.recall.meaning import RecallMethod
+from tidemark.core.recall.quotation import chosen
+from tidemark.core.recall.relevance import lacks_answer
+from tidemark.fidelity import question_cases
+from tidemark.fidelity.cases import Case, Fact
+from tidemark.fidelity.survival import surviving
+from tidemark.vectors.static import StaticVectors
 
 QUESTIONS = {
     "allergic to peanuts": "Which snack could make a relative ill?",

@@ -10,14 +10,14 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 
-from proxy.cli.main import cli
-from proxy.core.errors import ContextLengthExceeded
-from proxy.core.receipt import Detail
-from proxy.fidelity import ExportedConversation, Figure, draw_figures, measure_stored
-from proxy.fidelity.stored import LEAST_MESSAGES
-from proxy.store.embedded.server import EmbeddedValkey
 from tests.pipeline.conftest import Bench, Client, benched
 from tests.support.scripted import says
+from tidemark.cli.main import cli
+from tidemark.core.errors import ContextLengthExceeded
+from tidemark.core.receipt import Detail
+from tidemark.fidelity import ExportedConversation, Figure, draw_figures, measure_stored
+from tidemark.fidelity.stored import LEAST_MESSAGES
+from tidemark.store.embedded.server import EmbeddedValkey
 
 SAID = [
     {"role": role, "content": f"Sentence {number} of this talk is about the harbour and its {number + 20} boats."}

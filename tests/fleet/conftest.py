@@ -6,10 +6,10 @@ from collections.abc import Iterator
 
 import pytest
 
-from proxy.store.codec import Codec
-from proxy.store.conversations import RedisStore
 from tests.support.clusters import Cluster, running_cluster
 from tests.support.rights import documented_rights
+from tidemark.store.codec import Codec
+from tidemark.store.conversations import RedisStore
 
 PATIENCE_SECONDS = 10.0
 

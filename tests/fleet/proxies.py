@@ -51,15 +51,16 @@ class Proxy:
 
     def start(self) -> None:
         """Start it, again on its port and with its data folder."""
+        package = "tidemark" if (self._code / "proxy" / "tidemark").exists() else "proxy"  # its name before
         environ = {name: value for name, value in os.environ.items() if not name.startswith(("TIDEMARK_", "OPENAI_"))}
         environ |= {
             "TIDEMARK_DATA_DIR": str(self._folder),
             "TIDEMARK_STORE_URL": self._store,
             "TIDEMARK_SECRET": "s" * 40,
             "TIDEMARK_LITELLM": "off",
-            "PYTHONPATH": str(self._code),
+            "PYTHONPATH": str(self._code / "proxy" if package == "tidemark" else self._code),
         }
-        command = [sys.executable, "-m", "proxy", "serve", "--port", str(self.port)]
+        command = [sys.executable, "-m", package, "serve", "--port", str(self.port)]
         with self._folder.with_suffix(".log").open("ab") as log:
             self.process = subprocess.Popen(
                 [*command, "--config", str(self._folder.parent / "tidemark.yaml")],

@@ -17,9 +17,9 @@ from typing import Any
 
 import httpx
 
-from proxy.core.conversation.summary import OPENING
 from tests.scenarios.talks import is_summary_call
 from tests.support.scripted import Answer, Received, says
+from tidemark.core.conversation.summary import OPENING
 
 MARKER = re.compile(r"t(\d\d)m(\d\d\d)")
 COVERED = re.compile(rf"{re.escape(OPENING)}\D*(\d+) message")

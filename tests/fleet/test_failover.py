@@ -9,12 +9,12 @@ from collections.abc import Iterator
 
 import pytest
 
-from proxy.core.conversation.prefix import split_id
-from proxy.core.errors import StoreUnavailable
-from proxy.store import keys
 from tests.fleet.conftest import open_store
 from tests.store.turns import Client, assistant, dialogue, raws, user
 from tests.support.clusters import WAIT_SECONDS, Cluster, Valkey, running_cluster, until
+from tidemark.core.conversation.prefix import split_id
+from tidemark.core.errors import StoreUnavailable
+from tidemark.store import keys
 
 pytestmark = pytest.mark.fleet
 NODE_TIMEOUT_MS = 2000

@@ -9,14 +9,14 @@ from dataclasses import replace
 
 import pytest
 
-from proxy.core.conversation.prefix import chain_of, split_id
-from proxy.core.errors import StoreUnavailable
-from proxy.store import keys
-from proxy.store.conversations import RedisStore
 from tests.fleet.conftest import open_patient_store, open_store
 from tests.store.turns import Client, assistant, dialogue, raws, summary_of, turn_of, user
 from tests.support.clusters import Cluster, Valkey
 from tests.support.rights import LOGIN
+from tidemark.core.conversation.prefix import chain_of, split_id
+from tidemark.core.errors import StoreUnavailable
+from tidemark.store import keys
+from tidemark.store.conversations import RedisStore
 
 pytestmark = pytest.mark.fleet
 

@@ -10,13 +10,13 @@ from collections.abc import AsyncIterator, Iterator
 
 import pytest
 
-from proxy.core.errors import StoreUnavailable
-from proxy.store import keys
-from proxy.store.connection.timeouts import MOST
-from proxy.store.conversations import RedisStore
 from tests.fleet.conftest import open_store
 from tests.store.turns import Client, assistant, dialogue, raws
 from tests.support.clusters import WAIT_SECONDS, Cluster, Valkey, running_cluster
+from tidemark.core.errors import StoreUnavailable
+from tidemark.store import keys
+from tidemark.store.connection.timeouts import MOST
+from tidemark.store.conversations import RedisStore
 
 pytestmark = pytest.mark.fleet
 

@@ -14,8 +14,6 @@ from pathlib import Path
 import httpx
 import pytest
 
-from proxy.core.conversation.prefix import split_id
-from proxy.store import keys
 from tests.fleet.proxies import Proxy, running_proxies
 from tests.fleet.talks import MARKER, Talk, Witness, client, content_of, text_of
 from tests.scenarios.talks import is_summary_call
@@ -23,6 +21,8 @@ from tests.support.clusters import WAIT_SECONDS, Cluster, Valkey, running_cluste
 from tests.support.networks import Machine, private_network
 from tests.support.scripted import ScriptedUpstream
 from tests.support.serving import Serving
+from tidemark.core.conversation.prefix import split_id
+from tidemark.store import keys
 
 pytestmark = [
     pytest.mark.fleet,

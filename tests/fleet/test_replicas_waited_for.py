@@ -16,13 +16,13 @@ from pathlib import Path
 
 import pytest
 
-from proxy.core.errors import StoreUnavailable
-from proxy.store.codec import Codec
-from proxy.store.conversations import RedisStore
 from tests.fleet.conftest import PATIENCE_SECONDS
 from tests.store.turns import Client, assistant, dialogue, raws
 from tests.support.clusters import Valkey, Watched, free_ports, running_cluster, until
 from tests.support.rights import LOGIN, documented_rights, make_user, refusals, sentinel_rights
+from tidemark.core.errors import StoreUnavailable
+from tidemark.store.codec import Codec
+from tidemark.store.conversations import RedisStore
 
 pytestmark = pytest.mark.fleet
 FRESH = ("--save", "", "--appendonly", "no", "--repl-diskless-sync-delay", "0")

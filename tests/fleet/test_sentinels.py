@@ -11,17 +11,17 @@ from pathlib import Path
 
 import pytest
 
-from proxy.config import load
-from proxy.core.errors import ConfigError, StoreUnavailable
-from proxy.doctor.findings import Finding
-from proxy.doctor.stores import check_store
-from proxy.store import keys
-from proxy.store.codec import Codec
-from proxy.store.conversations import RedisStore
 from tests.fleet.conftest import open_store
 from tests.store.turns import Client, assistant, dialogue, raws
 from tests.support.clusters import WAIT_SECONDS, Watched, until
 from tests.support.rights import documented_rights, sentinel_rights
+from tidemark.config import load
+from tidemark.core.errors import ConfigError, StoreUnavailable
+from tidemark.doctor.findings import Finding
+from tidemark.doctor.stores import check_store
+from tidemark.store import keys
+from tidemark.store.codec import Codec
+from tidemark.store.conversations import RedisStore
 
 pytestmark = pytest.mark.fleet
 CLIENTS = pytest.mark.parametrize("library", [False, True], ids=["own", "library"])

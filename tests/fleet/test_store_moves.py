@@ -11,15 +11,15 @@ from typing import Any
 import pytest
 import redis
 
-from proxy.store.codec import Codec
-from proxy.store.embedded.server import EmbeddedValkey
-from proxy.store.upkeep import whole_store
-from proxy.store.upkeep.examination import StoreExaminer
-from proxy.store.upkeep.exporting import StoreExport
-from proxy.store.upkeep.importing import StoreImport
-from proxy.store.upkeep.whole_store import WholeStore
 from tests.store.upkeep.stored import contents, fill
 from tests.support.clusters import Cluster
+from tidemark.store.codec import Codec
+from tidemark.store.embedded.server import EmbeddedValkey
+from tidemark.store.upkeep import whole_store
+from tidemark.store.upkeep.examination import StoreExaminer
+from tidemark.store.upkeep.exporting import StoreExport
+from tidemark.store.upkeep.importing import StoreImport
+from tidemark.store.upkeep.whole_store import WholeStore
 
 pytestmark = pytest.mark.fleet
 

@@ -14,13 +14,13 @@ from typing import Any, NamedTuple
 import pytest
 import redis
 
-from proxy.core.errors import StoreUnavailable
-from proxy.doctor.findings import Finding
 from tests.doctor.test_faulty_stores import store_findings
 from tests.fleet.conftest import open_patient_store
 from tests.store.turns import Client, assistant, dialogue, raws
 from tests.support.certificates import ADDRESS, Authority, CertificateFiles
 from tests.support.clusters import SLOTS, free_ports, succeeds, until
+from tidemark.core.errors import StoreUnavailable
+from tidemark.doctor.findings import Finding
 
 pytestmark = pytest.mark.fleet
 SERVICE = "main"

@@ -16,8 +16,8 @@ from langchain_core.messages import (
     ToolMessage,
 )
 
-from proxy.dialects.chat.message import parse_message
-from proxy.integrations.conversion import core_message
+from tidemark.dialects.chat.message import parse_message
+from tidemark.integrations.conversion import core_message
 
 IMAGE = {"type": "image_url", "image_url": {"url": "data:image/png;base64,AAAA"}}
 CALL: Any = {"name": "look", "args": {"at": "the moon", "n": 1}, "id": "c1"}

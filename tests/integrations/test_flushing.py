@@ -13,10 +13,10 @@ import pytest
 from langchain_core.messages import BaseMessage, SystemMessage
 from langgraph.graph import START, StateGraph
 
-from proxy.integrations.flushing import MOST_WAITING, FlushHook
-from proxy.integrations.langgraph import SummarizationNode, asummarize_messages, summarize_messages
 from tests.integrations.scribe import Scribe, ids, talk
 from tests.integrations.test_graphs import EMPTY, LIMITS, State, WideState
+from tidemark.integrations.flushing import MOST_WAITING, FlushHook
+from tidemark.integrations.langgraph import SummarizationNode, asummarize_messages, summarize_messages
 
 
 class Taken:

@@ -22,10 +22,10 @@ from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
 from langgraph.graph import START, MessagesState, StateGraph
 from pydantic import BaseModel, Field
 
-from proxy.integrations.langgraph import RunningSummary, SummarizationNode
-from proxy.store.embedded.server import EmbeddedValkey
 from tests.integrations.saver import ValkeySaver
 from tests.integrations.scribe import Scribe, calls, ids, orphans, talk
+from tidemark.integrations.langgraph import RunningSummary, SummarizationNode
+from tidemark.store.embedded.server import EmbeddedValkey
 
 LIMITS: dict[str, Any] = {"max_tokens": 6, "max_summary_tokens": 1, "token_counter": len}
 THREAD: RunnableConfig = {"configurable": {"thread_id": "one"}}
@@ -153,7 +153,7 @@ def test_a_checkpointer_that_blocks_unknown_classes_keeps_the_summary() -> None:
         state = built.invoke({"messages": talk(3 * turn + 3, 3 * turn)}, THREAD)
     assert isinstance(state["context"]["running_summary"], RunningSummary)
     assert len(model.read) == len(set(model.read)), "nothing was summarized twice"
-    assert RunningSummary.__module__ == "proxy.integrations.langgraph", "what may be allowed by name"
+    assert RunningSummary.__module__ == "tidemark.integrations.langgraph", "what may be allowed by name"
 
 
 async def test_the_summarizers_words_are_streamed() -> None:

@@ -13,19 +13,19 @@ from langchain_core.outputs import ChatGeneration, ChatResult
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.graph import START, StateGraph
 
-from proxy.core.conversation.summary import OPENING
-from proxy.core.errors import ModelNotFound
-from proxy.integrations.langgraph import SummarizationNode, asummarize_messages, summarize_messages
-from proxy.integrations.shared import SharedSummaries
-from proxy.store.codec import Codec
-from proxy.store.conversations import RedisStore
-from proxy.store.embedded.server import EmbeddedValkey
-from proxy.upstream.litellm import load as load_litellm
 from tests.integrations.scribe import Scribe, ids
 from tests.integrations.test_graphs import THREAD, WideState
 from tests.pipeline.conftest import SECRET, Bench, Client, benched
 from tests.pipeline.talk import Said, assistant, history, long, system, user
 from tests.support.scripted import says
+from tidemark.core.conversation.summary import OPENING
+from tidemark.core.errors import ModelNotFound
+from tidemark.integrations.langgraph import SummarizationNode, asummarize_messages, summarize_messages
+from tidemark.integrations.shared import SharedSummaries
+from tidemark.store.codec import Codec
+from tidemark.store.conversations import RedisStore
+from tidemark.store.embedded.server import EmbeddedValkey
+from tidemark.upstream.litellm import load as load_litellm
 
 ROOM: dict[str, Any] = {"max_tokens": 300, "max_summary_tokens": 150}
 

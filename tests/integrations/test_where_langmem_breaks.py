@@ -14,9 +14,9 @@ from hypothesis import strategies as st
 from langchain_core.messages import AIMessage, AnyMessage, BaseMessage, HumanMessage, SystemMessage
 from langchain_core.messages.utils import count_tokens_approximately
 
-from proxy.core.errors import SummaryRejected
-from proxy.integrations.langgraph import RunningSummary, SummarizationNode, summarize_messages
 from tests.integrations.scribe import Scribe, calls, ids, orphans, result, talk
+from tidemark.core.errors import SummaryRejected
+from tidemark.integrations.langgraph import RunningSummary, SummarizationNode, summarize_messages
 
 LIMITS: dict[str, Any] = {"max_tokens": 6, "max_summary_tokens": 1, "token_counter": len}
 

@@ -9,11 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from proxy.core.ports import FlushEntry
-from proxy.store.codec import Codec
-from proxy.store.conversations import RedisStore
-from proxy.store.embedded.server import EmbeddedValkey
-from proxy.store.flush_queue import QueueBounds, RedisFlushQueue
+from tidemark.core.ports import FlushEntry
+from tidemark.store.codec import Codec
+from tidemark.store.conversations import RedisStore
+from tidemark.store.embedded.server import EmbeddedValkey
+from tidemark.store.flush_queue import QueueBounds, RedisFlushQueue
 
 TENANT = "ab" * 16
 

@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from proxy.upstream.litellm import load as load_litellm
 from tests.pipeline.conftest import benched
 from tests.pipeline.talk import history, user
 from tests.pipeline.test_memory_flush import CONFIG, arrived
 from tests.store.conftest import cluster_url
+from tidemark.upstream.litellm import load as load_litellm
 
 __all__ = ["cluster_url"]
 

@@ -7,17 +7,17 @@ from collections.abc import AsyncIterator, Callable
 
 import pytest
 
-from proxy.core.errors import FlushNotTaken, FlushRefused
-from proxy.core.events import Event
-from proxy.core.flush_events import FlushBuried, FlushDelivered, FlushFailed, FlushLost, FlushWaiting
-from proxy.core.ports import FlushEntry
-from proxy.memory_flush import Courier, FlushWorker, QueueWatch, Recovery, RetryWaits
-from proxy.memory_flush.courier import PAGE
-from proxy.store.codec import Codec
-from proxy.store.conversations import RedisStore
-from proxy.store.embedded.server import EmbeddedValkey
-from proxy.store.flush_queue import QueueBounds, RedisFlushQueue
 from tests.memory_flush.conftest import entry
+from tidemark.core.errors import FlushNotTaken, FlushRefused
+from tidemark.core.events import Event
+from tidemark.core.flush_events import FlushBuried, FlushDelivered, FlushFailed, FlushLost, FlushWaiting
+from tidemark.core.ports import FlushEntry
+from tidemark.memory_flush import Courier, FlushWorker, QueueWatch, Recovery, RetryWaits
+from tidemark.memory_flush.courier import PAGE
+from tidemark.store.codec import Codec
+from tidemark.store.conversations import RedisStore
+from tidemark.store.embedded.server import EmbeddedValkey
+from tidemark.store.flush_queue import QueueBounds, RedisFlushQueue
 
 QUICK = RetryWaits(first=0.02, longest=0.1, attempts=4)
 

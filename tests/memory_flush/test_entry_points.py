@@ -12,10 +12,10 @@ from typing import Any
 
 import pytest
 
-from proxy.core.errors import ConfigError, FlushNotTaken, FlushRefused
-from proxy.memory_flush import EntryPointConsumer, installed_consumers
-from proxy.memory_flush.entry_points import MAX_BLOCKED_THREADS
 from tests.memory_flush.conftest import entry
+from tidemark.core.errors import ConfigError, FlushNotTaken, FlushRefused
+from tidemark.memory_flush import EntryPointConsumer, installed_consumers
+from tidemark.memory_flush.entry_points import MAX_BLOCKED_THREADS
 
 Make = Callable[[Any], EntryPointConsumer]
 

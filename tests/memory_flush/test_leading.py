@@ -7,13 +7,13 @@ from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 
 import pytest
 
-from proxy.core.events import Event
-from proxy.core.ports import FlushEntry
-from proxy.memory_flush import Courier, FlushWorker, Recovery, worker
-from proxy.store.conversations import RedisStore
-from proxy.store.flush_queue import RedisFlushQueue
 from tests.memory_flush.conftest import entry
 from tests.memory_flush.test_delivery import QUICK, Taker, until
+from tidemark.core.events import Event
+from tidemark.core.ports import FlushEntry
+from tidemark.memory_flush import Courier, FlushWorker, Recovery, worker
+from tidemark.store.conversations import RedisStore
+from tidemark.store.flush_queue import RedisFlushQueue
 
 LEASE_SECONDS = 1.2
 

@@ -7,17 +7,17 @@ from typing import Any
 
 import pytest
 
-from proxy.core.errors import StoreUnavailable
-from proxy.core.ports import FlushEntry
-from proxy.memory_flush import Courier
-from proxy.memory_flush.courier import PAGE
-from proxy.store.codec import Codec
-from proxy.store.conversations import RedisStore
-from proxy.store.embedded.server import EmbeddedValkey
-from proxy.store.flush_queue import QueueBounds, RedisFlushQueue
 from tests.memory_flush.conftest import entry
 from tests.memory_flush.test_delivery import QUICK, Taker
 from tests.support.losing import Losing
+from tidemark.core.errors import StoreUnavailable
+from tidemark.core.ports import FlushEntry
+from tidemark.memory_flush import Courier
+from tidemark.memory_flush.courier import PAGE
+from tidemark.store.codec import Codec
+from tidemark.store.conversations import RedisStore
+from tidemark.store.embedded.server import EmbeddedValkey
+from tidemark.store.flush_queue import QueueBounds, RedisFlushQueue
 
 
 async def test_entries_whose_reply_was_lost_are_delivered_before_later_ones(

@@ -10,24 +10,24 @@ from pathlib import Path
 
 import pytest
 
-from proxy.app import Flushing
-from proxy.config import load
-from proxy.core.conversation.flush import Flush, leaving
-from proxy.core.conversation.messages import Message
-from proxy.core.conversation.prefix import chain_of
-from proxy.core.conversation.summary import PrefixSummary, SummaryRecipe
-from proxy.core.events import Event
-from proxy.core.flush_events import FlushDelayed, FlushDropped, FlushQueued
-from proxy.memory_flush import Outbox, Recovery
-from proxy.memory_flush import outbox as outbox_module
-from proxy.memory_flush.recovery import ABANDON_SECONDS, SETTLED_SECONDS
-from proxy.store.codec import Codec
-from proxy.store.conversations import RedisStore
-from proxy.store.embedded.server import EmbeddedValkey
-from proxy.store.flush_queue import RedisFlushQueue
 from tests.core.histories import message, size
 from tests.memory_flush.conftest import TENANT
 from tests.store.turns import Client
+from tidemark.app import Flushing
+from tidemark.config import load
+from tidemark.core.conversation.flush import Flush, leaving
+from tidemark.core.conversation.messages import Message
+from tidemark.core.conversation.prefix import chain_of
+from tidemark.core.conversation.summary import PrefixSummary, SummaryRecipe
+from tidemark.core.events import Event
+from tidemark.core.flush_events import FlushDelayed, FlushDropped, FlushQueued
+from tidemark.memory_flush import Outbox, Recovery
+from tidemark.memory_flush import outbox as outbox_module
+from tidemark.memory_flush.recovery import ABANDON_SECONDS, SETTLED_SECONDS
+from tidemark.store.codec import Codec
+from tidemark.store.conversations import RedisStore
+from tidemark.store.embedded.server import EmbeddedValkey
+from tidemark.store.flush_queue import RedisFlushQueue
 
 NOW = 1_700_000_000.0
 RECIPE = SummaryRecipe("extractive", "general", 1)

@@ -12,15 +12,15 @@ from typing import Any
 import httpx
 import pytest
 
-from proxy.app import build_dialects, create_app
-from proxy.config import load
-from proxy.core.conversation.request import Dialect
-from proxy.store.codec import Codec
-from proxy.store.embedded.server import EmbeddedValkey
-from proxy.upstream.litellm import load as load_litellm
 from tests.server.connections.served import Served
 from tests.support.scripted import ScriptedUpstream
 from tests.support.serving import NO_TLS, Serving
+from tidemark.app import build_dialects, create_app
+from tidemark.config import load
+from tidemark.core.conversation.request import Dialect
+from tidemark.store.codec import Codec
+from tidemark.store.embedded.server import EmbeddedValkey
+from tidemark.upstream.litellm import load as load_litellm
 
 SECRET = b"a secret of the tests"
 WINDOW = """

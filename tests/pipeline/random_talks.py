@@ -21,10 +21,10 @@ from typing import Any, ClassVar
 
 import httpx
 
-from proxy.core.recall.search_function import MOST_SEARCHES
 from tests.pipeline.conftest import Bench, benched
 from tests.support.answers import Answer, Received
 from tests.support.serving import NO_TLS
+from tidemark.core.recall.search_function import MOST_SEARCHES
 
 Json = dict[str, Any]
 Prefix = tuple[str, list[str]]

@@ -11,13 +11,13 @@ import httpx
 import pytest
 import redis
 
-from proxy.app import create_app
-from proxy.config import load
-from proxy.core.cursors import cursor_of
 from tests.pipeline.conftest import SECRET, WINDOW, Bench, Client
 from tests.pipeline.talk import Said, assistant, history, long, system, user
 from tests.support.scripted import Answer, Received, says
 from tests.support.serving import NO_TLS, Serving
+from tidemark.app import create_app
+from tidemark.config import load
+from tidemark.core.cursors import cursor_of
 
 STORED = {"history": "stored"}
 TOKEN = "the operator's token"

@@ -12,13 +12,13 @@ from pathlib import Path
 import httpx
 import pytest
 
-from proxy.app import create_app
-from proxy.config import load
-from proxy.store.embedded.server import EmbeddedValkey
 from tests.pipeline.conftest import SECRET, WINDOW, Bench, Client
 from tests.pipeline.talk import user
 from tests.support.scripted import error
 from tests.support.serving import NO_TLS, Serving
+from tidemark.app import create_app
+from tidemark.config import load
+from tidemark.store.embedded.server import EmbeddedValkey
 
 TOKEN = "the operator's token"
 MEGABYTE = 1_048_576

@@ -11,20 +11,20 @@ from typing import Any
 import pytest
 import redis
 
-from proxy.app import build_dialects
-from proxy.archive import Page
-from proxy.core.conversation.request import Dialect
-from proxy.core.events import Event, RecordBroken
-from proxy.dialects.stored import shapes
-from proxy.store.codec import Codec
-from proxy.store.conversations import RedisStore
-from proxy.store.embedded.server import EmbeddedValkey
 from tests.archive.readers import reader
 from tests.pipeline.conftest import Bench, Client
 from tests.pipeline.talk import user
 from tests.store.turns import assistant, turn_of
 from tests.store.turns import user as asked
 from tests.support.scripted import says, whole
+from tidemark.app import build_dialects
+from tidemark.archive import Page
+from tidemark.core.conversation.request import Dialect
+from tidemark.core.events import Event, RecordBroken
+from tidemark.dialects.stored import shapes
+from tidemark.store.codec import Codec
+from tidemark.store.conversations import RedisStore
+from tidemark.store.embedded.server import EmbeddedValkey
 
 STORED = {"conversation": "talk", "history": "stored"}
 

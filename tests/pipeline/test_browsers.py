@@ -12,11 +12,11 @@ import httpx
 import pytest
 from starlette.routing import Route
 
-from proxy.app import create_app
-from proxy.config import load
 from tests.pipeline.conftest import SECRET, Bench
 from tests.support.scripted import Answer, Received, says
 from tests.support.serving import NO_TLS, Serving
+from tidemark.app import create_app
+from tidemark.config import load
 
 EVIL = "https://evil.example"
 APP = "https://chat.example.com"

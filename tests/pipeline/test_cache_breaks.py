@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 import redis
 
-from proxy.store.embedded.server import EmbeddedValkey
 from tests.pipeline.conftest import Bench, Client, benched
 from tests.pipeline.talk import long
 from tests.support.scripted import Answer, Received, says
+from tidemark.store.embedded.server import EmbeddedValkey
 
 Json = dict[str, Any]
 TOLD = "the client changed what it sent before: "

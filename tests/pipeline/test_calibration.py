@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-from proxy.store.embedded.server import EmbeddedValkey
 from tests.pipeline.conftest import Bench, Client, benched
 from tests.pipeline.talk import history, user
 from tests.support.scripted import Answer, Received, error, whole
+from tidemark.store.embedded.server import EmbeddedValkey
 
 
 @pytest.fixture

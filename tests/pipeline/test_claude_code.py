@@ -8,11 +8,11 @@ from typing import Any
 import httpx
 import pytest
 
-from proxy.core.conversation.summary import OPENING
 from tests.dialects.messages.anthropic_talk import CACHED, assistant, calls, result, text, thinking, user, whole_reply
 from tests.pipeline.conftest import Bench, Client
 from tests.pipeline.talk import long
 from tests.support.scripted import Answer, Received
+from tidemark.core.conversation.summary import OPENING
 
 BETAS = "claude-code-20250219,interleaved-thinking-2025-05-14,context-management-2025-06-27,effort-2025-11-24"
 READ = {"name": "Read", "description": "Reads a file.", "input_schema": {"type": "object", "properties": {}}}

@@ -9,11 +9,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from proxy.core.conversation.request import ModelRequest
-from proxy.core.errors import InvalidRequest
-from proxy.dialects.chat.dialect import ChatDialect
-from proxy.pipeline.command_answers import ContextFacts, context_text, failed_text, summarized_text
-from proxy.pipeline.command_text import (
+from tests.core.histories import BOOLEANS, conversations, message, up_to
+from tidemark.core.conversation.request import ModelRequest
+from tidemark.core.errors import InvalidRequest
+from tidemark.dialects.chat.dialect import ChatDialect
+from tidemark.pipeline.command_answers import ContextFacts, context_text, failed_text, summarized_text
+from tidemark.pipeline.command_text import (
     answered_places,
     command_in,
     command_places,
@@ -22,7 +23,6 @@ from proxy.pipeline.command_text import (
     unanswered_places,
     without_places,
 )
-from tests.core.histories import BOOLEANS, conversations, message, up_to
 
 CHAT = ChatDialect()
 MARK = mark_of(b"a secret of the tests", b"a caller")

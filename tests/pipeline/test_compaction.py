@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from proxy.store.embedded.server import EmbeddedValkey
 from tests.pipeline.conftest import Bench, Client
 from tests.pipeline.talk import Said, assistant, history, long, system, user
 from tests.support.scripted import Answer, Received, ScriptedUpstream, error, says, whole
+from tidemark.store.embedded.server import EmbeddedValkey
 
 OPENING = "Summary of earlier turns"
 

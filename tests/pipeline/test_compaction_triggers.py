@@ -11,11 +11,11 @@ from typing import Any
 import httpx
 import pytest
 
-from proxy.core.conversation.summary import OPENING
-from proxy.store.embedded.server import EmbeddedValkey
 from tests.pipeline.conftest import Bench, Client
 from tests.support.keeping import StatelessUpstream, items, response
 from tests.support.scripted import Answer, Received, refuses, says
+from tidemark.core.conversation.summary import OPENING
+from tidemark.store.embedded.server import EmbeddedValkey
 
 TRIGGER = {"type": "compaction_trigger"}
 FACT = "The harbour of Tarn opens at seven, and berth 4411 is never to be used."

@@ -11,12 +11,12 @@ from typing import Any
 import httpx
 import pytest
 
-from proxy.core.conversation.summary import OPENING
-from proxy.pipeline.continuing import MAX_REFERENCES
-from proxy.store.embedded.server import EmbeddedValkey
 from tests.pipeline.conftest import Bench, Client
 from tests.support.keeping import TWO_UPSTREAMS, WORDS, StatefulUpstream, StatelessUpstream, items, response
 from tests.support.scripted import Answer, Script, Turn, error, says, tells
+from tidemark.core.conversation.summary import OPENING
+from tidemark.pipeline.continuing import MAX_REFERENCES
+from tidemark.store.embedded.server import EmbeddedValkey
 
 
 @dataclass

@@ -13,17 +13,17 @@ import redis
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from proxy.core.conversation.prefix import chain_of
-from proxy.core.conversation.records import TurnRecord
-from proxy.core.conversation.request import ModelRequest
-from proxy.dialects.chat.dialect import ChatDialect
-from proxy.store.codec import Codec
-from proxy.store.conversations import RedisStore
-from proxy.tokens import LocalTokenCounter
 from tests.core.histories import conversations, message
 from tests.pipeline.conftest import WINDOW, Bench, Client
 from tests.pipeline.talk import Said, assistant, history, long, system, user
 from tests.support.scripted import says
+from tidemark.core.conversation.prefix import chain_of
+from tidemark.core.conversation.records import TurnRecord
+from tidemark.core.conversation.request import ModelRequest
+from tidemark.dialects.chat.dialect import ChatDialect
+from tidemark.store.codec import Codec
+from tidemark.store.conversations import RedisStore
+from tidemark.tokens import LocalTokenCounter
 
 LONG = "a sentence of some length that repeats itself. " * 900
 FUNCTION = {"name": "look", "parameters": {"type": "object", "properties": {"at": {"type": "string"}}}}

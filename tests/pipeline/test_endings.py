@@ -12,13 +12,13 @@ import httpx
 import openai
 import pytest
 
-from proxy.store.codec import Codec
-from proxy.store.conversations import RedisStore
 from tests.pipeline.conftest import Bench, Client
 from tests.pipeline.talk import history, user
 from tests.pipeline.test_streaming import ASK, always, events, wait_until
 from tests.pipeline.test_summarizers import SUMMARY, upstream_with
 from tests.support.scripted import SSE_HEADERS, Answer, chunk, error, says, streamed, whole
+from tidemark.store.codec import Codec
+from tidemark.store.conversations import RedisStore
 
 DEEP = "[" * 3000 + "]" * 3000
 IMPATIENT = """

@@ -10,14 +10,14 @@ from typing import Any
 
 import httpx
 
-from proxy.app import create_app
-from proxy.config import load
-from proxy.store.embedded.server import EmbeddedValkey
 from tests.pipeline.conftest import SECRET, Bench, Client
 from tests.pipeline.talk import history
 from tests.pipeline.test_live_events import WAIT_SECONDS
 from tests.pipeline.test_streaming import wait_until
 from tests.support.serving import NO_TLS, Serving
+from tidemark.app import create_app
+from tidemark.config import load
+from tidemark.store.embedded.server import EmbeddedValkey
 
 SIGNING = "a secret of the receiver's"
 CONFIG = """

@@ -6,11 +6,11 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from proxy.core.errors import StoreError
-from proxy.store.codec import Codec
-from proxy.store.conversations import RedisStore
 from tests.archive.readers import reader
 from tests.store.turns import assistant, turn_of, user
+from tidemark.core.errors import StoreError
+from tidemark.store.codec import Codec
+from tidemark.store.conversations import RedisStore
 
 
 class Elsewhere:

@@ -9,11 +9,11 @@ from typing import Any
 import httpx
 import pytest
 
-from proxy.core.planning.budget import CompactionPolicy
-from proxy.store.embedded.server import EmbeddedValkey
 from tests.pipeline.conftest import Bench, Client
 from tests.pipeline.talk import Said, assistant, history, long, system, user
 from tests.support.scripted import says
+from tidemark.core.planning.budget import CompactionPolicy
+from tidemark.store.embedded.server import EmbeddedValkey
 
 TWO_WINDOWS = """
 model_list:

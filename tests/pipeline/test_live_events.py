@@ -13,13 +13,13 @@ from typing import Any
 import httpx
 import pytest
 
-from proxy.app import create_app
-from proxy.archive import live_events
-from proxy.config import load
 from tests.pipeline.conftest import SECRET, WINDOW, Bench, Client
 from tests.pipeline.talk import history, long, user
 from tests.pipeline.test_streaming import wait_until
 from tests.support.serving import NO_TLS, Serving
+from tidemark.app import create_app
+from tidemark.archive import live_events
+from tidemark.config import load
 
 WAIT_SECONDS = 20
 TOKEN = "t" * 40

@@ -9,12 +9,12 @@ import httpx
 import pytest
 import redis
 
-from proxy.store.embedded.server import EmbeddedValkey
 from tests.pipeline.conftest import Bench, Client
 from tests.pipeline.talk import system, user
 from tests.pipeline.test_streaming import wait_until
 from tests.support.keeping import TWO_UPSTREAMS
 from tests.support.scripted import error
+from tidemark.store.embedded.server import EmbeddedValkey
 
 STORED = {"history": "stored"}
 GAP, WARNING = "x-tidemark-history-gap", "x-tidemark-warning"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
-from proxy.pipeline.lost_histories import LostHistories
+from tidemark.pipeline.lost_histories import LostHistories
 
 
 class SlowIdentity:

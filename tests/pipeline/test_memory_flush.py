@@ -11,7 +11,6 @@ from typing import Any
 import pytest
 import redis
 
-from proxy.store.embedded.server import EmbeddedValkey
 from tests.pipeline.conftest import Bench, Client, benched
 from tests.pipeline.talk import Said, history, long, system, user
 from tests.pipeline.test_background_summaries import Talk, eventually, replying
@@ -19,6 +18,7 @@ from tests.pipeline.test_compaction import summaries, talk
 from tests.pipeline.test_oversize import HUGE, PARALLEL
 from tests.pipeline.test_summarizers import SUMMARY
 from tests.support.scripted import Answer, Received, error, says, whole
+from tidemark.store.embedded.server import EmbeddedValkey
 
 CONFIG = """
 model_list:

@@ -10,7 +10,6 @@ import httpx
 import pytest
 from anthropic.types import ErrorResponse
 
-from proxy.core.conversation.summary import OPENING
 from tests.dialects.messages.anthropic_talk import (
     CACHED,
     assistant,
@@ -28,6 +27,7 @@ from tests.dialects.messages.anthropic_talk import (
 from tests.pipeline.conftest import Bench, Client
 from tests.pipeline.talk import long
 from tests.support.scripted import SSE_HEADERS, Answer, Received, says
+from tidemark.core.conversation.summary import OPENING
 
 MESSAGES = "/v1/messages"
 

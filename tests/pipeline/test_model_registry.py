@@ -14,14 +14,14 @@ import httpx
 import pytest
 import redis
 
-from proxy.app import create_app
-from proxy.catalog.overrides import POLL_SECONDS
-from proxy.config import load
-from proxy.store.embedded.server import EmbeddedValkey
 from tests.pipeline.conftest import SECRET, Bench, Client, benched
 from tests.pipeline.talk import history, user
 from tests.support.scripted import ScriptedUpstream
 from tests.support.serving import NO_TLS, Serving
+from tidemark.app import create_app
+from tidemark.catalog.overrides import POLL_SECONDS
+from tidemark.config import load
+from tidemark.store.embedded.server import EmbeddedValkey
 
 SEEN_SECONDS = 1.0
 """What is promised for a change to reach every worker."""

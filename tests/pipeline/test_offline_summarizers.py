@@ -125,7 +125,7 @@ def test_the_command_asks_the_same_and_ends_with_1(bench: Bench, tmp_path: Path)
     words = ["compact", "--config", "tidemark.yaml", "--strategy", "llm", "--max-tokens", "600"]
 
     def run() -> subprocess.CompletedProcess[bytes]:
-        command, environ = [sys.executable, "-m", "proxy", *words], os.environ | {"TIDEMARK_DATA_DIR": str(tmp_path)}
+        command, environ = [sys.executable, "-m", "tidemark", *words], os.environ | {"TIDEMARK_DATA_DIR": str(tmp_path)}
         asked = json.dumps(REQUEST).encode()
         return subprocess.run(command, cwd=tmp_path, env=environ, input=asked, capture_output=True, check=False)
 

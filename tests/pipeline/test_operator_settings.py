@@ -11,9 +11,9 @@ from typing import Any
 import httpx
 import pytest
 
-from proxy.store.embedded.server import EmbeddedValkey
 from tests.pipeline.conftest import Bench, Client, benched
 from tests.pipeline.talk import user
+from tidemark.store.embedded.server import EmbeddedValkey
 
 SETTINGS = "/tidemark/settings"
 PATIENCE_SECONDS = 10.0

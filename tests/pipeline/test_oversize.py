@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
-from proxy.store.codec import Codec
-from proxy.store.conversations import RedisStore
 from tests.pipeline.conftest import Bench, Client
 from tests.pipeline.talk import Said, assistant, history, long, system, user
 from tests.support.scripted import Answer, Received, error, whole
+from tidemark.store.codec import Codec
+from tidemark.store.conversations import RedisStore
 
 MARK = "tokens clipped by Tidemark ...]"
 

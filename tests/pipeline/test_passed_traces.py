@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 import structlog
 
-from proxy.telemetry.logging import configure
 from tests.pipeline.conftest import Bench, Client
 from tests.support.scripted import says
+from tidemark.telemetry.logging import configure
 
 TRACE_ID = "4bf92f3577b34da6a3ce929d0e0e4736"
 PARENT = f"00-{TRACE_ID}-00f067aa0ba902b7-01"

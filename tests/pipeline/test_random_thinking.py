@@ -15,7 +15,6 @@ from typing import Any
 import httpx
 import pytest
 
-from proxy.core.conversation.summary import OPENING
 from tests.pipeline.random_talks import (
     TOPICS,
     WANTED,
@@ -29,6 +28,7 @@ from tests.pipeline.random_talks import (
     seeds,
 )
 from tests.providers.anthropic_messages import THINKING, EnforcingAnthropic, unmarked
+from tidemark.core.conversation.summary import OPENING
 
 Json = dict[str, Any]
 MODELS = {"small": "claude-opus-5-5", "large": "claude-opus-5-5", "another": "claude-fable-5-1"}

@@ -8,13 +8,13 @@ from typing import Any
 
 import pytest
 
-from proxy.core.conversation.messages import Message
-from proxy.core.recall.quotation import CLOSING, OPENING
-from proxy.pipeline.recall_indexes import RecallIndexes
 from tests.core.histories import message
 from tests.pipeline.conftest import Bench, Client
 from tests.pipeline.talk import Said, assistant, history, long, user
 from tests.support.scripted import Received, says
+from tidemark.core.conversation.messages import Message
+from tidemark.core.recall.quotation import CLOSING, OPENING
+from tidemark.pipeline.recall_indexes import RecallIndexes
 
 FACT = "The archive's door opens with the code 7731-QX."
 OTHER_FACTS = (

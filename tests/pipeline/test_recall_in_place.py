@@ -10,16 +10,16 @@ import httpx
 import pytest
 import respx
 
-from proxy.core.recall.epoch import EpochRecall
-from proxy.core.recall.quotation import CLOSING, OPENING
-from proxy.core.report import Report
-from proxy.pipeline.notices import NOT_READY
-from proxy.pipeline.recall import Recaller
-from proxy.pipeline.values import FittedRequest
 from tests.pipeline.conftest import Bench, Client
 from tests.pipeline.talk import Said, assistant, history, long, user
 from tests.support.scripted import Received, says
 from tests.upstream import anthropic
+from tidemark.core.recall.epoch import EpochRecall
+from tidemark.core.recall.quotation import CLOSING, OPENING
+from tidemark.core.report import Report
+from tidemark.pipeline.notices import NOT_READY
+from tidemark.pipeline.recall import Recaller
+from tidemark.pipeline.values import FittedRequest
 
 FACTS = (
     ("The archive's door opens with the code 7731-QX.", "Which code opens the door of the archive?"),

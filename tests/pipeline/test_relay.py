@@ -11,19 +11,19 @@ from typing import Any, cast
 
 import pytest
 
-from proxy.core.conversation.prefix import chain_of
-from proxy.core.conversation.records import TurnRecord
-from proxy.core.conversation.reply import Reply as Folded
-from proxy.core.errors import StoreError, StoreUnavailable, TokenizerFailed, UpstreamBroken
-from proxy.core.events import Event, StoreDegraded, TurnStored
-from proxy.core.ports import ConversationStore, Headers, TokenCounter
-from proxy.dialects.chat.dialect import ChatDialect
-from proxy.dialects.chat.message import parse_message
-from proxy.dialects.chat.reply import fold_body
-from proxy.dialects.chat.stream import StreamFold
-from proxy.pipeline.relay import Relay
-from proxy.pipeline.values import Ending, PendingTurn
 from tests.support.scripted import chunk, streamed, whole
+from tidemark.core.conversation.prefix import chain_of
+from tidemark.core.conversation.records import TurnRecord
+from tidemark.core.conversation.reply import Reply as Folded
+from tidemark.core.errors import StoreError, StoreUnavailable, TokenizerFailed, UpstreamBroken
+from tidemark.core.events import Event, StoreDegraded, TurnStored
+from tidemark.core.ports import ConversationStore, Headers, TokenCounter
+from tidemark.dialects.chat.dialect import ChatDialect
+from tidemark.dialects.chat.message import parse_message
+from tidemark.dialects.chat.reply import fold_body
+from tidemark.dialects.chat.stream import StreamFold
+from tidemark.pipeline.relay import Relay
+from tidemark.pipeline.values import Ending, PendingTurn
 
 ASKED = {"role": "user", "content": "hi"}
 SAID = [piece for piece in streamed("the whole answer").pieces if isinstance(piece, bytes)]

@@ -166,7 +166,7 @@ async def test_a_client_that_leaves_at_the_last_event_has_the_turn(bench: Bench,
 
 async def test_turns_without_a_key_do_not_make_a_key_forgotten(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     """A worker remembers so many turns; one that is over and was not sent again takes no place."""
-    monkeypatch.setattr("proxy.pipeline.repeated_turns.MAX_TURNS", 2)
+    monkeypatch.setattr("tidemark.pipeline.repeated_turns.MAX_TURNS", 2)
     client = bench.client("many")
     await send_all(client, "chat", [BODIES["chat"]], **{"idempotency-key": "a"})
     for number in range(3):

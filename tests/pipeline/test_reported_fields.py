@@ -6,25 +6,25 @@ import asyncio
 import json
 from typing import Any, cast
 
-from proxy.core.conversation.prefix import chain_of, owner_of
-from proxy.core.conversation.records import StoredState, TurnRecord
-from proxy.core.conversation.summary import PrefixSummary, SummaryRecipe
-from proxy.core.planning.budget import CompactionPolicy, ModelProfile, ModelWindow, budget_for
-from proxy.core.planning.calibration import Calibration
-from proxy.core.ports import Caller, RequestCount, Route
-from proxy.core.report import Report
-from proxy.dialects.chat.dialect import ChatDialect
-from proxy.pipeline.bound_thinking import ThinkingGuard
-from proxy.pipeline.commands import Commands
-from proxy.pipeline.fit import BudgetFitter
-from proxy.pipeline.identify import Identifier, tenant_of
-from proxy.pipeline.native_compaction import NativeCompaction
-from proxy.pipeline.pipeline import Pipeline
-from proxy.pipeline.recall import Recaller
-from proxy.pipeline.repeated_turns import RepeatedTurns
-from proxy.pipeline.search_offers import SearchOffers
-from proxy.pipeline.shared_accounts import SharedAccounts
-from proxy.pipeline.values import BufferedReply, Controls, Exchange
+from tidemark.core.conversation.prefix import chain_of, owner_of
+from tidemark.core.conversation.records import StoredState, TurnRecord
+from tidemark.core.conversation.summary import PrefixSummary, SummaryRecipe
+from tidemark.core.planning.budget import CompactionPolicy, ModelProfile, ModelWindow, budget_for
+from tidemark.core.planning.calibration import Calibration
+from tidemark.core.ports import Caller, RequestCount, Route
+from tidemark.core.report import Report
+from tidemark.dialects.chat.dialect import ChatDialect
+from tidemark.pipeline.bound_thinking import ThinkingGuard
+from tidemark.pipeline.commands import Commands
+from tidemark.pipeline.fit import BudgetFitter
+from tidemark.pipeline.identify import Identifier, tenant_of
+from tidemark.pipeline.native_compaction import NativeCompaction
+from tidemark.pipeline.pipeline import Pipeline
+from tidemark.pipeline.recall import Recaller
+from tidemark.pipeline.repeated_turns import RepeatedTurns
+from tidemark.pipeline.search_offers import SearchOffers
+from tidemark.pipeline.shared_accounts import SharedAccounts
+from tidemark.pipeline.values import BufferedReply, Controls, Exchange
 
 ROUTE = Route("wire", "asked", "served", "openai", "http://upstream/v1")
 PROFILE = ModelProfile("asked", ModelWindow(), CompactionPolicy(calibrate=True, max_recall_tokens=None))

@@ -12,12 +12,12 @@ from typing import Any
 import pytest
 import structlog
 
-from proxy.telemetry.logging import configure
 from tests.pipeline.conftest import Bench, Client
 from tests.pipeline.talk import user
 from tests.pipeline.test_streaming import wait_until
 from tests.support import faulty_stores as faulty
 from tests.support.faulty_stores import FaultyStore
+from tidemark.telemetry.logging import configure
 
 Lines = Callable[[], list[dict[str, Any]]]
 

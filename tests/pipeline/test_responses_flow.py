@@ -10,18 +10,18 @@ from typing import Any
 import httpx
 import pytest
 
-from proxy.core.conversation.summary import OPENING
-from proxy.core.lessons import Lessons
-from proxy.core.ports import Caller
-from proxy.dialects.responses.dialect import ResponsesDialect
-from proxy.pipeline import stream_openings
-from proxy.pipeline.token_count import InputTokenCounting
-from proxy.tokens import LocalTokenCounter
-from proxy.upstream.upstream import LiteLLMUpstream
 from tests.dialects.responses.events import CALL, REASONING, events_of, response, sse, text_item
 from tests.pipeline.conftest import Bench, Client
 from tests.pipeline.talk import user
 from tests.support.scripted import SSE_HEADERS, Answer, Received, error, says
+from tidemark.core.conversation.summary import OPENING
+from tidemark.core.lessons import Lessons
+from tidemark.core.ports import Caller
+from tidemark.dialects.responses.dialect import ResponsesDialect
+from tidemark.pipeline import stream_openings
+from tidemark.pipeline.token_count import InputTokenCounting
+from tidemark.tokens import LocalTokenCounter
+from tidemark.upstream.upstream import LiteLLMUpstream
 
 PATH = "/v1/responses"
 LONG = "The harbour opens at seven, and the ferry to the islands leaves when the tide allows it. " * 6

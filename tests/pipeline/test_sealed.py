@@ -14,14 +14,14 @@ from typing import Any
 import pytest
 import redis
 
-from proxy.store.codec import Codec
-from proxy.store.embedded.server import EmbeddedValkey
 from tests.pipeline.conftest import Bench, benched
 from tests.pipeline.talk import Said, assistant, system, user
 from tests.pipeline.test_background_summaries import eventually
 from tests.pipeline.test_memory_flush import CONFIG, daily_lines
 from tests.support.scripted import says
 from tests.support.sealing import TAG, XorCipher
+from tidemark.store.codec import Codec
+from tidemark.store.embedded.server import EmbeddedValkey
 
 STORED = {"history": "stored"}
 TEXTS = {

@@ -13,12 +13,12 @@ from typing import Any
 import httpx
 import pytest
 
-from proxy.core.recall.search_function import FUNCTION_NAME, MOST_SEARCHES, RESULT_OPENING
 from tests.pipeline.conftest import Bench, Client
 from tests.pipeline.talk import Said
 from tests.pipeline.test_recall import FACT
 from tests.pipeline.test_searching_models import ANSWER, SEARCH, TALK, TOOL, searches_then
 from tests.support.scripted import Answer, Call, Received, Turn, error, refuses, says, tells
+from tidemark.core.recall.search_function import FUNCTION_NAME, MOST_SEARCHES, RESULT_OPENING
 
 STREAMED = pytest.mark.parametrize("stream", [False, True], ids=["whole", "streamed"])
 OWN_CALL = Call("weather", '{"place": "Lisbon"}')

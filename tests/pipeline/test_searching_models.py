@@ -12,16 +12,6 @@ import httpx
 import pytest
 import respx
 
-from proxy.core.recall.search_function import (
-    FUNCTION_NAME,
-    MOST_SEARCHES,
-    NO_QUERY,
-    NOTHING,
-    RESULT_CLOSING,
-    RESULT_OPENING,
-)
-from proxy.dialects.chat.search_function import DEFINITION
-from proxy.pipeline.notices import NO_SEARCH
 from tests.pipeline.conftest import Bench, Client
 from tests.pipeline.talk import Said, assistant, history, user
 from tests.pipeline.test_leaving_clients import CHAT, LONG, send_request
@@ -32,6 +22,16 @@ from tests.support.answers import SSE_HEADERS
 from tests.support.chat_answers import DONE, chunk, event, failure
 from tests.support.scripted import Answer, Call, Received, Script, Turn, error, refuses, says, tells
 from tests.upstream import anthropic
+from tidemark.core.recall.search_function import (
+    FUNCTION_NAME,
+    MOST_SEARCHES,
+    NO_QUERY,
+    NOTHING,
+    RESULT_CLOSING,
+    RESULT_OPENING,
+)
+from tidemark.dialects.chat.search_function import DEFINITION
+from tidemark.pipeline.notices import NO_SEARCH
 
 TOOL = ", max_summary_tokens: 64, recall: {tool: true}"
 SEARCH = Call(FUNCTION_NAME, json.dumps({"query": "code of the archive's door"}))

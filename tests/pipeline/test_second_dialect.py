@@ -9,11 +9,11 @@ from typing import Any
 import httpx
 import pytest
 
-from proxy.core.conversation.summary import OPENING
 from tests.pipeline.conftest import Bench, Client
 from tests.pipeline.talk import user
 from tests.support.scripted import SSE_HEADERS, Answer, Received, error, says
 from tests.support.toy import OVER, ToyDialect, events_in, word
+from tidemark.core.conversation.summary import OPENING
 
 TALK = "/v1/talk"
 LONG = "The harbour opens at seven, and the ferry to the islands leaves when the tide allows it. " * 6

@@ -10,13 +10,13 @@ from typing import Any
 import httpx
 import pytest
 
-from proxy.app import create_app
-from proxy.config import load
-from proxy.store.embedded.server import EmbeddedValkey
 from tests.pipeline.conftest import SECRET, Bench, Client, benched
 from tests.pipeline.talk import history, user
 from tests.support.scripted import error, says
 from tests.support.serving import NO_TLS, Serving
+from tidemark.app import create_app
+from tidemark.config import load
+from tidemark.store.embedded.server import EmbeddedValkey
 
 MEMBERS = {
     "window",

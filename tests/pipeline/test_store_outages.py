@@ -13,11 +13,11 @@ import httpx
 import pytest
 import redis
 
-from proxy.compaction.leases import LEASE_SECONDS
-from proxy.store.embedded.server import EmbeddedValkey
 from tests.pipeline.conftest import Bench, Client
 from tests.pipeline.talk import user
 from tests.pipeline.test_streaming import wait_until
+from tidemark.compaction.leases import LEASE_SECONDS
+from tidemark.store.embedded.server import EmbeddedValkey
 
 STORED = {"conversation": "talk", "history": "stored"}
 FROZEN_SECONDS = 5.0

@@ -11,12 +11,12 @@ from typing import Any
 import httpx
 import pytest
 
-from proxy.app import build_dialects
-from proxy.core.conversation.messages import Message
-from proxy.dialects.chat.jsonl import read_lines
 from tests.pipeline.conftest import Bench, Client
 from tests.pipeline.test_changed_answers import CHANGES, Change
 from tests.support.scripted import Answer, Call, Received, Turn, tells
+from tidemark.app import build_dialects
+from tidemark.core.conversation.messages import Message
+from tidemark.dialects.chat.jsonl import read_lines
 
 Item = dict[str, Any]
 DIALECTS = {dialect.name: (path, dialect) for path, dialect in build_dialects().items()}

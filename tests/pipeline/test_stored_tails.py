@@ -8,12 +8,12 @@ from typing import Any
 import httpx
 import pytest
 
-from proxy.app import build_dialects
-from proxy.core.conversation.records import StoredMessage
-from proxy.store.codec import Codec
 from tests.pipeline.conftest import Bench, Client
 from tests.pipeline.talk import Said, long, system, user
 from tests.support.scripted import Answer, Received, error, says
+from tidemark.app import build_dialects
+from tidemark.core.conversation.records import StoredMessage
+from tidemark.store.codec import Codec
 
 STORED = {"history": "stored"}
 PATHS = {"chat": "/v1/chat/completions", "responses": "/v1/responses", "messages": "/v1/messages"}

@@ -10,12 +10,12 @@ from typing import Any
 
 import pytest
 
-from proxy.store.embedded.server import EmbeddedValkey
 from tests.pipeline.conftest import Bench, Client, benched
 from tests.pipeline.talk import history, user
 from tests.pipeline.test_second_dialect import TALK, Talker, human
 from tests.support.scripted import SSE_HEADERS, Answer, Received, error, says
 from tests.support.toy import OVER, ToyDialect, word
+from tidemark.store.embedded.server import EmbeddedValkey
 
 CALIBRATED = """
 model_list:

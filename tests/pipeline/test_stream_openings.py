@@ -7,11 +7,11 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from proxy.core.errors import UpstreamBroken
-from proxy.core.ports import Headers
-from proxy.dialects.responses.openings import opening_error
-from proxy.pipeline.stream_openings import OpenedReply
 from tests.dialects.responses.events import events_of, response, sse, text_item
+from tidemark.core.errors import UpstreamBroken
+from tidemark.core.ports import Headers
+from tidemark.dialects.responses.openings import opening_error
+from tidemark.pipeline.stream_openings import OpenedReply
 
 EVENTS = [sse([event]) for event in events_of([text_item("Fine weather.")])]
 

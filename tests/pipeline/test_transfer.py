@@ -10,23 +10,23 @@ from typing import Any, cast
 
 import pytest
 
-from proxy.archive import ArchiveAccess, Page, Transfer, transfer
-from proxy.core.conversation.messages import Message
-from proxy.core.conversation.prefix import chain_of
-from proxy.core.conversation.records import StoredConversation, TurnRecord
-from proxy.core.conversation.request import ModelRequest
-from proxy.core.errors import BadImport, ConversationConflict, StoreUnavailable
-from proxy.core.ports import Caller, RequestCount, Route, StartedTurn, Stored
-from proxy.dialects.chat.dialect import ChatDialect
-from proxy.dialects.stored import StoredMessageReader
-from proxy.pipeline.identify import tenant_of
-from proxy.store.codec import Codec
-from proxy.store.conversations import RedisStore
-from proxy.store.leases import RedisLeases
-from proxy.tokens import LocalTokenCounter
 from tests.archive.readers import NOTHING, reader
 from tests.pipeline.talk import Said, long, user
 from tests.pipeline.test_archive import lines
+from tidemark.archive import ArchiveAccess, Page, Transfer, transfer
+from tidemark.core.conversation.messages import Message
+from tidemark.core.conversation.prefix import chain_of
+from tidemark.core.conversation.records import StoredConversation, TurnRecord
+from tidemark.core.conversation.request import ModelRequest
+from tidemark.core.errors import BadImport, ConversationConflict, StoreUnavailable
+from tidemark.core.ports import Caller, RequestCount, Route, StartedTurn, Stored
+from tidemark.dialects.chat.dialect import ChatDialect
+from tidemark.dialects.stored import StoredMessageReader
+from tidemark.pipeline.identify import tenant_of
+from tidemark.store.codec import Codec
+from tidemark.store.conversations import RedisStore
+from tidemark.store.leases import RedisLeases
+from tidemark.tokens import LocalTokenCounter
 
 ROUTE = Route("wire", "gpt-4o", "gpt-4o", "openai", "https://upstream.example/v1")
 

@@ -12,11 +12,11 @@ import httpx
 import pytest
 import redis
 
-from proxy.store.embedded.server import EmbeddedValkey
 from tests.pipeline.conftest import Bench, Client
 from tests.pipeline.talk import assistant, user
 from tests.pipeline.test_streaming import events, wait_until
 from tests.support.scripted import Answer, Received, says, streamed, whole
+from tidemark.store.embedded.server import EmbeddedValkey
 
 STORED = {"conversation": "talk", "history": "stored"}
 

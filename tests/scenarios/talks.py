@@ -14,13 +14,13 @@ from typing import Any
 
 import httpx
 
-from proxy.core.conversation.records import StoredConversation, StoredMessage
-from proxy.core.conversation.summary import OPENING, PrefixSummary
-from proxy.store.codec import Codec, StoredTurn
-from proxy.store.conversations import RedisStore
 from tests.pipeline.conftest import Bench, Client
 from tests.pipeline.talk import Said, assistant, long, user
 from tests.support.scripted import Answer, Received, ScriptedUpstream, says, whole
+from tidemark.core.conversation.records import StoredConversation, StoredMessage
+from tidemark.core.conversation.summary import OPENING, PrefixSummary
+from tidemark.store.codec import Codec, StoredTurn
+from tidemark.store.conversations import RedisStore
 
 ROOT = Path(__file__).parents[2]
 CONFIG = """
@@ -185,9 +185,9 @@ def count_without_tokenizer(folder: Path, preset: str) -> subprocess.CompletedPr
     empty.mkdir(exist_ok=True)
     (empty / "__init__.py").write_text("")
     return subprocess.run(
-        [sys.executable, "-m", "proxy", "count", "--config", str(ROOT / "config" / "presets" / f"{preset}.yaml")],
+        [sys.executable, "-m", "tidemark", "count", "--config", str(ROOT / "config" / "presets" / f"{preset}.yaml")],
         input='{"model": "gpt-4o", "messages": [{"role": "user", "content": "12345678901234567890"}]}',
-        env={**os.environ, "PYTHONPATH": f"{folder}{os.pathsep}{ROOT}"},
+        env={**os.environ, "PYTHONPATH": f"{folder}{os.pathsep}{ROOT / 'proxy'}"},
         capture_output=True,
         text=True,
         timeout=60,

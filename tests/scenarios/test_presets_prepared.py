@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from proxy.config.sections import Preset
 from tests.pipeline.conftest import Bench
 from tests.scenarios.talks import Talk, number_in, summaries, talk_with
+from tidemark.config.sections import Preset
 
 PREPARE = 0.7
 """Tidemark's own default."""

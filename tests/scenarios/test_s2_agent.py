@@ -12,14 +12,14 @@ from pathlib import Path
 import pytest
 import tiktoken
 
-from proxy.config import load
-from proxy.core.ports import Route
-from proxy.summarizers.llm import small_route
 from tests.pipeline.conftest import Bench
 from tests.pipeline.talk import Said, assistant, history, long, system, user
 from tests.scenarios.talks import ROOT, SUMMARY, Talk, number_in, summaries, talk_with
 from tests.support.scripted import whole
 from tests.tokens.vectors import VECTORS
+from tidemark.config import load
+from tidemark.core.ports import Route
+from tidemark.summarizers.llm import small_route
 
 WINDOW = 6000
 Begin = Callable[..., Talk]

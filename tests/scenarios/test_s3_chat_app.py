@@ -15,8 +15,6 @@ from pathlib import Path
 import pytest
 import redis
 
-from proxy.store.embedded.server import EmbeddedValkey
-from proxy.summarizers.prompts import TEMPLATES, system_prompt
 from tests.pipeline.conftest import Bench
 from tests.pipeline.talk import Said, assistant, history, long, system, user
 from tests.scenarios.talks import (
@@ -30,6 +28,8 @@ from tests.scenarios.talks import (
     transcript,
 )
 from tests.support.scripted import whole
+from tidemark.store.embedded.server import EmbeddedValkey
+from tidemark.summarizers.prompts import TEMPLATES, system_prompt
 
 WINDOW = 6000
 LIMIT = WINDOW - 100 - 300

@@ -7,10 +7,10 @@ from collections.abc import Iterable, Mapping
 import pytest
 from starlette.requests import Request
 
-from proxy.core.errors import Forbidden, NotAuthenticated, ServerBusy
-from proxy.core.ports import Authenticator, Caller
-from proxy.server.access import ConversationAccess
-from proxy.server.operator import MAX_TRIES, TRIES_SECONDS, OperatorAccess, WrongTokens
+from tidemark.core.errors import Forbidden, NotAuthenticated, ServerBusy
+from tidemark.core.ports import Authenticator, Caller
+from tidemark.server.access import ConversationAccess
+from tidemark.server.operator import MAX_TRIES, TRIES_SECONDS, OperatorAccess, WrongTokens
 
 
 class VirtualKeys:

@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 from starlette.requests import Request
 
-from proxy.core.errors import CompactionFailed, NotAuthenticated, TidemarkError, UpstreamBroken, UpstreamError
-from proxy.dialects.openai_errors import OPENAI_ERRORS, event
-from proxy.server.asgi import DISCONNECT_WATCH_DELAY_SECONDS, CancelOnDisconnect, Response
-from proxy.server.responses import with_error_envelope
+from tidemark.core.errors import CompactionFailed, NotAuthenticated, TidemarkError, UpstreamBroken, UpstreamError
+from tidemark.dialects.openai_errors import OPENAI_ERRORS, event
+from tidemark.server.asgi import DISCONNECT_WATCH_DELAY_SECONDS, CancelOnDisconnect, Response
+from tidemark.server.responses import with_error_envelope
 
 ERROR = UpstreamBroken("The upstream stopped.")
 

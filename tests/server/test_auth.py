@@ -7,8 +7,8 @@ import itertools
 
 import pytest
 
-from proxy.core.conversation.messages import framed
-from proxy.server.auth import PassthroughAuth
+from tidemark.core.conversation.messages import framed
+from tidemark.server.auth import PassthroughAuth
 
 AUTH = PassthroughAuth(b"a secret of the tests")
 WITH_COOKIES = PassthroughAuth(b"a secret of the tests", forward_cookies=True)
@@ -119,7 +119,7 @@ def test_a_fingerprint_is_the_same_in_every_version() -> None:
 
 def test_a_fingerprint_is_the_same_whether_it_is_remembered_or_made(monkeypatch: pytest.MonkeyPatch) -> None:
     """Also of a caller that newer ones displaced; and no more of them are remembered than the bound allows."""
-    monkeypatch.setattr("proxy.server.auth.MAX_CACHED_CALLERS", 2)
+    monkeypatch.setattr("tidemark.server.auth.MAX_CACHED_CALLERS", 2)
     made, make = list[bytes](), hmac.digest
 
     def counted(secret: bytes, told: bytes, name: str) -> bytes:

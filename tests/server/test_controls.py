@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from proxy.core.errors import InvalidRequest
-from proxy.server.headers import read_controls
+from tidemark.core.errors import InvalidRequest
+from tidemark.server.headers import read_controls
 
 
 @pytest.mark.parametrize(

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from proxy.server.auth import MAX_HEAD_BYTES, MAX_HEADS, PassthroughAuth
-from proxy.server.credentials import has_own_credential, identifies_caller
+from tidemark.server.auth import MAX_HEAD_BYTES, MAX_HEADS, PassthroughAuth
+from tidemark.server.credentials import has_own_credential, identifies_caller
 
 TELLING = """
 authorization x-api-key api-key x-goog-api-key apikey token key x-auth-key x-functions-key x-access-key x-gateway-key

@@ -7,11 +7,11 @@ from typing import cast
 
 import pytest
 
-from proxy.core.errors import ClientError
-from proxy.core.ports import Caller, Route, Upstream
-from proxy.pipeline.prompt_check import PromptCheck
-from proxy.server.endpoints.destinations import Destinations, ForwardedRequest
-from proxy.server.spools import Spools
+from tidemark.core.errors import ClientError
+from tidemark.core.ports import Caller, Route, Upstream
+from tidemark.pipeline.prompt_check import PromptCheck
+from tidemark.server.endpoints.destinations import Destinations, ForwardedRequest
+from tidemark.server.spools import Spools
 
 pytestmark = pytest.mark.anyio
 JSON = b"application/json"

@@ -12,10 +12,10 @@ from functools import partial
 import brotli
 import pytest
 
-from proxy.codings.decoders import MAX_FRAMES
-from proxy.core.errors import BodyTooLarge, InvalidRequest, UnsupportedEncoding
-from proxy.server.encodings import decoded_body
-from proxy.server.errors import error_lines, status_of
+from tidemark.codings.decoders import MAX_FRAMES
+from tidemark.core.errors import BodyTooLarge, InvalidRequest, UnsupportedEncoding
+from tidemark.server.encodings import decoded_body
+from tidemark.server.errors import error_lines, status_of
 
 if sys.version_info >= (3, 14):
     from compression import zstd

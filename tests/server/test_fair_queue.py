@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from proxy.server.fair_queue import FairQueue
+from tidemark.server.fair_queue import FairQueue
 
 
 def popped(queue: FairQueue[str]) -> list[str]:

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from proxy.server.asgi import Response
-from proxy.server.keepalive import COMMENT, EVENT_STREAM, FIRST, KeepAlive
+from tidemark.server.asgi import Response
+from tidemark.server.keepalive import COMMENT, EVENT_STREAM, FIRST, KeepAlive
 
 FACTS = [(b"x-tidemark-action", b"none")]
 

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from proxy.core.errors import BodyTooLarge, RequestTimedOut, ServerBusy
-from proxy.server.spools import IN_MEMORY_BYTES, KeptBeginning, SpoolBounds, Spools
+from tidemark.core.errors import BodyTooLarge, RequestTimedOut, ServerBusy
+from tidemark.server.spools import IN_MEMORY_BYTES, KeptBeginning, SpoolBounds, Spools
 
 pytestmark = pytest.mark.anyio
 

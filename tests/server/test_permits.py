@@ -7,10 +7,10 @@ import math
 
 import pytest
 
-from proxy.core.errors import Overloaded
-from proxy.core.events import ShedReason
-from proxy.server.permits import MOST_AT_ONCE, Permits, permits_at_once
-from proxy.server.waiting import WaitingLine
+from tidemark.core.errors import Overloaded
+from tidemark.core.events import ShedReason
+from tidemark.server.permits import MOST_AT_ONCE, Permits, permits_at_once
+from tidemark.server.waiting import WaitingLine
 
 
 def refusal(reason: ShedReason) -> Overloaded:

@@ -11,13 +11,13 @@ from typing import Any
 import pytest
 import redis
 
-from proxy.store.codec import Codec
-from proxy.store.conversations import RedisStore
-from proxy.store.embedded import server as embedded
-from proxy.store.embedded.server import EmbeddedValkey
 from tests.store.turns import Client
 from tests.support.clusters import SLOTS, free_ports
 from tests.support.rights import LOGIN, documented_rights, make_user, refusals
+from tidemark.store.codec import Codec
+from tidemark.store.conversations import RedisStore
+from tidemark.store.embedded import server as embedded
+from tidemark.store.embedded.server import EmbeddedValkey
 
 DAY_SECONDS = 86_400.0
 if "STORE_SERVER" in os.environ:  # make test-servers

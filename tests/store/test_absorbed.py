@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from proxy.core.conversation.messages import Message
-from proxy.core.conversation.prefix import chain_of, split_id
-from proxy.store import references
-from proxy.store.leases import RedisLeases
 from tests.store.turns import RECIPE, Client, assistant, dialogue, summary_of, system, user
+from tidemark.core.conversation.messages import Message
+from tidemark.core.conversation.prefix import chain_of, split_id
+from tidemark.store import references
+from tidemark.store.leases import RedisLeases
 
 ALICE, BOB = system("the customer is ALICE"), system("the customer is BOB")
 

@@ -12,14 +12,14 @@ from pathlib import Path
 import pytest
 import redis
 
-from proxy.core.errors import StoreUnavailable
-from proxy.core.planning.calibration import ANY_TOOLS, UNCALIBRATED, CalibrationKey
-from proxy.store import keys
-from proxy.store.calibrations import LEARN_SECONDS, MOST_TOOL_SETS, RedisCalibrations
-from proxy.store.codec import Codec
-from proxy.store.conversations import RedisStore
-from proxy.store.embedded.server import EmbeddedValkey
-from proxy.store.models import RedisModels
+from tidemark.core.errors import StoreUnavailable
+from tidemark.core.planning.calibration import ANY_TOOLS, UNCALIBRATED, CalibrationKey
+from tidemark.store import keys
+from tidemark.store.calibrations import LEARN_SECONDS, MOST_TOOL_SETS, RedisCalibrations
+from tidemark.store.codec import Codec
+from tidemark.store.conversations import RedisStore
+from tidemark.store.embedded.server import EmbeddedValkey
+from tidemark.store.models import RedisModels
 
 
 @pytest.fixture

@@ -7,14 +7,14 @@ from dataclasses import replace
 import msgspec
 import pytest
 
-from proxy.core.conversation.prefix import chain_of
-from proxy.core.errors import RecordUnreadable, StoreError
-from proxy.core.receipt import KindCount
-from proxy.store import references
-from proxy.store.codec import Codec
-from proxy.store.connection.url import read_address
 from tests.store.turns import RECIPE, dialogue, summary_of, turn_of, user
 from tests.support.sealing import XorCipher
+from tidemark.core.conversation.prefix import chain_of
+from tidemark.core.errors import RecordUnreadable, StoreError
+from tidemark.core.receipt import KindCount
+from tidemark.store import references
+from tidemark.store.codec import Codec
+from tidemark.store.connection.url import read_address
 
 CODEC = Codec()
 CHAIN = chain_of("ab", dialogue(4))

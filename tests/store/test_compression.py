@@ -8,11 +8,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from proxy.codings.compression import LEAST_BYTES, MAGIC, compress, decompress
-from proxy.core.errors import RecordUnreadable
-from proxy.store.codec import Codec
 from tests.store.turns import user
 from tests.support.sealing import XorCipher
+from tidemark.codings.compression import LEAST_BYTES, MAGIC, compress, decompress
+from tidemark.core.errors import RecordUnreadable
+from tidemark.store.codec import Codec
 
 LISTING = json.dumps([{"path": f"src/module_{number}.py", "lines": number * 7} for number in range(60)])
 

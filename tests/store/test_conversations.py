@@ -7,9 +7,9 @@ from dataclasses import replace
 import pytest
 import redis
 
-from proxy.core.conversation.prefix import chain_of, conversation_id
-from proxy.store.conversations import RedisStore
 from tests.store.turns import RECIPE, Client, assistant, dialogue, listed, raws, summary_of, system, turn_of, user
+from tidemark.core.conversation.prefix import chain_of, conversation_id
+from tidemark.store.conversations import RedisStore
 
 
 async def test_an_unknown_request_is_nothing_known(client: Client) -> None:

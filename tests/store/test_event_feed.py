@@ -8,12 +8,12 @@ from typing import Literal
 import pytest
 import redis
 
-from proxy.core.live_events import LiveEvent, LiveEventKind
-from proxy.store import keys
-from proxy.store.codec import Codec
-from proxy.store.conversations import RedisStore
-from proxy.store.live_events import MAX_BATCHES, STORED_SECONDS, RedisLiveEvents
 from tests.support.sealing import XorCipher
+from tidemark.core.live_events import LiveEvent, LiveEventKind
+from tidemark.store import keys
+from tidemark.store.codec import Codec
+from tidemark.store.conversations import RedisStore
+from tidemark.store.live_events import MAX_BATCHES, STORED_SECONDS, RedisLiveEvents
 
 pytestmark = pytest.mark.anyio
 

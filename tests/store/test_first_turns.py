@@ -11,15 +11,15 @@ from pathlib import Path
 import pytest
 import redis
 
-from proxy.core.conversation.messages import Message
-from proxy.core.conversation.prefix import chain_of, conversation_id
-from proxy.core.conversation.records import TurnRecord
-from proxy.store import keys, scripts
-from proxy.store.codec import Codec
-from proxy.store.conversations import RedisStore
-from proxy.store.lifetimes import Lifetime
-from proxy.store.turn_parts import part_turn
 from tests.store.turns import RECIPE, Client, assistant, dialogue, raws, summary_of, system, turn_of, user
+from tidemark.core.conversation.messages import Message
+from tidemark.core.conversation.prefix import chain_of, conversation_id
+from tidemark.core.conversation.records import TurnRecord
+from tidemark.store import keys, scripts
+from tidemark.store.codec import Codec
+from tidemark.store.conversations import RedisStore
+from tidemark.store.lifetimes import Lifetime
+from tidemark.store.turn_parts import part_turn
 
 LUA = Path(scripts.__file__).with_name("lua")
 FIRST = {

@@ -7,14 +7,14 @@ import asyncio
 import pytest
 import redis
 
-from proxy.core.errors import StoreUnavailable
-from proxy.core.ports import FlushEntry
-from proxy.store.codec import Codec
-from proxy.store.conversations import RedisStore
-from proxy.store.flush_queue import PAGE, QueueBounds, RedisFlushQueue
 from tests.store.conftest import is_older
 from tests.support.rights import USER
 from tests.support.sealing import TAG, XorCipher
+from tidemark.core.errors import StoreUnavailable
+from tidemark.core.ports import FlushEntry
+from tidemark.store.codec import Codec
+from tidemark.store.conversations import RedisStore
+from tidemark.store.flush_queue import PAGE, QueueBounds, RedisFlushQueue
 
 ROOMY = QueueBounds(1000, 10**9)
 

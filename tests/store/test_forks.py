@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import asyncio
 
-from proxy.core.conversation.prefix import chain_of, conversation_id
 from tests.store.turns import Client, assistant, dialogue, raws, turn_of, user
+from tidemark.core.conversation.prefix import chain_of, conversation_id
 
 
 async def test_an_edit_begins_a_fork(client: Client) -> None:

@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from proxy.core.errors import StoreUnavailable
-from proxy.store.codec import Codec
-from proxy.store.conversations import RedisStore
 from tests.store.test_turns import begin_turn, turn_record
 from tests.store.turns import assistant, user
+from tidemark.core.errors import StoreUnavailable
+from tidemark.store.codec import Codec
+from tidemark.store.conversations import RedisStore
 
 SAID = [user("one"), assistant("two")]
 MORE = [*SAID, user("three"), assistant("four")]

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from proxy.store import keys
-from proxy.store.codec import Codec
-from proxy.store.conversations import RedisStore
-from proxy.store.lessons import RedisLearnedWindows
 from tests.support.sealing import TAG, XorCipher
+from tidemark.store import keys
+from tidemark.store.codec import Codec
+from tidemark.store.conversations import RedisStore
+from tidemark.store.lessons import RedisLearnedWindows
 
 pytestmark = pytest.mark.anyio
 

@@ -8,13 +8,13 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from proxy.core.errors import StoreUnavailable
-from proxy.store import keys
-from proxy.store.codec import Codec
-from proxy.store.conversations import RedisStore
-from proxy.store.listing import SOON_SECONDS, Listing, Used
 from tests.store.conftest import keys_of
 from tests.store.turns import dialogue, listed, turn_of
+from tidemark.core.errors import StoreUnavailable
+from tidemark.store import keys
+from tidemark.store.codec import Codec
+from tidemark.store.conversations import RedisStore
+from tidemark.store.listing import SOON_SECONDS, Listing, Used
 
 
 class Asked:

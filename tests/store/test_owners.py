@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from proxy.core.conversation.records import TurnRecord
-from proxy.store import keys
-from proxy.store.conversations import RedisStore
 from tests.store.test_stored_responses import answered
+from tidemark.core.conversation.records import TurnRecord
+from tidemark.store import keys
+from tidemark.store.conversations import RedisStore
 
 ACCOUNT = "https://api.example.com/v1"
 

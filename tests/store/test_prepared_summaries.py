@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import asyncio
 
-from proxy.core.conversation.prefix import chain_of, split_id
-from proxy.core.conversation.records import StoredState
-from proxy.store.leases import RedisLeases
 from tests.store.turns import RECIPE, Client, assistant, dialogue, summary_of, user
+from tidemark.core.conversation.prefix import chain_of, split_id
+from tidemark.core.conversation.records import StoredState
+from tidemark.store.leases import RedisLeases
 
 
 async def test_a_prepared_summary_waits_beside_the_one_in_use(client: Client) -> None:

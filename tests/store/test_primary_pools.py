@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 import redis
 
-from proxy.store.connection.client import FAILURES, connect
-from proxy.store.connection.sentinel import LibraryPrimary, PrimaryFinder
-from proxy.store.connection.url import Place
-from proxy.store.embedded.server import EmbeddedValkey
+from tidemark.store.connection.client import FAILURES, connect
+from tidemark.store.connection.sentinel import LibraryPrimary, PrimaryFinder
+from tidemark.store.connection.url import Place
+from tidemark.store.embedded.server import EmbeddedValkey
 
 USER = ["--user", "default", "on", "nopass", "~*", "+@all", "--user", "ada", "on", ">word", "~*", "+@all", "-role"]
 

@@ -12,12 +12,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from proxy.core.conversation.messages import Message
-from proxy.core.conversation.prefix import chain_of, split_id
-from proxy.store import keys
-from proxy.store.codec import Codec
-from proxy.store.conversations import RedisStore
-from proxy.store.embedded.server import EmbeddedValkey
 from tests.store.conftest import keys_of
 from tests.store.turns import (
     Client,
@@ -29,6 +23,12 @@ from tests.store.turns import (
     turn_of,
     user,
 )
+from tidemark.core.conversation.messages import Message
+from tidemark.core.conversation.prefix import chain_of, split_id
+from tidemark.store import keys
+from tidemark.store.codec import Codec
+from tidemark.store.conversations import RedisStore
+from tidemark.store.embedded.server import EmbeddedValkey
 
 pytestmark = pytest.mark.anyio
 ANSWER = "The ferry leaves at seven, and the one after it at nine, if the tide allows it: number"

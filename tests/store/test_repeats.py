@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from proxy.core.conversation.prefix import chain_of
-from proxy.store.codec import Codec
-from proxy.store.conversations import RedisStore
-from proxy.store.embedded.server import EmbeddedValkey
-from proxy.store.leases import RedisLeases
 from tests.store.test_turns import begin_turn, turn_record
 from tests.store.turns import RECIPE, assistant, dialogue, user
 from tests.support.losing import Losing
+from tidemark.core.conversation.prefix import chain_of
+from tidemark.store.codec import Codec
+from tidemark.store.conversations import RedisStore
+from tidemark.store.embedded.server import EmbeddedValkey
+from tidemark.store.leases import RedisLeases
 
 
 async def test_a_turn_whose_reply_was_lost_is_its_takers_all_the_same(

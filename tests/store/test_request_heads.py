@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from proxy.store.codec import Codec
-from proxy.store.conversations import RedisStore
-from proxy.store.request_heads import RedisRequestHeads
 from tests.store.turns import Client, assistant, dialogue, raws, system, turn_of, user
+from tidemark.store.codec import Codec
+from tidemark.store.conversations import RedisStore
+from tidemark.store.request_heads import RedisRequestHeads
 
 
 @pytest.fixture

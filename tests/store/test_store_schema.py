@@ -9,17 +9,17 @@ import pytest
 import redis
 from starlette.testclient import TestClient
 
-from proxy.app import create_app
-from proxy.config import Address, load
-from proxy.config.sections import Compression
-from proxy.core.errors import SchemaUnknown
-from proxy.store import keys
-from proxy.store.codec import Codec
-from proxy.store.conversations import RedisStore
-from proxy.store.embedded.server import EmbeddedValkey
-from proxy.store.schema import SCHEMA, CompressionSwitch
 from tests.pipeline.test_streaming import wait_until
 from tests.store.turns import Client, assistant, dialogue, user
+from tidemark.app import create_app
+from tidemark.config import Address, load
+from tidemark.config.sections import Compression
+from tidemark.core.errors import SchemaUnknown
+from tidemark.store import keys
+from tidemark.store.codec import Codec
+from tidemark.store.conversations import RedisStore
+from tidemark.store.embedded.server import EmbeddedValkey
+from tidemark.store.schema import SCHEMA, CompressionSwitch
 
 LOOKS = 12
 """Reads of the schema: four looks of three connections."""

@@ -12,14 +12,14 @@ from pathlib import Path
 import pytest
 import redis
 
-from proxy.core.errors import StoreUnavailable
-from proxy.core.models import NOTHING_SET, ModelObservation, ModelOverrides, ModelRecord
-from proxy.core.planning.budget import ModelWindow
-from proxy.store import keys
-from proxy.store.codec import Codec
-from proxy.store.conversations import RedisStore
-from proxy.store.embedded.server import EmbeddedValkey, running_url
-from proxy.store.models import MOST_MODELS, TRIES, RedisModels
+from tidemark.core.errors import StoreUnavailable
+from tidemark.core.models import NOTHING_SET, ModelObservation, ModelOverrides, ModelRecord
+from tidemark.core.planning.budget import ModelWindow
+from tidemark.store import keys
+from tidemark.store.codec import Codec
+from tidemark.store.conversations import RedisStore
+from tidemark.store.embedded.server import EmbeddedValkey, running_url
+from tidemark.store.models import MOST_MODELS, TRIES, RedisModels
 
 WINDOW = ModelWindow(272_000, 128_000, 400_000, "api")
 

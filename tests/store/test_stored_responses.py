@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from proxy.core.conversation.messages import digest_of
-from proxy.core.conversation.prefix import chain_of
-from proxy.core.conversation.records import TurnRecord
-from proxy.core.conversation.responses import OutputItem, ResponseRecord
-from proxy.store import keys
-from proxy.store.codec import Codec
-from proxy.store.conversations import RedisStore
 from tests.store.turns import assistant, system, turn_of, user
 from tests.support.sealing import XorCipher
+from tidemark.core.conversation.messages import digest_of
+from tidemark.core.conversation.prefix import chain_of
+from tidemark.core.conversation.records import TurnRecord
+from tidemark.core.conversation.responses import OutputItem, ResponseRecord
+from tidemark.store import keys
+from tidemark.store.codec import Codec
+from tidemark.store.conversations import RedisStore
 
 TOOLS = b'[{"type":"function","name":"weather","description":"' + b"w" * 400 + b'"}]'
 HEAD = {"id": b'"resp_1"', "object": b'"response"', "tools": TOOLS, "output": b"", "instructions": b"null"}

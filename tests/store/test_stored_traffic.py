@@ -8,10 +8,10 @@ import uuid
 import pytest
 import redis
 
-from proxy.core.traffic import COUNTS, HOURS, LEVELS, MINUTES, QUARTERS, TrafficFigures
-from proxy.store import keys
-from proxy.store.conversations import RedisStore
-from proxy.store.traffic import RedisTraffic
+from tidemark.core.traffic import COUNTS, HOURS, LEVELS, MINUTES, QUARTERS, TrafficFigures
+from tidemark.store import keys
+from tidemark.store.conversations import RedisStore
+from tidemark.store.traffic import RedisTraffic
 
 pytestmark = pytest.mark.anyio
 MINUTE = 20_000_000

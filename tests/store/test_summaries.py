@@ -6,9 +6,9 @@ from dataclasses import replace
 
 import redis
 
-from proxy.core.conversation.prefix import chain_of, conversation_id
-from proxy.store.conversations import RedisStore
 from tests.store.turns import RECIPE, Client, assistant, dialogue, raws, summary_of, user
+from tidemark.core.conversation.prefix import chain_of, conversation_id
+from tidemark.store.conversations import RedisStore
 
 
 async def test_a_summary_is_recalled_with_its_conversation(client: Client) -> None:

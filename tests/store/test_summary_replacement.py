@@ -7,13 +7,13 @@ from functools import partial
 
 import pytest
 
-from proxy.core.conversation.prefix import chain_of
-from proxy.core.errors import SummaryConflict, SummaryOutdated
-from proxy.store.codec import Codec
-from proxy.store.conversations import RedisStore
-from proxy.store.previews import ID_BYTES, MAX_PREVIEWS, RedisPreviews
-from proxy.store.summary_replacement import MAX_VERSIONS, RedisSummaryReplacement
 from tests.store.turns import Client, assistant, dialogue, summary_of, user
+from tidemark.core.conversation.prefix import chain_of
+from tidemark.core.errors import SummaryConflict, SummaryOutdated
+from tidemark.store.codec import Codec
+from tidemark.store.conversations import RedisStore
+from tidemark.store.previews import ID_BYTES, MAX_PREVIEWS, RedisPreviews
+from tidemark.store.summary_replacement import MAX_VERSIONS, RedisSummaryReplacement
 
 
 @pytest.fixture

@@ -8,18 +8,18 @@ from dataclasses import replace
 
 import pytest
 
-from proxy.core.conversation.messages import Message
-from proxy.core.conversation.prefix import chain_of, conversation_id
-from proxy.core.conversation.records import TurnRecord
-from proxy.core.errors import StoreError, SummaryOutdated
-from proxy.core.ports import Lease, StartedTurn
-from proxy.store import keys
-from proxy.store.codec import Codec
-from proxy.store.conversations import RedisStore
-from proxy.store.leases import RedisLeases
-from proxy.store.lifetimes import Lifetime, Lifetimes
-from proxy.store.listing import Listing, Used
 from tests.store.turns import RECIPE, Client, assistant, dialogue, listed, summary_of, system, turn_of, user
+from tidemark.core.conversation.messages import Message
+from tidemark.core.conversation.prefix import chain_of, conversation_id
+from tidemark.core.conversation.records import TurnRecord
+from tidemark.core.errors import StoreError, SummaryOutdated
+from tidemark.core.ports import Lease, StartedTurn
+from tidemark.store import keys
+from tidemark.store.codec import Codec
+from tidemark.store.conversations import RedisStore
+from tidemark.store.leases import RedisLeases
+from tidemark.store.lifetimes import Lifetime, Lifetimes
+from tidemark.store.listing import Listing, Used
 
 NAME = "a name"
 

@@ -11,14 +11,14 @@ from dataclasses import replace
 
 import pytest
 
-from proxy.core.conversation.kept import PREFIX, KeptConversation, KeptItem
-from proxy.core.conversation.responses import ResponseRecord
-from proxy.core.errors import ImportLimit, StoreFull, StoreUnavailable
-from proxy.store import usage
-from proxy.store.codec import Codec
-from proxy.store.conversations import RedisStore
-from proxy.store.usage import A_DAY_SECONDS, MEGABYTE, TURN_BYTES, UNPROVEN_BYTES, UNPROVEN_BYTES_A_DAY, OwnerUsage
 from tests.store.turns import assistant, turn_of, user
+from tidemark.core.conversation.kept import PREFIX, KeptConversation, KeptItem
+from tidemark.core.conversation.responses import ResponseRecord
+from tidemark.core.errors import ImportLimit, StoreFull, StoreUnavailable
+from tidemark.store import usage
+from tidemark.store.codec import Codec
+from tidemark.store.conversations import RedisStore
+from tidemark.store.usage import A_DAY_SECONDS, MEGABYTE, TURN_BYTES, UNPROVEN_BYTES, UNPROVEN_BYTES_A_DAY, OwnerUsage
 
 Open = Callable[[], RedisStore]
 TEXT = "".join(chr(place * 7919 % 20_000 + 0x4E00) for place in range(33_000))

@@ -7,12 +7,12 @@ import json
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
-from proxy.core.conversation.messages import Message, Role, digest_of
-from proxy.core.conversation.prefix import PrefixChain, chain_of, conversation_id
-from proxy.core.conversation.records import StoredState, TurnRecord
-from proxy.core.conversation.summary import PrefixSummary, SummaryRecipe, inner_systems
-from proxy.pipeline.changed_echoes import EchoFinder, leaves_at_answer
-from proxy.store.conversations import RedisStore
+from tidemark.core.conversation.messages import Message, Role, digest_of
+from tidemark.core.conversation.prefix import PrefixChain, chain_of, conversation_id
+from tidemark.core.conversation.records import StoredState, TurnRecord
+from tidemark.core.conversation.summary import PrefixSummary, SummaryRecipe, inner_systems
+from tidemark.pipeline.changed_echoes import EchoFinder, leaves_at_answer
+from tidemark.store.conversations import RedisStore
 
 RECIPE = SummaryRecipe("extractive", "general", 1)
 _clock = itertools.count(1_700_000_000)

@@ -8,12 +8,12 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from proxy.core.conversation.messages import JsonValue, Message
-from proxy.core.conversation.request import CachedPrefix
-from proxy.core.errors import ModelNotFound, TidemarkError
-from proxy.core.ports import Caller, Route, TextRequest, UpstreamReply
-from proxy.dialects.chat.message import parse_message
-from proxy.tokens import LocalTokenCounter
+from tidemark.core.conversation.messages import JsonValue, Message
+from tidemark.core.conversation.request import CachedPrefix
+from tidemark.core.errors import ModelNotFound, TidemarkError
+from tidemark.core.ports import Caller, Route, TextRequest, UpstreamReply
+from tidemark.dialects.chat.message import parse_message
+from tidemark.tokens import LocalTokenCounter
 
 COUNTER = LocalTokenCounter()
 

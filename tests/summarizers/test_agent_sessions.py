@@ -8,11 +8,11 @@ from collections.abc import Callable
 import pytest
 from click.testing import CliRunner
 
-from proxy.cli.main import cli
-from proxy.core.ports import SummaryTask, TokenCounter
-from proxy.dialects.chat.message import parse_message
-from proxy.summarizers import ExtractiveSummarizer
 from tests.summarizers.agent_sessions import Session, gateway, pipeline, web_shop
+from tidemark.cli.main import cli
+from tidemark.core.ports import SummaryTask, TokenCounter
+from tidemark.dialects.chat.message import parse_message
+from tidemark.summarizers import ExtractiveSummarizer
 
 MODEL = "gpt-4o-mini"
 ENOUGH = 700

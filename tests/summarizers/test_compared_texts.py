@@ -8,12 +8,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from proxy.core.conversation.messages import Message
-from proxy.core.conversation.summary import PrefixSummary, SummaryRecipe, SummaryText
-from proxy.core.receipt import receipt_of, render_receipt
-from proxy.summarizers.compared_text import ComparedText
-from proxy.summarizers.receipts import ReceiptWriter, details_of
-from proxy.summarizers.sentences import words_of
+from tidemark.core.conversation.messages import Message
+from tidemark.core.conversation.summary import PrefixSummary, SummaryRecipe, SummaryText
+from tidemark.core.receipt import receipt_of, render_receipt
+from tidemark.summarizers.compared_text import ComparedText
+from tidemark.summarizers.receipts import ReceiptWriter, details_of
+from tidemark.summarizers.sentences import words_of
 
 Talk = Callable[..., tuple[Message, ...]]
 TALK = (

@@ -10,14 +10,14 @@ from typing import Any
 
 import pytest
 
-from proxy.core.conversation.messages import Message
-from proxy.core.errors import SummaryOverdue
-from proxy.core.ports import SummaryTask, TokenCounter
-from proxy.summarizers import ExtractiveSummarizer, HybridSummarizer, PlainSummarizer
-from proxy.summarizers.deadline import Deadline, in_thread
-from proxy.summarizers.ledger import ledger_of
-from proxy.summarizers.salience import candidates_of
 from tests.summarizers.test_hybrid import Narrator
+from tidemark.core.conversation.messages import Message
+from tidemark.core.errors import SummaryOverdue
+from tidemark.core.ports import SummaryTask, TokenCounter
+from tidemark.summarizers import ExtractiveSummarizer, HybridSummarizer, PlainSummarizer
+from tidemark.summarizers.deadline import Deadline, in_thread
+from tidemark.summarizers.ledger import ledger_of
+from tidemark.summarizers.salience import candidates_of
 
 MODEL = "gpt-4o"
 Talk = Callable[..., tuple[Message, ...]]

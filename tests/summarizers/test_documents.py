@@ -7,12 +7,12 @@ from collections.abc import Sequence
 
 import pytest
 
-from proxy.core.conversation.messages import Message
-from proxy.core.ports import SummaryTask, TokenCounter
-from proxy.dialects.chat.message import parse_message
-from proxy.summarizers import ExtractiveSummarizer, HybridSummarizer
-from proxy.summarizers.ledger import RULE, ledger_of
 from tests.summarizers.test_hybrid import Narrator
+from tidemark.core.conversation.messages import Message
+from tidemark.core.ports import SummaryTask, TokenCounter
+from tidemark.dialects.chat.message import parse_message
+from tidemark.summarizers import ExtractiveSummarizer, HybridSummarizer
+from tidemark.summarizers.ledger import RULE, ledger_of
 
 MODEL = "gpt-4o"
 OWN_RULES = ("Never push to main.", "Always run the tests before you answer.", "The public API must not change.")

@@ -15,11 +15,11 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from proxy.core.conversation.messages import Message
-from proxy.core.ports import SummaryTask, TokenCounter
-from proxy.dialects.chat.message import parse_message
-from proxy.summarizers import ExtractiveSummarizer
-from proxy.summarizers.transcript import read_back
+from tidemark.core.conversation.messages import Message
+from tidemark.core.ports import SummaryTask, TokenCounter
+from tidemark.dialects.chat.message import parse_message
+from tidemark.summarizers import ExtractiveSummarizer
+from tidemark.summarizers.transcript import read_back
 
 MODEL = "gpt-4o"
 Talk = Callable[..., tuple[Message, ...]]
@@ -359,10 +359,10 @@ def test_every_process_gives_the_same_bytes(talk: Talk) -> None:
     """Python orders sets anew in each process; replicas and restarts must not differ."""
     program = """
 import asyncio, json, sys
-from proxy.dialects.chat.message import parse_message
-from proxy.core.ports import SummaryTask
-from proxy.summarizers import ExtractiveSummarizer
-from proxy.tokens import LocalTokenCounter
+from tidemark.dialects.chat.message import parse_message
+from tidemark.core.ports import SummaryTask
+from tidemark.summarizers import ExtractiveSummarizer
+from tidemark.tokens import LocalTokenCounter
 said = [{"role": "user", "content": text} for text in json.load(sys.stdin)]
 messages = tuple(parse_message(json.dumps(one).encode(), one, 0) for one in said)
 task = SummaryTask(messages, None, 600, "gpt-4o")
@@ -373,7 +373,7 @@ print(asyncio.run(ExtractiveSummarizer(LocalTokenCounter()).summarize(task)).tex
         subprocess.run(
             [sys.executable, "-c", program],
             input=said,
-            env={"PYTHONHASHSEED": seed, "PYTHONPATH": "."},
+            env={"PYTHONHASHSEED": seed, "PYTHONPATH": ".:proxy"},
             capture_output=True,
             text=True,
             check=True,

@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from proxy.core.conversation.messages import Message
-from proxy.core.ports import SummaryTask, TokenCounter
-from proxy.summarizers import ExtractiveSummarizer
-from proxy.summarizers.folding import NO_MARK, Foldable, Mark, alike, mark_of, marked_end
+from tidemark.core.conversation.messages import Message
+from tidemark.core.ports import SummaryTask, TokenCounter
+from tidemark.summarizers import ExtractiveSummarizer
+from tidemark.summarizers.folding import NO_MARK, Foldable, Mark, alike, mark_of, marked_end
 
 MODEL = "gpt-4o"
 Talk = Callable[..., tuple[Message, ...]]

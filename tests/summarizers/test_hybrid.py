@@ -9,12 +9,12 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from proxy.core.conversation.messages import Message
-from proxy.core.conversation.summary import SummaryRecipe, SummaryText
-from proxy.core.errors import SummaryRejected
-from proxy.core.ports import SummaryTask, TokenCounter
-from proxy.dialects.chat.message import parse_message
-from proxy.summarizers import ExtractiveSummarizer, HybridSummarizer
+from tidemark.core.conversation.messages import Message
+from tidemark.core.conversation.summary import SummaryRecipe, SummaryText
+from tidemark.core.errors import SummaryRejected
+from tidemark.core.ports import SummaryTask, TokenCounter
+from tidemark.dialects.chat.message import parse_message
+from tidemark.summarizers import ExtractiveSummarizer, HybridSummarizer
 
 MODEL = "gpt-4o"
 Talk = Callable[..., tuple[Message, ...]]

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from proxy.summarizers.rules import rule_kind
-from proxy.summarizers.sentences import without_lead, words_of
+from tidemark.summarizers.rules import rule_kind
+from tidemark.summarizers.sentences import without_lead, words_of
 
 
 @pytest.mark.parametrize(

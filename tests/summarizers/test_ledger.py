@@ -9,10 +9,10 @@ from collections.abc import Callable
 
 import pytest
 
-from proxy.core.conversation.messages import Message
-from proxy.summarizers.ledger import ledger_of, render_ledger
-from proxy.summarizers.rules import is_rule
-from proxy.summarizers.sentences import sentences, words_of
+from tidemark.core.conversation.messages import Message
+from tidemark.summarizers.ledger import ledger_of, render_ledger
+from tidemark.summarizers.rules import is_rule
+from tidemark.summarizers.sentences import sentences, words_of
 
 Talk = Callable[..., tuple[Message, ...]]
 

@@ -16,11 +16,11 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from proxy.core.conversation.messages import Message
-from proxy.dialects.chat.message import parse_message
-from proxy.summarizers.ledger import KINDS, RULE, ledger_of
-from proxy.summarizers.receipts import details_of
-from proxy.summarizers.sentences import words_of
+from tidemark.core.conversation.messages import Message
+from tidemark.dialects.chat.message import parse_message
+from tidemark.summarizers.ledger import KINDS, RULE, ledger_of
+from tidemark.summarizers.receipts import details_of
+from tidemark.summarizers.sentences import words_of
 
 Talk = Callable[..., tuple[Message, ...]]
 

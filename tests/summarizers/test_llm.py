@@ -11,16 +11,16 @@ from typing import Any, get_args
 
 import pytest
 
-from proxy.core.conversation.messages import Message
-from proxy.core.conversation.prose import GAP
-from proxy.core.conversation.summary import Template, TemplateName
-from proxy.core.errors import ConfigError, SummaryRejected, UpstreamTimedOut, UpstreamUnreachable
-from proxy.core.ports import Caller, Route, SummaryTask, TextRequest, TokenCounter
-from proxy.summarizers import LlmSummarizer
-from proxy.summarizers.answers import clean_answer
-from proxy.summarizers.llm import small_route
-from proxy.summarizers.materials import tokens_per_word
-from proxy.summarizers.prompts import TEMPLATES
+from tidemark.core.conversation.messages import Message
+from tidemark.core.conversation.prose import GAP
+from tidemark.core.conversation.summary import Template, TemplateName
+from tidemark.core.errors import ConfigError, SummaryRejected, UpstreamTimedOut, UpstreamUnreachable
+from tidemark.core.ports import Caller, Route, SummaryTask, TextRequest, TokenCounter
+from tidemark.summarizers import LlmSummarizer
+from tidemark.summarizers.answers import clean_answer
+from tidemark.summarizers.llm import small_route
+from tidemark.summarizers.materials import tokens_per_word
+from tidemark.summarizers.prompts import TEMPLATES
 
 MODEL = "gpt-4o"
 Talk = Callable[..., tuple[Message, ...]]

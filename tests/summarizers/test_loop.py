@@ -8,13 +8,13 @@ from typing import Any
 
 import pytest
 
-from proxy.core.conversation.messages import Message
-from proxy.core.conversation.request import CachedPrefix
-from proxy.core.errors import SummaryRejected
-from proxy.core.ports import Route, SummaryTask
-from proxy.summarizers import LlmSummarizer
-from proxy.summarizers.fitting import LARGE_CHARS
-from proxy.tokens import LocalTokenCounter
+from tidemark.core.conversation.messages import Message
+from tidemark.core.conversation.request import CachedPrefix
+from tidemark.core.errors import SummaryRejected
+from tidemark.core.ports import Route, SummaryTask
+from tidemark.summarizers import LlmSummarizer
+from tidemark.summarizers.fitting import LARGE_CHARS
+from tidemark.tokens import LocalTokenCounter
 
 pytestmark = pytest.mark.anyio
 MODEL = "gpt-4o"

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import pytest
 
-from proxy.core.conversation.messages import Message
-from proxy.core.conversation.summary import SummaryRecipe, SummaryText
-from proxy.core.ports import Summarizer, SummaryTask
-from proxy.summarizers.extractive import ExtractiveSummarizer
-from proxy.summarizers.hybrid import HybridSummarizer
-from proxy.summarizers.request import Request, carried_request, request_of
-from proxy.tokens import LocalTokenCounter
 from tests.core.histories import message
+from tidemark.core.conversation.messages import Message
+from tidemark.core.conversation.summary import SummaryRecipe, SummaryText
+from tidemark.core.ports import Summarizer, SummaryTask
+from tidemark.summarizers.extractive import ExtractiveSummarizer
+from tidemark.summarizers.hybrid import HybridSummarizer
+from tidemark.summarizers.request import Request, carried_request, request_of
+from tidemark.tokens import LocalTokenCounter
 
 pytestmark = pytest.mark.anyio
 

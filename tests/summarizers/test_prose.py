@@ -9,14 +9,14 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from proxy.core.conversation.messages import Message
-from proxy.core.conversation.summary import SummaryRecipe, SummaryText
-from proxy.core.ports import Summarizer, SummaryTask, TokenCounter
-from proxy.summarizers import ExtractiveSummarizer, HybridSummarizer
-from proxy.summarizers.ledger import RULE, ledger_of
-from proxy.summarizers.salience import candidates_of
-from proxy.summarizers.transcript import EARLIER, read_back
 from tests.core.histories import message
+from tidemark.core.conversation.messages import Message
+from tidemark.core.conversation.summary import SummaryRecipe, SummaryText
+from tidemark.core.ports import Summarizer, SummaryTask, TokenCounter
+from tidemark.summarizers import ExtractiveSummarizer, HybridSummarizer
+from tidemark.summarizers.ledger import RULE, ledger_of
+from tidemark.summarizers.salience import candidates_of
+from tidemark.summarizers.transcript import EARLIER, read_back
 
 pytestmark = pytest.mark.anyio
 MODEL = "gpt-4o"

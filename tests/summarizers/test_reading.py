@@ -8,14 +8,14 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from proxy.core.conversation.messages import Message
-from proxy.core.ports import SummaryTask, TokenCounter
-from proxy.core.reading import Phrase, Reading
-from proxy.summarizers import ExtractiveSummarizer
-from proxy.summarizers.ledger import ledger_of, render_ledger
-from proxy.summarizers.receipts import details_of
-from proxy.summarizers.salience import candidates_of
-from proxy.summarizers.sentences import has_lead, sentences, without_lead, words_of, words_of_each
+from tidemark.core.conversation.messages import Message
+from tidemark.core.ports import SummaryTask, TokenCounter
+from tidemark.core.reading import Phrase, Reading
+from tidemark.summarizers import ExtractiveSummarizer
+from tidemark.summarizers.ledger import ledger_of, render_ledger
+from tidemark.summarizers.receipts import details_of
+from tidemark.summarizers.salience import candidates_of
+from tidemark.summarizers.sentences import has_lead, sentences, without_lead, words_of, words_of_each
 
 MODEL = "gpt-4o"
 Talk = Callable[..., tuple[Message, ...]]

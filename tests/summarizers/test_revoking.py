@@ -10,13 +10,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from proxy.core.ports import SummaryTask
-from proxy.summarizers import ExtractiveSummarizer
-from proxy.summarizers.ledger import RULE, ledger_of, render_ledger
-from proxy.summarizers.revoking import related_rules, revocation_of
-from proxy.summarizers.sentences import words_of
-from proxy.tokens import LocalTokenCounter
 from tests.core.histories import message
+from tidemark.core.ports import SummaryTask
+from tidemark.summarizers import ExtractiveSummarizer
+from tidemark.summarizers.ledger import RULE, ledger_of, render_ledger
+from tidemark.summarizers.revoking import related_rules, revocation_of
+from tidemark.summarizers.sentences import words_of
+from tidemark.tokens import LocalTokenCounter
 
 MODEL, BOUND = "gpt-4o", 700
 REVOKED = (

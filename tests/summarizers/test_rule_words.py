@@ -6,8 +6,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from proxy.summarizers.rules import DEMAND, DIRECTIVE, Wording
-from proxy.summarizers.sentences import words_of
+from tidemark.summarizers.rules import DEMAND, DIRECTIVE, Wording
+from tidemark.summarizers.sentences import words_of
 
 ASCII = st.characters(min_codepoint=0x20, max_codepoint=0x7E)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from proxy.summarizers.sentences import sentences
+from tidemark.summarizers.sentences import sentences
 
 
 @pytest.mark.parametrize(

@@ -7,13 +7,13 @@ from collections.abc import Callable
 
 import pytest
 
-from proxy.core.conversation.messages import Message
-from proxy.core.ports import SummaryTask
-from proxy.summarizers import ExtractiveSummarizer
-from proxy.summarizers.ledger import RULE, ledger_of
-from proxy.summarizers.rules import is_rule
-from proxy.summarizers.sentences import words_of
-from proxy.tokens import LocalTokenCounter
+from tidemark.core.conversation.messages import Message
+from tidemark.core.ports import SummaryTask
+from tidemark.summarizers import ExtractiveSummarizer
+from tidemark.summarizers.ledger import RULE, ledger_of
+from tidemark.summarizers.rules import is_rule
+from tidemark.summarizers.sentences import words_of
+from tidemark.tokens import LocalTokenCounter
 
 PAIRS = [
     ("Never open port 8000.", "Never open port 9000."),

@@ -10,14 +10,14 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from proxy.core.conversation.messages import Message
-from proxy.core.ports import SummaryTask, TokenCounter
-from proxy.summarizers import ExtractiveSummarizer
-from proxy.summarizers.ledger import RULE, ledger_of
-from proxy.summarizers.salience import candidates_of
-from proxy.summarizers.sentences import sentences
-from proxy.summarizers.transcript import call_text, join_line, join_lines, one_line, read_back, utterances
 from tests.core.histories import message
+from tidemark.core.conversation.messages import Message
+from tidemark.core.ports import SummaryTask, TokenCounter
+from tidemark.summarizers import ExtractiveSummarizer
+from tidemark.summarizers.ledger import RULE, ledger_of
+from tidemark.summarizers.salience import candidates_of
+from tidemark.summarizers.sentences import sentences
+from tidemark.summarizers.transcript import call_text, join_line, join_lines, one_line, read_back, utterances
 
 MODEL = "gpt-4o"
 Talk = Callable[..., tuple[Message, ...]]

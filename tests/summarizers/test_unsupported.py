@@ -6,13 +6,13 @@ from collections.abc import Callable
 
 import pytest
 
-from proxy.core.conversation.messages import Message
-from proxy.core.conversation.summary import SummaryText
-from proxy.core.receipt import KindCount, render_receipt
-from proxy.summarizers.receipts import ReceiptWriter
-from proxy.summarizers.unsupported import unsupported_details
 from tests.pipeline.faithful import summaries
 from tests.pipeline.faithful import talk as talk_named
+from tidemark.core.conversation.messages import Message
+from tidemark.core.conversation.summary import SummaryText
+from tidemark.core.receipt import KindCount, render_receipt
+from tidemark.summarizers.receipts import ReceiptWriter
+from tidemark.summarizers.unsupported import unsupported_details
 
 Talk = Callable[..., tuple[Message, ...]]
 

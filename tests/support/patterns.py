@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from types import ModuleType
 from typing import Any
 
-import proxy
+import tidemark
 from tests.support.growth import MOST_GROWTH, growth_of
 from tests.support.hostile_texts import Hostile, hostile_texts
 
@@ -94,7 +94,7 @@ def _cheapest_square() -> int:
 
 
 def _modules() -> Iterator[ModuleType]:
-    for module in pkgutil.walk_packages(proxy.__path__, "proxy."):
+    for module in pkgutil.walk_packages(tidemark.__path__, "tidemark."):
         if not module.name.endswith("__main__"):  # importing it runs it
             yield importlib.import_module(module.name)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 
-from proxy.core.errors import RecordUnreadable
+from tidemark.core.errors import RecordUnreadable
 
 TAG = b"\xc5\xea"
 """How sealed bytes begin."""

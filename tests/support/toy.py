@@ -14,16 +14,16 @@ import json
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 
-from proxy.core.conversation.digest import meaning
-from proxy.core.conversation.messages import JsonValue, Message, Role
-from proxy.core.conversation.reply import EMPTY_REPLY, Reply
-from proxy.core.conversation.request import ModelRequest
-from proxy.core.conversation.responses import ResponseFormat
-from proxy.core.errors import InvalidRequest, TidemarkError
-from proxy.core.report import OwnAnswer, Usage
-from proxy.dialects.bodies import array_of, array_without, body_of
-from proxy.dialects.members import flag_of, model_of
-from proxy.dialects.raw_json import decode_value, read_elements, read_members
+from tidemark.core.conversation.digest import meaning
+from tidemark.core.conversation.messages import JsonValue, Message, Role
+from tidemark.core.conversation.reply import EMPTY_REPLY, Reply
+from tidemark.core.conversation.request import ModelRequest
+from tidemark.core.conversation.responses import ResponseFormat
+from tidemark.core.errors import InvalidRequest, TidemarkError
+from tidemark.core.report import OwnAnswer, Usage
+from tidemark.dialects.bodies import array_of, array_without, body_of
+from tidemark.dialects.members import flag_of, model_of
+from tidemark.dialects.raw_json import decode_value, read_elements, read_members
 
 ROLES: Mapping[str, Role] = {"rules": "system", "human": "user", "bot": "assistant"}
 NAMES = {role: name for name, role in ROLES.items()}

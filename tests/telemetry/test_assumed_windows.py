@@ -9,10 +9,10 @@ from collections.abc import Iterator, Sequence
 
 import pytest
 
-from proxy.core.events import WindowAssumed
-from proxy.core.live_events import LiveEvent
-from proxy.telemetry.live_events import LiveEventPublisher
-from proxy.telemetry.logging import FactLog, configure
+from tidemark.core.events import WindowAssumed
+from tidemark.core.live_events import LiveEvent
+from tidemark.telemetry.live_events import LiveEventPublisher
+from tidemark.telemetry.logging import FactLog, configure
 
 ASSUMED = WindowAssumed("house", 128_000, "tidemark models set house max_input_tokens=TOKENS")
 

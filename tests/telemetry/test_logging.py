@@ -17,7 +17,7 @@ import structlog
 from hypothesis import given
 from hypothesis import strategies as st
 
-from proxy.core.events import (
+from tidemark.core.events import (
     ConversationCompacted,
     Event,
     Outcome,
@@ -28,12 +28,12 @@ from proxy.core.events import (
     SummaryFailed,
     TurnStored,
 )
-from proxy.core.flush_events import FlushDropped
-from proxy.core.receipt import KindCount
-from proxy.core.report import Action, Report, Usage
-from proxy.telemetry.lines import as_json, served_line, timestamp
-from proxy.telemetry.logging import DEGRADED_SECONDS, FactLog, configure
-from proxy.telemetry.masking import MAX_CHARACTERS, fit_to_log
+from tidemark.core.flush_events import FlushDropped
+from tidemark.core.receipt import KindCount
+from tidemark.core.report import Action, Report, Usage
+from tidemark.telemetry.lines import as_json, served_line, timestamp
+from tidemark.telemetry.logging import DEGRADED_SECONDS, FactLog, configure
+from tidemark.telemetry.masking import MAX_CHARACTERS, fit_to_log
 
 SERVED = RequestServed("/v1/chat/completions", 200, "complete", 0.25)
 FAILED = SummaryFailed("c1", "gpt-4o", "llm", "no answer", "deterministic", 1.0)

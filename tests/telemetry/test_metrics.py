@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from prometheus_client import CollectorRegistry, Histogram
 from prometheus_client.parser import text_string_to_metric_families
 
-from proxy.core.events import (
+from tidemark.core.events import (
     CompactionStarted,
     ConversationCompacted,
     RequestServed,
@@ -26,11 +26,11 @@ from proxy.core.events import (
     SummaryPrepared,
     TurnStored,
 )
-from proxy.core.receipt import KindCount
-from proxy.core.report import Report, Usage
-from proxy.telemetry.gathering import REQUEST_SECONDS
-from proxy.telemetry.metrics import MAX_MODELS, OTHER, Metrics
-from proxy.telemetry.state import WorkerState, count_pool_threads
+from tidemark.core.receipt import KindCount
+from tidemark.core.report import Report, Usage
+from tidemark.telemetry.gathering import REQUEST_SECONDS
+from tidemark.telemetry.metrics import MAX_MODELS, OTHER, Metrics
+from tidemark.telemetry.state import WorkerState, count_pool_threads
 
 SERVED = RequestServed(
     "/v1/chat/completions",
@@ -46,8 +46,8 @@ SERVED = RequestServed(
 WORKERS = """
 import asyncio, sys
 from pathlib import Path
-from proxy.core.events import RequestServed
-from proxy.telemetry import metrics
+from tidemark.core.events import RequestServed
+from tidemark.telemetry import metrics
 
 metrics.HAND_OVER_SECONDS = 0.05
 served = RequestServed("/v1/x", 200, "complete", 0.1, model="m")
@@ -76,8 +76,8 @@ asyncio.run(main())
 STATE = """
 import os, signal, sys
 from pathlib import Path
-from proxy.telemetry.metrics import Metrics
-from proxy.telemetry.state import WorkerState
+from tidemark.telemetry.metrics import Metrics
+from tidemark.telemetry.state import WorkerState
 
 metrics = Metrics(Path(sys.argv[1]))
 metrics.state.read = lambda: WorkerState(streams=int(sys.argv[2]))

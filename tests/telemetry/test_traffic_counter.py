@@ -7,10 +7,10 @@ from collections.abc import Mapping
 
 import pytest
 
-from proxy.core.errors import RecordUnreadable, StoreError, StoreUnavailable
-from proxy.core.traffic import TrafficFigures, TrafficLevel
-from proxy.telemetry import traffic
-from proxy.telemetry.traffic import MAX_MINUTES, TrafficCounter
+from tidemark.core.errors import RecordUnreadable, StoreError, StoreUnavailable
+from tidemark.core.traffic import TrafficFigures, TrafficLevel
+from tidemark.telemetry import traffic
+from tidemark.telemetry.traffic import MAX_MINUTES, TrafficCounter
 
 pytestmark = pytest.mark.anyio
 

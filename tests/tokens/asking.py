@@ -6,11 +6,11 @@ import asyncio
 import json
 from collections.abc import Mapping
 
-from proxy.core.conversation.messages import JsonValue, Message
-from proxy.core.conversation.request import ModelRequest
-from proxy.dialects.chat.dialect import ChatDialect
-from proxy.dialects.chat.message import parse_message
-from proxy.tokens import LocalTokenCounter
+from tidemark.core.conversation.messages import JsonValue, Message
+from tidemark.core.conversation.request import ModelRequest
+from tidemark.dialects.chat.dialect import ChatDialect
+from tidemark.dialects.chat.message import parse_message
+from tidemark.tokens import LocalTokenCounter
 
 COUNTER = LocalTokenCounter()
 

@@ -1,4 +1,4 @@
-"""Rules of ``proxy.tokens``: published counts, linear time, no network, nothing approximated unasked."""
+"""Rules of ``tidemark.tokens``: published counts, linear time, no network, nothing approximated unasked."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from proxy.core.conversation.messages import JsonValue, Message
-from proxy.core.conversation.request import ModelRequest
-from proxy.dialects.chat.dialect import ChatDialect
-from proxy.dialects.chat.message import parse_message
-from proxy.tokens import LocalTokenCounter, encoding_for
+from tidemark.core.conversation.messages import JsonValue, Message
+from tidemark.core.conversation.request import ModelRequest
+from tidemark.dialects.chat.dialect import ChatDialect
+from tidemark.dialects.chat.message import parse_message
+from tidemark.tokens import LocalTokenCounter, encoding_for
 
 COUNTER = LocalTokenCounter()
 CL100K = "gpt-3.5-turbo"

@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 import tiktoken
 
-from proxy.tokens import LocalTokenCounter, encoding_for
-from proxy.tokens.families import FAMILIES, OTHERS, family_for
 from tests.tokens.asking import COUNTER, message, request, total
+from tidemark.tokens import LocalTokenCounter, encoding_for
+from tidemark.tokens.families import FAMILIES, OTHERS, family_for
 
 PAGE = (Path(__file__).parents[2] / "docs" / "counting.md").read_text(encoding="utf-8")
 ROWS = re.findall(r"^\| (.+?) \| (`.+) \| `(\w+)` \| (\d+) % \| (exact|estimate) \|$", PAGE, re.MULTILINE)

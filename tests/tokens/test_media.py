@@ -11,12 +11,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from proxy.core.conversation.messages import JsonValue
-from proxy.core.conversation.request import ModelRequest
-from proxy.dialects.chat.dialect import ChatDialect
-from proxy.dialects.chat.message import parse_message
-from proxy.tokens import LocalTokenCounter
-from proxy.tokens.images import ImagePricing, image_size, image_tokens, pricing_for
+from tidemark.core.conversation.messages import JsonValue
+from tidemark.core.conversation.request import ModelRequest
+from tidemark.dialects.chat.dialect import ChatDialect
+from tidemark.dialects.chat.message import parse_message
+from tidemark.tokens import LocalTokenCounter
+from tidemark.tokens.images import ImagePricing, image_size, image_tokens, pricing_for
 
 
 def png(width: int, height: int) -> bytes:

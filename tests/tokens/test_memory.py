@@ -10,12 +10,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from proxy.core.conversation.messages import JsonValue, Message
-from proxy.core.conversation.request import ModelRequest
-from proxy.dialects.chat.dialect import ChatDialect
-from proxy.dialects.chat.message import parse_message
-from proxy.tokens import LocalTokenCounter
-from proxy.tokens.accounting import scheme_for
+from tidemark.core.conversation.messages import JsonValue, Message
+from tidemark.core.conversation.request import ModelRequest
+from tidemark.dialects.chat.dialect import ChatDialect
+from tidemark.dialects.chat.message import parse_message
+from tidemark.tokens import LocalTokenCounter
+from tidemark.tokens.accounting import scheme_for
 
 MODELS = ("gpt-4o", "claude-sonnet-4-5")
 """OpenAI bills no ids of calls, an estimate of others holds them."""

@@ -5,10 +5,10 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from proxy.core.conversation.request import Dialect
-from proxy.dialects.chat.dialect import ChatDialect
-from proxy.dialects.messages.dialect import MessagesDialect
-from proxy.tokens import LocalTokenCounter
+from tidemark.core.conversation.request import Dialect
+from tidemark.dialects.chat.dialect import ChatDialect
+from tidemark.dialects.messages.dialect import MessagesDialect
+from tidemark.tokens import LocalTokenCounter
 
 SCHEMA = {"type": "object", "properties": {"at": {"type": "string"}}}
 QUESTION = [{"role": "user", "content": "How is the weather?"}]

@@ -12,12 +12,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from proxy.core.conversation.messages import JsonValue, Message
-from proxy.core.conversation.request import ModelRequest
-from proxy.core.conversation.summary import render_text
-from proxy.dialects.chat.dialect import ChatDialect
-from proxy.tokens import LocalTokenCounter
 from tests.tokens.asking import COUNTER, message, request, total
+from tidemark.core.conversation.messages import JsonValue, Message
+from tidemark.core.conversation.request import ModelRequest
+from tidemark.core.conversation.summary import render_text
+from tidemark.dialects.chat.dialect import ChatDialect
+from tidemark.tokens import LocalTokenCounter
 
 MODELS = st.sampled_from(["gpt-4o", "gpt-4", "claude-sonnet-4-5", "gemini-2.5-pro"])
 TEXTS = st.text(alphabet=st.sampled_from("ab Z9.,'\n\t/\r-éß中😀\u200d\x1c\xa0"), max_size=200) | st.text(max_size=60)

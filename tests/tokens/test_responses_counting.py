@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from proxy.core.conversation.request import Dialect
-from proxy.dialects.chat.dialect import ChatDialect
-from proxy.dialects.responses.dialect import ResponsesDialect
-from proxy.tokens import LocalTokenCounter
+from tidemark.core.conversation.request import Dialect
+from tidemark.dialects.chat.dialect import ChatDialect
+from tidemark.dialects.responses.dialect import ResponsesDialect
+from tidemark.tokens import LocalTokenCounter
 
 LOOK = {
     "name": "look",

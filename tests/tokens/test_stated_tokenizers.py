@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from proxy.app import Parts
-from proxy.config import load
-from proxy.tokens import LocalTokenCounter
-from proxy.tokens.families import family_for
+from tidemark.app import Parts
+from tidemark.config import load
+from tidemark.tokens import LocalTokenCounter
+from tidemark.tokens.families import family_for
 
 TEXT = "The harbour opens at seven, and \u0434\u043e\u0431\u0440\u043e\u0435 \u0443\u0442\u0440\u043e. " * 9
 ENTRIES = """

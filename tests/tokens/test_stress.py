@@ -11,8 +11,8 @@ import time
 
 import pytest
 
-from proxy.tokens import LocalTokenCounter
 from tests.tokens.asking import COUNTER, request
+from tidemark.tokens import LocalTokenCounter
 
 MEGABYTE = 1_000_000
 LINE = json.dumps([{"id": number, "name": f"item {number}", "price": number / 7} for number in range(30_000)])

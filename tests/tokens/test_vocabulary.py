@@ -13,10 +13,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from proxy.core.errors import TokenizerFailed
-from proxy.tokens import LocalTokenCounter
-from proxy.tokens import vocabulary as vocabularies
-from proxy.tokens.vocabulary import Vocabulary, pieces, vocabulary
+from tidemark.core.errors import TokenizerFailed
+from tidemark.tokens import LocalTokenCounter
+from tidemark.tokens import vocabulary as vocabularies
+from tidemark.tokens.vocabulary import Vocabulary, pieces, vocabulary
 
 TEXTS = st.text(alphabet=st.sampled_from("ab Z9.,'\n\t/\r-éß中😀\u200d\x1c\xa0"), max_size=400)
 
@@ -54,7 +54,7 @@ def test_estimates_are_opt_in_and_warned_of_once(tmp_path: Path) -> None:
     assert len(warnings) == 1
 
 
-WITHOUT_TIKTOKEN = "import sys; sys.modules['tiktoken'] = None; from proxy.cli.main import main; main()"
+WITHOUT_TIKTOKEN = "import sys; sys.modules['tiktoken'] = None; from tidemark.cli.main import main; main()"
 """The command where ``import tiktoken`` fails."""
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from textwrap import dedent
 
-from proxy.core.conversation.messages import JsonValue
+from tidemark.core.conversation.messages import JsonValue
 
 MESSAGE = 3 + 1
 """What opens and ends a message, and its role."""

@@ -10,11 +10,11 @@ from pathlib import Path
 
 import pytest
 
-from proxy.store.embedded.server import EmbeddedValkey
-from proxy.tracing import start_tracing
 from tests.pipeline.conftest import benched
 from tests.pipeline.talk import user
 from tests.tracing.collector import Collector, collecting
+from tidemark.store.embedded.server import EmbeddedValkey
+from tidemark.tracing import start_tracing
 
 ENDPOINT = "OTEL_EXPORTER_OTLP_ENDPOINT"
 EXPORT_THREADS = ("OtelBatchSpan", "tidemark-traces")
@@ -41,7 +41,7 @@ def test_a_silent_collector_holds_up_neither_requests_nor_the_end(
     collector: Collector, store_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The server has ended while the collector still has its first export open."""
-    monkeypatch.setattr("proxy.tracing.tracing.CLOSE_SECONDS", 0.2)
+    monkeypatch.setattr("tidemark.tracing.tracing.CLOSE_SECONDS", 0.2)
     with benched(store_url, tmp_path) as bench:
         client = bench.client("silent")
         assert client.chat([user("Hi")]).status_code == 200
@@ -59,7 +59,7 @@ def test_a_collector_that_is_gone_is_no_fault_of_requests(
     """Nothing listens there."""
     monkeypatch.setenv(ENDPOINT, "http://127.0.0.1:1")
     monkeypatch.setenv("OTEL_BSP_SCHEDULE_DELAY", "10")
-    monkeypatch.setattr("proxy.tracing.tracing.CLOSE_SECONDS", 0.2)
+    monkeypatch.setattr("tidemark.tracing.tracing.CLOSE_SECONDS", 0.2)
     with benched(store_url, tmp_path) as bench:
         client = bench.client("gone")
         assert [client.chat([user("Hi")]).status_code for _ in range(3)] == [200, 200, 200]
@@ -74,7 +74,7 @@ def test_no_retry_goes_on_after_the_end(
     monkeypatch.setenv(ENDPOINT, "http://127.0.0.1:1")
     monkeypatch.setenv("OTEL_BSP_SCHEDULE_DELAY", "10")
     monkeypatch.setenv("OTEL_EXPORTER_OTLP_TIMEOUT", "60")
-    monkeypatch.setattr("proxy.tracing.tracing.CLOSE_SECONDS", 0.0)
+    monkeypatch.setattr("tidemark.tracing.tracing.CLOSE_SECONDS", 0.0)
     with benched(store_url, tmp_path) as bench:
         assert bench.client("retried").chat([user("Hi")]).status_code == 200
     wait_for_export_threads()
@@ -93,7 +93,7 @@ def wait_for_export_threads() -> None:
 def unimported(monkeypatch: pytest.MonkeyPatch) -> None:
     """A process that has not imported the extra yet."""
     for name in list(sys.modules):
-        if name.partition(".")[0] == "opentelemetry" or name.startswith("proxy.tracing."):
+        if name.partition(".")[0] == "opentelemetry" or name.startswith("tidemark.tracing."):
             monkeypatch.delitem(sys.modules, name)
 
 

@@ -9,12 +9,12 @@ from typing import Any
 import httpx
 import pytest
 
-from proxy.store.embedded.server import EmbeddedValkey
 from tests.pipeline.conftest import Bench, Client, benched
 from tests.pipeline.talk import history, long, user
 from tests.support.answers import SSE_HEADERS
 from tests.support.scripted import Answer, chunk, refuses, says, streamed
 from tests.tracing.collector import CLIENT, FAILED, SERVER, Collector, collecting
+from tidemark.store.embedded.server import EmbeddedValkey
 
 CHAT = "POST /v1/chat/completions"
 UPSTREAM = "chat scripted"

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from proxy.core.ports import Caller, UpstreamReply
-from proxy.server.headers import forwarded_lines
+from tidemark.core.ports import Caller, UpstreamReply
+from tidemark.server.headers import forwarded_lines
 
 
 def calling(*headers: tuple[str, str], fingerprint: bytes = b"alice") -> Caller:

@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from proxy.upstream.wire import WireLane
+from tidemark.upstream.wire import WireLane
 
 
 @pytest.fixture

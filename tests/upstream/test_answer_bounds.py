@@ -8,12 +8,12 @@ from contextlib import suppress
 
 import pytest
 
-from proxy.core.errors import UpstreamBroken
-from proxy.core.ports import Route, TextRequest
-from proxy.upstream.answer_bounds import AnswerBounds, OpenEvent
-from proxy.upstream.wire import WireLane
 from tests.support.scripted import Exchange, ScriptedServer, serving
 from tests.upstream.callers import calling, everything
+from tidemark.core.errors import UpstreamBroken
+from tidemark.core.ports import Route, TextRequest
+from tidemark.upstream.answer_bounds import AnswerBounds, OpenEvent
+from tidemark.upstream.wire import WireLane
 
 BOUNDS = AnswerBounds(error=4_000, event=6_000, answer=1_000_000)
 PIECE = b"x" * 1_000

@@ -8,13 +8,13 @@ from typing import Any
 
 import pytest
 
-from proxy.core.errors import DialectNotServed
-from proxy.core.ports import Caller, Route, UpstreamReply
-from proxy.dialects.chat.dialect import ChatDialect
-from proxy.upstream.upstream import LiteLLMUpstream
 from tests.support.scripted import Answer, Received, ScriptedUpstream, says
 from tests.support.serving import Serving
 from tests.upstream.callers import calling, everything
+from tidemark.core.errors import DialectNotServed
+from tidemark.core.ports import Caller, Route, UpstreamReply
+from tidemark.dialects.chat.dialect import ChatDialect
+from tidemark.upstream.upstream import LiteLLMUpstream
 
 CHAT = ChatDialect()
 ALICE = calling(("authorization", "Bearer alice"))

@@ -6,10 +6,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from proxy.core.http_headers import KEYS, NOT_SENT
-from proxy.core.ports import Caller, Route
-from proxy.server.headers import forwarded_lines
-from proxy.upstream.headers import outgoing
+from tidemark.core.http_headers import KEYS, NOT_SENT
+from tidemark.core.ports import Caller, Route
+from tidemark.server.headers import forwarded_lines
+from tidemark.upstream.headers import outgoing
 
 NAMES = [b"accept", b"authorization", b"api-key", b"content-length", b"host", b"te", b"x-one", b"x-two"]
 VALUES = st.sampled_from([b"", b"1", b"caf\xe9"])

@@ -7,7 +7,7 @@ import sys
 
 CODE = """
 import logging
-from proxy.upstream.litellm import SERVER_LOGGERS, load
+from tidemark.upstream.litellm import SERVER_LOGGERS, load
 loading = load()
 while not loading.done():
     for name in SERVER_LOGGERS:
@@ -32,7 +32,7 @@ import gc, pathlib, sys, tempfile
 folder = pathlib.Path(tempfile.mkdtemp())
 (folder / "litellm.py").write_text("import gc, sys; print(gc.isenabled(), sys.getswitchinterval()); raise ImportError")
 sys.path.insert(0, str(folder))
-from proxy.upstream.litellm import load
+from tidemark.upstream.litellm import load
 frozen = gc.get_freeze_count()
 try:
     load().result()
@@ -51,6 +51,6 @@ def test_requests_come_before_the_import_of_litellm() -> None:
 
 def test_without_a_proxy_aiohttp_is_not_imported() -> None:
     """The wire lane has a client of its own."""
-    code = "import sys, proxy.upstream.upstream; print('aiohttp' in sys.modules)"
+    code = "import sys, tidemark.upstream.upstream; print('aiohttp' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=100, check=False)
     assert done.stdout == "False\n", done.stderr[-2000:]

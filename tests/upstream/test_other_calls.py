@@ -10,12 +10,12 @@ import httpx
 import pytest
 import respx
 
-from proxy.core.errors import DialectNotServed, InvalidRequest
-from proxy.core.ports import Caller, UpstreamReply
-from proxy.server.auth import PassthroughAuth
-from proxy.upstream.litellm import load
-from proxy.upstream.upstream import LiteLLMUpstream
 from tests.upstream.callers import everything
+from tidemark.core.errors import DialectNotServed, InvalidRequest
+from tidemark.core.ports import Caller, UpstreamReply
+from tidemark.server.auth import PassthroughAuth
+from tidemark.upstream.litellm import load
+from tidemark.upstream.upstream import LiteLLMUpstream
 
 BOB = Caller(b"bob", ((b"authorization", b"Bearer bobs-key"),))
 EMBEDDED = {

@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from proxy.upstream.overflow import Overflow, parse_overflow
+from tidemark.upstream.overflow import Overflow, parse_overflow
 
 WORDINGS = [
     pytest.param(

@@ -10,13 +10,13 @@ from contextlib import asynccontextmanager
 
 import pytest
 
-from proxy.core.errors import UpstreamUnreachable
-from proxy.core.ports import Route
-from proxy.upstream.reaching import proxy_of
-from proxy.upstream.wire import WireLane
 from tests.support.scripted import Exchange, serving
 from tests.upstream.callers import calling
 from tests.upstream.http1.test_http1_tls import CERTIFICATE
+from tidemark.core.errors import UpstreamUnreachable
+from tidemark.core.ports import Route
+from tidemark.upstream.reaching import proxy_of
+from tidemark.upstream.wire import WireLane
 
 VARIABLES = ("http_proxy", "https_proxy", "all_proxy", "no_proxy")
 

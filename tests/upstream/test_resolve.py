@@ -7,13 +7,13 @@ import sys
 
 import pytest
 
-from proxy.catalog.litellm_data import LiteLLMModelData
-from proxy.core.conversation.messages import JsonValue
-from proxy.core.errors import ConfigError, ModelNotFound
-from proxy.core.ports import Route
-from proxy.upstream.naming import is_local
-from proxy.upstream.upstream import LiteLLMUpstream
 from tests.support.scripted import Exchange, serving
+from tidemark.catalog.litellm_data import LiteLLMModelData
+from tidemark.core.conversation.messages import JsonValue
+from tidemark.core.errors import ConfigError, ModelNotFound
+from tidemark.core.ports import Route
+from tidemark.upstream.naming import is_local
+from tidemark.upstream.upstream import LiteLLMUpstream
 
 
 def entry(name: str, model: str, **params: JsonValue) -> dict[str, JsonValue]:
@@ -287,7 +287,7 @@ def test_entries_that_say_nothing_are_refused(item: dict[str, JsonValue]) -> Non
 
 async def test_memory_of_names_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     """Clients choose names: however many they choose, only so many are remembered."""
-    monkeypatch.setattr("proxy.upstream.upstream.MAX_CACHED_ROUTES", 3)
+    monkeypatch.setattr("tidemark.upstream.upstream.MAX_CACHED_ROUTES", 3)
     upstream = LiteLLMUpstream(upstream_base_url="http://a/v1")
     for number in range(10):
         await upstream.resolve(f"m{number}")
@@ -298,10 +298,10 @@ def test_common_routes_do_not_import_litellm() -> None:
     """TIDEMARK_UPSTREAM, openai/ entries with a base, and OpenAI's own models cost no import of litellm."""
     program = """
 import asyncio, sys
-from proxy.catalog.catalog import Catalog
-from proxy.upstream.upstream import LiteLLMUpstream
-from proxy.catalog.litellm_data import LiteLLMModelData
-from proxy.core.ports import Caller
+from tidemark.catalog.catalog import Catalog
+from tidemark.upstream.upstream import LiteLLMUpstream
+from tidemark.catalog.litellm_data import LiteLLMModelData
+from tidemark.core.ports import Caller
 async def main():
     entry = {"model_name": "a", "litellm_params": {"model": "openai/x", "api_base": "http://127.0.0.1:1/v1"}}
     data = LiteLLMModelData()
@@ -328,7 +328,7 @@ async def test_data_file_spares_the_import() -> None:
 @pytest.mark.parametrize("name", ["no-such-model", "gpt4o-minni", "house/no-such-model"])
 async def test_a_bare_name_that_nobody_lists_waits_for_no_import(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
     """The import takes seconds, and litellm would know no more. A name with a provider needs litellm's own list."""
-    monkeypatch.setattr("proxy.upstream.litellm.load", _never)
+    monkeypatch.setattr("tidemark.upstream.litellm.load", _never)
     upstream = LiteLLMUpstream(data=LiteLLMModelData())
     with pytest.raises(ModelNotFound if "/" not in name else AssertionError):
         await upstream.resolve(name)
@@ -337,7 +337,7 @@ async def test_a_bare_name_that_nobody_lists_waits_for_no_import(monkeypatch: py
 @pytest.mark.parametrize("name", ["embed-english-v3.0", "amazon_nova-x", "ft:gpt-4o:mine::1"])
 async def test_what_is_listed_for_anything_is_looked_up_in_litellm(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
     """Models of embeddings, too, and names that litellm knows by their form."""
-    monkeypatch.setattr("proxy.upstream.litellm.load", _never)
+    monkeypatch.setattr("tidemark.upstream.litellm.load", _never)
     with pytest.raises(AssertionError):
         await LiteLLMUpstream(data=LiteLLMModelData()).resolve(name)
 
@@ -361,7 +361,7 @@ def test_litellm_is_imported_ahead_only_where_it_is_needed(
 ) -> None:
     """What is configured for the wire lane alone never pays for litellm: 200 MB and seconds of CPU."""
     started: list[bool] = []
-    monkeypatch.setattr("proxy.upstream.litellm.load", lambda: started.append(True))
+    monkeypatch.setattr("tidemark.upstream.litellm.load", lambda: started.append(True))
     LiteLLMUpstream(entries, base).warm()
     assert bool(started) == imported
 

@@ -11,17 +11,17 @@ import httpx
 import pytest
 import respx
 
-from proxy.core.conversation.request import Dialect
-from proxy.core.errors import ConfigError
-from proxy.core.lessons import LESSON_SECONDS
-from proxy.core.ports import UpstreamReply
-from proxy.dialects.chat.dialect import ChatDialect
-from proxy.dialects.messages.dialect import MessagesDialect
-from proxy.dialects.responses.dialect import ResponsesDialect
-from proxy.upstream.upstream import LiteLLMUpstream
-from proxy.upstream.wire import WireLane
 from tests.support.scripted import Exchange, ScriptedServer, serving
 from tests.upstream.callers import calling, everything
+from tidemark.core.conversation.request import Dialect
+from tidemark.core.errors import ConfigError
+from tidemark.core.lessons import LESSON_SECONDS
+from tidemark.core.ports import UpstreamReply
+from tidemark.dialects.chat.dialect import ChatDialect
+from tidemark.dialects.messages.dialect import MessagesDialect
+from tidemark.dialects.responses.dialect import ResponsesDialect
+from tidemark.upstream.upstream import LiteLLMUpstream
+from tidemark.upstream.wire import WireLane
 
 CHAT, RESPONSES, MESSAGES = ChatDialect(), ResponsesDialect(), MessagesDialect()
 OTHERS: list[Dialect] = [RESPONSES, MESSAGES]

@@ -12,18 +12,18 @@ import httpx
 import pytest
 import respx
 
-from proxy.core.conversation.messages import JsonValue
-from proxy.core.conversation.request import CachedPrefix
-from proxy.core.errors import UpstreamBroken, UpstreamError, UpstreamStalled, UpstreamTimedOut, UpstreamUnreachable
-from proxy.core.ports import Route, TextRequest, UpstreamReply
-from proxy.dialects.chat.dialect import ChatDialect
-from proxy.dialects.chat.message import parse_message
-from proxy.server.auth import PassthroughAuth
-from proxy.upstream.overflow import Overflow, parse_overflow
-from proxy.upstream.upstream import LiteLLMUpstream
 from tests.support.scripted import Exchange, serving
 from tests.upstream import anthropic
 from tests.upstream.callers import calling, collect, everything
+from tidemark.core.conversation.messages import JsonValue
+from tidemark.core.conversation.request import CachedPrefix
+from tidemark.core.errors import UpstreamBroken, UpstreamError, UpstreamStalled, UpstreamTimedOut, UpstreamUnreachable
+from tidemark.core.ports import Route, TextRequest, UpstreamReply
+from tidemark.dialects.chat.dialect import ChatDialect
+from tidemark.dialects.chat.message import parse_message
+from tidemark.server.auth import PassthroughAuth
+from tidemark.upstream.overflow import Overflow, parse_overflow
+from tidemark.upstream.upstream import LiteLLMUpstream
 
 CHAT = ChatDialect()
 ALICE = calling(("authorization", "Bearer alice-key"))

@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 
-from proxy.core.errors import UpstreamError
-from proxy.core.ports import Route, Upload
-from proxy.upstream.upstream import LiteLLMUpstream
-from proxy.upstream.wire import WireLane
 from tests.upstream.callers import calling, everything
+from tidemark.core.errors import UpstreamError
+from tidemark.core.ports import Route, Upload
+from tidemark.upstream.upstream import LiteLLMUpstream
+from tidemark.upstream.wire import WireLane
 
 ANSWER = b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\n{}"
 PIECE = b"p" * 65_536

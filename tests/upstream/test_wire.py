@@ -10,10 +10,12 @@ from pathlib import Path
 
 import pytest
 
-from proxy.catalog.probe import Probe
-from proxy.core.conversation.messages import JsonValue
-from proxy.core.conversation.request import CachedPrefix
-from proxy.core.errors import (
+from tests.support.scripted import Exchange, ScriptedServer, serving
+from tests.upstream.callers import calling, collect, everything
+from tidemark.catalog.probe import Probe
+from tidemark.core.conversation.messages import JsonValue
+from tidemark.core.conversation.request import CachedPrefix
+from tidemark.core.errors import (
     DialectNotServed,
     SummaryRejected,
     UpstreamBroken,
@@ -22,15 +24,13 @@ from proxy.core.errors import (
     UpstreamTimedOut,
     UpstreamUnreachable,
 )
-from proxy.core.ports import Caller, Route, TextRequest, UpstreamReply
-from proxy.dialects.chat.dialect import ChatDialect
-from proxy.dialects.chat.message import parse_message
-from proxy.upstream.answers import text_of
-from proxy.upstream.reaching import proxy_of
-from proxy.upstream.upstream import LiteLLMUpstream
-from proxy.upstream.wire import MAX_ATTEMPTS, WireLane
-from tests.support.scripted import Exchange, ScriptedServer, serving
-from tests.upstream.callers import calling, collect, everything
+from tidemark.core.ports import Caller, Route, TextRequest, UpstreamReply
+from tidemark.dialects.chat.dialect import ChatDialect
+from tidemark.dialects.chat.message import parse_message
+from tidemark.upstream.answers import text_of
+from tidemark.upstream.reaching import proxy_of
+from tidemark.upstream.upstream import LiteLLMUpstream
+from tidemark.upstream.wire import MAX_ATTEMPTS, WireLane
 
 CHAT = ChatDialect()
 CHUNKED = b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ntransfer-encoding: chunked\r\n\r\n"
@@ -414,7 +414,7 @@ async def test_base_url_that_is_none_is_unreachable(wire: WireLane, base: str) -
 
 async def test_a_connection_that_is_never_made_is_unreachable(wire: WireLane, monkeypatch: pytest.MonkeyPatch) -> None:
     """Connecting, TLS included, has a time of its own: nobody is told to raise the model's."""
-    monkeypatch.setattr("proxy.upstream.wire.CONNECT_SECONDS", 0.2)
+    monkeypatch.setattr("tidemark.upstream.wire.CONNECT_SECONDS", 0.2)
     with socket.create_server(("127.0.0.1", 0)) as silent:
         base = f"https://127.0.0.1:{silent.getsockname()[1]}/v1"
         with pytest.raises(UpstreamUnreachable) as failed:
@@ -473,7 +473,7 @@ async def test_a_body_that_falls_silent_is_broken_off(wire: WireLane) -> None:
 
 async def test_kept_connection_that_died_is_replaced(each_wire: WireLane, monkeypatch: pytest.MonkeyPatch) -> None:
     """A request that met a kept connection's end goes over a fresh one; a fresh one is not tried twice."""
-    monkeypatch.setattr("proxy.upstream.wire.DEAD_SECONDS", 5.0)  # however busy the machine is
+    monkeypatch.setattr("tidemark.upstream.wire.DEAD_SECONDS", 5.0)  # however busy the machine is
     closing = asyncio.Event()
 
     async def script(exchange: Exchange) -> None:
@@ -501,7 +501,7 @@ async def test_many_kept_connections_that_died_fail_no_request(
     each_wire: WireLane, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The second attempt goes over a fresh one, however many of the kept ones are dead."""
-    monkeypatch.setattr("proxy.upstream.wire.DEAD_SECONDS", 5.0)  # however busy the machine is
+    monkeypatch.setattr("tidemark.upstream.wire.DEAD_SECONDS", 5.0)  # however busy the machine is
     dying = False
     known: set[asyncio.StreamWriter] = set()
 
@@ -533,7 +533,7 @@ async def test_a_request_is_sent_at_most_twice(
 
     The last connection carries no request: it asks whether the server speaks TLS.
     """
-    monkeypatch.setattr("proxy.upstream.wire.DEAD_SECONDS", 5.0)  # however busy the machine is
+    monkeypatch.setattr("tidemark.upstream.wire.DEAD_SECONDS", 5.0)  # however busy the machine is
     dying = False
 
     async def script(exchange: Exchange) -> None:

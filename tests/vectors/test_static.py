@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from proxy.core.recall.meaning import LEAST_SIMILARITY
-from proxy.vectors.loading import load_vectors
-from proxy.vectors.static import MOST_SENTENCES, StaticVectors
+from tidemark.core.recall.meaning import LEAST_SIMILARITY
+from tidemark.vectors.loading import load_vectors
+from tidemark.vectors.static import MOST_SENTENCES, StaticVectors
 
 TALK = [
     "My sister cannot have peanuts. They make her ill.",

@@ -7,9 +7,9 @@ import json
 from hypothesis import given
 from hypothesis import strategies as st
 
-from proxy.core.conversation.alignment import Alignment, align, align_newest
-from proxy.core.conversation.messages import Message
-from proxy.dialects.chat.message import parse_message
+from tidemark.core.conversation.alignment import Alignment, align, align_newest
+from tidemark.core.conversation.messages import Message
+from tidemark.dialects.chat.message import parse_message
 
 
 def say(role: str, text: str) -> Message:

@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from proxy.core.conversation.echoes import repeated_branch, similarity, with_stored_answers
-from proxy.core.conversation.messages import Message
-from proxy.dialects.chat.message import parse_message
+from tidemark.core.conversation.echoes import repeated_branch, similarity, with_stored_answers
+from tidemark.core.conversation.messages import Message
+from tidemark.dialects.chat.message import parse_message
 
 ANSWER = "The ferry to the islands leaves at seven, and the next one at nine, if the tide allows it."
 

@@ -9,13 +9,13 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from proxy.core.conversation.flush import Flush, document, flush_key, leaving
-from proxy.core.conversation.messages import Message
-from proxy.core.conversation.prefix import chain_of
-from proxy.core.conversation.summary import PrefixSummary, SummaryRecipe
-from proxy.core.planning.assemble import assemble
-from proxy.dialects.chat.message import parse_message
 from tests.core.histories import conversations, size
+from tidemark.core.conversation.flush import Flush, document, flush_key, leaving
+from tidemark.core.conversation.messages import Message
+from tidemark.core.conversation.prefix import chain_of
+from tidemark.core.conversation.summary import PrefixSummary, SummaryRecipe
+from tidemark.core.planning.assemble import assemble
+from tidemark.dialects.chat.message import parse_message
 
 RECIPE = SummaryRecipe("extractive", "", 1)
 

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from proxy.core.conversation.gaps import places_without_gaps
-from proxy.core.conversation.messages import Message
 from tests.core.histories import message
+from tidemark.core.conversation.gaps import places_without_gaps
+from tidemark.core.conversation.messages import Message
 
 USER = {"role": "user", "content": "u"}
 SAID = {"role": "assistant", "content": "a"}

@@ -5,9 +5,9 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from proxy.core.conversation.messages import Message, digest_of
-from proxy.core.conversation.prefix import PrefixChain, chain_of, conversation_id, is_id, split_id
 from tests.core.histories import conversations, message
+from tidemark.core.conversation.messages import Message, digest_of
+from tidemark.core.conversation.prefix import PrefixChain, chain_of, conversation_id, is_id, split_id
 
 
 @given(conversations(), st.integers(0, 10))

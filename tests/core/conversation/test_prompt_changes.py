@@ -7,7 +7,7 @@ from random import Random
 
 import pytest
 
-from proxy.core.conversation.prompt_changes import PromptChange, SentPrompt, first_change
+from tidemark.core.conversation.prompt_changes import PromptChange, SentPrompt, first_change
 
 
 def _prompt(random: Random) -> SentPrompt:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from dataclasses import fields, replace
 
-from proxy.core.conversation.echoes import ChangedEcho
-from proxy.core.conversation.prefix import chain_of
-from proxy.core.conversation.records import TurnRecord
-from proxy.core.conversation.responses import ResponseRecord
 from tests.core.histories import message
+from tidemark.core.conversation.echoes import ChangedEcho
+from tidemark.core.conversation.prefix import chain_of
+from tidemark.core.conversation.records import TurnRecord
+from tidemark.core.conversation.responses import ResponseRecord
 
 ASKED = message(role="user", content="Where?")
 RECORD = TurnRecord(

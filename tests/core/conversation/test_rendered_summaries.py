@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from proxy.core.conversation.messages import system_message
-from proxy.core.conversation.summary import OPENING, is_summary, read_summary, render_text
+from tidemark.core.conversation.messages import system_message
+from tidemark.core.conversation.summary import OPENING, is_summary, read_summary, render_text
 
 
 @pytest.mark.parametrize(

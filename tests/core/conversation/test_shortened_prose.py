@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from proxy.core.conversation.prose import GAP, is_heading, shorten_prose
+from tidemark.core.conversation.prose import GAP, is_heading, shorten_prose
 
 TEXT = """\
 ## Context

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from proxy.core.conversation.thinking import checks_thinking
+from tidemark.core.conversation.thinking import checks_thinking
 
 
 @pytest.mark.parametrize(

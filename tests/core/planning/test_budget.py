@@ -5,8 +5,8 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from proxy.core.planning.budget import CompactionPolicy, ModelProfile, ModelWindow, budget_for, reply_reserve
 from tests.core.histories import profiles
+from tidemark.core.planning.budget import CompactionPolicy, ModelProfile, ModelWindow, budget_for, reply_reserve
 
 
 def marks(window: ModelWindow, max_output: int | None = None, **policy: float) -> dict[str, int]:

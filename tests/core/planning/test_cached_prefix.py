@@ -7,15 +7,15 @@ from dataclasses import replace
 
 import pytest
 
-from proxy.core.conversation.messages import Message, system_message
-from proxy.core.conversation.request import ModelRequest
-from proxy.core.conversation.summary import PrefixSummary, SummaryRecipe
-from proxy.core.planning.assemble import assemble
-from proxy.core.planning.budget import CompactionPolicy, ModelProfile, ModelWindow, budget_for
-from proxy.core.planning.cached_prefix import cached_prefix
-from proxy.core.planning.situation import Compact
-from proxy.dialects.chat.dialect import ChatDialect
-from proxy.dialects.chat.message import parse_message
+from tidemark.core.conversation.messages import Message, system_message
+from tidemark.core.conversation.request import ModelRequest
+from tidemark.core.conversation.summary import PrefixSummary, SummaryRecipe
+from tidemark.core.planning.assemble import assemble
+from tidemark.core.planning.budget import CompactionPolicy, ModelProfile, ModelWindow, budget_for
+from tidemark.core.planning.cached_prefix import cached_prefix
+from tidemark.core.planning.situation import Compact
+from tidemark.dialects.chat.dialect import ChatDialect
+from tidemark.dialects.chat.message import parse_message
 
 PROFILE = ModelProfile("m", ModelWindow(10_000), CompactionPolicy(summarizer_cache_friendly=True))
 

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from proxy.core.planning.budget import MARGIN_RATIO, CompactionPolicy, ModelProfile, ModelWindow, budget_for
-from proxy.core.planning.calibration import (
+from tidemark.core.planning.budget import MARGIN_RATIO, CompactionPolicy, ModelProfile, ModelWindow, budget_for
+from tidemark.core.planning.calibration import (
     LEAST,
     MOST,
     SAFE,

@@ -11,18 +11,18 @@ import pytest
 from hypothesis import assume, event, given, settings
 from hypothesis import strategies as st
 
-from proxy.core.conversation.messages import Message
-from proxy.core.conversation.summary import PrefixSummary
-from proxy.core.planning.assemble import assemble
-from proxy.core.planning.budget import CompactionPolicy, ModelProfile, ModelWindow, budget_for
-from proxy.core.planning.clip import LEAST_TOKENS, Clip, Scissors, clipped, clips_for
-from proxy.core.planning.plan import plan
-from proxy.core.planning.situation import CannotFit, Compact, Mode, NoCompaction, PlanInput, ReuseSummary
-from proxy.dialects.chat.clipping import replace_middle
-from proxy.dialects.chat.message import parse_message
 from tests.core.histories import conversations, message, orphans, pairs, profiles, size
 from tests.core.planning.test_plan import chat, summary_of
 from tests.core.test_promises import FIXED, summarized
+from tidemark.core.conversation.messages import Message
+from tidemark.core.conversation.summary import PrefixSummary
+from tidemark.core.planning.assemble import assemble
+from tidemark.core.planning.budget import CompactionPolicy, ModelProfile, ModelWindow, budget_for
+from tidemark.core.planning.clip import LEAST_TOKENS, Clip, Scissors, clipped, clips_for
+from tidemark.core.planning.plan import plan
+from tidemark.core.planning.situation import CannotFit, Compact, Mode, NoCompaction, PlanInput, ReuseSummary
+from tidemark.dialects.chat.clipping import replace_middle
+from tidemark.dialects.chat.message import parse_message
 
 MARK = "tokens clipped by Tidemark ...]"
 LETTERS = st.text(alphabet='abc äé漢🙂\n"\\<>', min_size=1, max_size=20)

@@ -6,13 +6,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from proxy.core.conversation.messages import Message
-from proxy.core.conversation.summary import PrefixSummary, SummaryRecipe
-from proxy.core.planning.budget import Budget, CompactionPolicy
-from proxy.core.planning.cuts import open_cuts
-from proxy.core.planning.plan import plan
-from proxy.core.planning.situation import CannotFit, Compact, Mode, NoCompaction, PlanInput, ReuseSummary
 from tests.core.histories import conversations, message, pairs
+from tidemark.core.conversation.messages import Message
+from tidemark.core.conversation.summary import PrefixSummary, SummaryRecipe
+from tidemark.core.planning.budget import Budget, CompactionPolicy
+from tidemark.core.planning.cuts import open_cuts
+from tidemark.core.planning.plan import plan
+from tidemark.core.planning.situation import CannotFit, Compact, Mode, NoCompaction, PlanInput, ReuseSummary
 
 
 def chat(count: int) -> list[Message]:

@@ -7,15 +7,15 @@ from dataclasses import replace
 from hypothesis import given
 from hypothesis import strategies as st
 
-from proxy.core.conversation.messages import Message
-from proxy.core.conversation.prefix import chain_of
-from proxy.core.conversation.summary import PrefixSummary, SummaryRecipe, render_summary
-from proxy.core.planning.assemble import assemble
-from proxy.core.planning.budget import Budget, CompactionPolicy, ModelProfile, budget_for
-from proxy.core.planning.plan import plan, plan_ahead, would_help
-from proxy.core.planning.situation import Compact, NoCompaction, PlanInput, SwapSummary
 from tests.core.histories import conversations, message, orphans, profiles, size
 from tests.core.planning.test_plan import budget, chat, situation, summary_of
+from tidemark.core.conversation.messages import Message
+from tidemark.core.conversation.prefix import chain_of
+from tidemark.core.conversation.summary import PrefixSummary, SummaryRecipe, render_summary
+from tidemark.core.planning.assemble import assemble
+from tidemark.core.planning.budget import Budget, CompactionPolicy, ModelProfile, budget_for
+from tidemark.core.planning.plan import plan, plan_ahead, would_help
+from tidemark.core.planning.situation import Compact, NoCompaction, PlanInput, SwapSummary
 
 RECIPE = SummaryRecipe("extractive", "general", 1)
 

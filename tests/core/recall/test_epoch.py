@@ -5,9 +5,9 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from proxy.core.conversation.messages import Message
-from proxy.core.recall.epoch import LEAST_SHARE_TOKENS, EpochRecall, RecalledText, question_position, questions
 from tests.core.histories import conversations, message
+from tidemark.core.conversation.messages import Message
+from tidemark.core.recall.epoch import LEAST_SHARE_TOKENS, EpochRecall, RecalledText, question_position, questions
 
 
 def ask(text: str) -> Message:

@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from proxy.core.conversation.messages import Message
-from proxy.core.recall.index import MessageIndex, ranked
-from proxy.core.recall.terms import terms_of
 from tests.core.histories import TEXTS, message
+from tidemark.core.conversation.messages import Message
+from tidemark.core.recall.index import MessageIndex, ranked
+from tidemark.core.recall.terms import terms_of
 
 TALKS = st.lists(TEXTS, max_size=12)
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from proxy.core.conversation.messages import Message
-from proxy.core.recall.quotation import CLOSING, OPENING, chosen, exchange_of, quoted
 from tests.core.histories import conversations, message, size
+from tidemark.core.conversation.messages import Message
+from tidemark.core.recall.quotation import CLOSING, OPENING, chosen, exchange_of, quoted
 
 
 def ask(text: str) -> Message:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from proxy.core.recall.index import MessageIndex
-from proxy.core.recall.relevance import PASSAGE_CHARS, lacks_answer, passages_of
 from tests.core.histories import message
+from tidemark.core.recall.index import MessageIndex
+from tidemark.core.recall.relevance import PASSAGE_CHARS, lacks_answer, passages_of
 
 ORIGINALS = (
     "My sister Ingrid is allergic to peanuts.",

@@ -7,9 +7,9 @@ import json
 from hypothesis import given
 from hypothesis import strategies as st
 
-from proxy.core.recall.quotation import RecalledExchange
-from proxy.core.recall.search_function import RESULT_CLOSING, RESULT_OPENING, query_of, search_result
 from tests.core.histories import message
+from tidemark.core.recall.quotation import RecalledExchange
+from tidemark.core.recall.search_function import RESULT_CLOSING, RESULT_OPENING, query_of, search_result
 
 
 @given(st.text())

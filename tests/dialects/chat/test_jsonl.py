@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from proxy.core.conversation.messages import Message
-from proxy.core.errors import BadImport
-from proxy.dialects.chat.jsonl import MOST_PROBLEMS, read_lines
 from tests.core.histories import conversations
+from tidemark.core.conversation.messages import Message
+from tidemark.core.errors import BadImport
+from tidemark.dialects.chat.jsonl import MOST_PROBLEMS, read_lines
 
 
 def lines(said: list[Message], ending: bytes = b"\n") -> bytes:

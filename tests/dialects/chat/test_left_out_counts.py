@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from proxy.dialects.chat.dialect import ChatDialect
-from proxy.dialects.chat.stream_counts import ChatStreamCounts
 from tests.support.growth import MOST_GROWTH, growth_of
+from tidemark.dialects.chat.dialect import ChatDialect
+from tidemark.dialects.chat.stream_counts import ChatStreamCounts
 
 COUNTS = ChatStreamCounts()
 USAGE = {"prompt_tokens": 11, "completion_tokens": 5, "total_tokens": 16}

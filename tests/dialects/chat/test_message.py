@@ -10,10 +10,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from proxy.core.conversation.messages import Message
-from proxy.core.errors import InvalidRequest
-from proxy.dialects.chat.message import ROLES, parse_message
 from tests.core.histories import conversations, message
+from tidemark.core.conversation.messages import Message
+from tidemark.core.errors import InvalidRequest
+from tidemark.dialects.chat.message import ROLES, parse_message
 
 CALL = {"id": "a", "type": "function", "function": {"name": "f", "arguments": '{"x": 1}'}}
 IMAGE = {"type": "image_url", "image_url": {"url": "u"}}

@@ -13,10 +13,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from openai.types.chat import ChatCompletionChunk
 
-from proxy.dialects.chat.dialect import ChatDialect
-from proxy.dialects.chat.reply import fold_body
-from proxy.dialects.chat.stream import StreamFold, fold_stream
 from tests.core.histories import message
+from tidemark.dialects.chat.dialect import ChatDialect
+from tidemark.dialects.chat.reply import fold_body
+from tidemark.dialects.chat.stream import StreamFold, fold_stream
 
 
 def event(**choice: Any) -> bytes:

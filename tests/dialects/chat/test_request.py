@@ -13,14 +13,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from proxy.core.conversation.messages import printable
-from proxy.core.errors import InvalidRequest
-from proxy.core.ports import SummaryTask
-from proxy.dialects.chat.dialect import ChatDialect
-from proxy.dialects.chat.request import read_messages
-from proxy.dialects.message_bytes import ENTRY_BYTES, message_bytes
-from proxy.summarizers import ExtractiveSummarizer
-from proxy.tokens import LocalTokenCounter
+from tidemark.core.conversation.messages import printable
+from tidemark.core.errors import InvalidRequest
+from tidemark.core.ports import SummaryTask
+from tidemark.dialects.chat.dialect import ChatDialect
+from tidemark.dialects.chat.request import read_messages
+from tidemark.dialects.message_bytes import ENTRY_BYTES, message_bytes
+from tidemark.summarizers import ExtractiveSummarizer
+from tidemark.tokens import LocalTokenCounter
 
 
 def body(*messages: Any, **members: Any) -> bytes:

@@ -9,13 +9,13 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from proxy.core.conversation.messages import JsonValue
-from proxy.core.conversation.searching import SearchedReply
-from proxy.core.recall.search_function import FUNCTION_NAME
-from proxy.dialects.chat.dialect import ChatDialect
-from proxy.dialects.chat.search_function import ChatSearchFunction
-from proxy.dialects.chat.searched_stream import SearchedStream
-from proxy.dialects.searching import sum_of
+from tidemark.core.conversation.messages import JsonValue
+from tidemark.core.conversation.searching import SearchedReply
+from tidemark.core.recall.search_function import FUNCTION_NAME
+from tidemark.dialects.chat.dialect import ChatDialect
+from tidemark.dialects.chat.search_function import ChatSearchFunction
+from tidemark.dialects.chat.searched_stream import SearchedStream
+from tidemark.dialects.searching import sum_of
 
 Counts = dict[str, JsonValue]
 DIALECT = ChatDialect()

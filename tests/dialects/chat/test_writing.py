@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from proxy.dialects.chat.dialect import ChatDialect
+from tidemark.dialects.chat.dialect import ChatDialect
 
 CHAT = ChatDialect()
 CALL = {"id": "call_1", "type": "function", "function": {"name": "look", "arguments": '{"at": [1, 2.0]}'}}

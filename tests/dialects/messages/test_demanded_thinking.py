@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from proxy.dialects.messages.bound_thinking import MessagesThinking
 from tests.dialects.messages.anthropic_talk import assistant, calls, result, text, thinking, user
+from tidemark.dialects.messages.bound_thinking import MessagesThinking
 
 MANUAL = {"thinking": b'{"type":"enabled","budget_tokens":1024}'}
 STEP = (assistant(thinking("Hm."), calls("read", "a")), user(result("a", "A")))

@@ -11,9 +11,6 @@ from anthropic.types import APIErrorObject, ErrorResponse, Message
 from hypothesis import given
 from hypothesis import strategies as st
 
-from proxy.core import errors
-from proxy.core.report import OwnAnswer
-from proxy.dialects.messages.dialect import MessagesDialect
 from tests.dialects.messages.anthropic_talk import (
     EVENTS,
     calls,
@@ -24,6 +21,9 @@ from tests.dialects.messages.anthropic_talk import (
     user,
     whole_reply,
 )
+from tidemark.core import errors
+from tidemark.core.report import OwnAnswer
+from tidemark.dialects.messages.dialect import MessagesDialect
 
 DIALECT = MessagesDialect()
 REQUEST = asyncio.run(DIALECT.parse(request_body([user("/context")])))

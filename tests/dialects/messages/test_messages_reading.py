@@ -8,10 +8,6 @@ from typing import Any
 
 import pytest
 
-from proxy.core.conversation.request import ModelRequest
-from proxy.core.errors import InvalidRequest
-from proxy.dialects.messages.dialect import MessagesDialect
-from proxy.dialects.messages.message import read_decoded, read_plain
 from tests.dialects.messages.anthropic_talk import (
     CACHED,
     PARAMS,
@@ -24,6 +20,10 @@ from tests.dialects.messages.anthropic_talk import (
     thinking,
     user,
 )
+from tidemark.core.conversation.request import ModelRequest
+from tidemark.core.errors import InvalidRequest
+from tidemark.dialects.messages.dialect import MessagesDialect
+from tidemark.dialects.messages.message import read_decoded, read_plain
 
 
 def parsed(*messages: Any, **members: Any) -> ModelRequest:

@@ -9,8 +9,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from proxy.core.conversation.reply import Reply
-from proxy.dialects.messages.dialect import MessagesDialect
 from tests.dialects.messages.anthropic_talk import (
     EVENTS,
     assistant,
@@ -24,6 +22,8 @@ from tests.dialects.messages.anthropic_talk import (
     thinking,
     whole_reply,
 )
+from tidemark.core.conversation.reply import Reply
+from tidemark.dialects.messages.dialect import MessagesDialect
 
 DIALECT = MessagesDialect()
 CITATION = {

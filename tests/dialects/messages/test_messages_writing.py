@@ -8,11 +8,6 @@ from typing import Any
 
 import pytest
 
-from proxy.core.conversation.messages import Message, system_message
-from proxy.core.conversation.request import ModelRequest
-from proxy.dialects.chat.dialect import ChatDialect
-from proxy.dialects.messages.dialect import MessagesDialect
-from proxy.dialects.messages.writing import summary_mark
 from tests.dialects.messages.anthropic_talk import (
     CACHED,
     PARAMS,
@@ -25,6 +20,11 @@ from tests.dialects.messages.anthropic_talk import (
     user,
 )
 from tests.support.growth import MOST_GROWTH, growth_of
+from tidemark.core.conversation.messages import Message, system_message
+from tidemark.core.conversation.request import ModelRequest
+from tidemark.dialects.chat.dialect import ChatDialect
+from tidemark.dialects.messages.dialect import MessagesDialect
+from tidemark.dialects.messages.writing import summary_mark
 
 DIALECT = MessagesDialect()
 SUMMARY = system_message("Summary of earlier turns.")

@@ -9,11 +9,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from proxy.core.conversation.request import ModelRequest
-from proxy.dialects import prefix_reuse
-from proxy.dialects.messages.dialect import MessagesDialect
-from proxy.tokens import LocalTokenCounter
 from tests.dialects.messages.anthropic_talk import CACHED, assistant, calls, result, text, user
+from tidemark.core.conversation.request import ModelRequest
+from tidemark.dialects import prefix_reuse
+from tidemark.dialects.messages.dialect import MessagesDialect
+from tidemark.tokens import LocalTokenCounter
 
 LAYOUTS: list[dict[str, Any]] = [{}, {"separators": (",", ":")}, {"indent": 2}]
 TURNS = st.lists(st.tuples(st.text("ab {}[],", min_size=1, max_size=9), st.integers(0, 2)), min_size=1, max_size=6)

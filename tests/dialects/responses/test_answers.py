@@ -9,11 +9,11 @@ import pytest
 from openai.types.responses import Response, ResponseErrorEvent, ResponseStreamEvent
 from pydantic import TypeAdapter
 
-from proxy.core.conversation.request import ModelRequest
-from proxy.core.errors import ContextLengthExceeded, InvalidRequest, UpstreamError
-from proxy.core.report import OwnAnswer
-from proxy.dialects.responses.dialect import ResponsesDialect
 from tests.dialects.responses.events import events_of, response, sse, text_item
+from tidemark.core.conversation.request import ModelRequest
+from tidemark.core.errors import ContextLengthExceeded, InvalidRequest, UpstreamError
+from tidemark.core.report import OwnAnswer
+from tidemark.dialects.responses.dialect import ResponsesDialect
 
 RESPONSES = ResponsesDialect()
 EVENT: TypeAdapter[Any] = TypeAdapter(ResponseStreamEvent)

@@ -10,11 +10,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from proxy.core.conversation.messages import Message
-from proxy.core.conversation.request import ModelRequest
-from proxy.core.errors import InvalidRequest
-from proxy.dialects.chat.dialect import ChatDialect
-from proxy.dialects.responses.dialect import ResponsesDialect
+from tidemark.core.conversation.messages import Message
+from tidemark.core.conversation.request import ModelRequest
+from tidemark.core.errors import InvalidRequest
+from tidemark.dialects.chat.dialect import ChatDialect
+from tidemark.dialects.responses.dialect import ResponsesDialect
 
 CHAT, RESPONSES = ChatDialect(), ResponsesDialect()
 PNG = "data:image/png;base64,AAAA"

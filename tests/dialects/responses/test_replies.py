@@ -10,11 +10,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from proxy.core.conversation.reply import Reply
-from proxy.core.report import Usage
-from proxy.dialects.chat.dialect import ChatDialect
-from proxy.dialects.responses.dialect import ResponsesDialect
 from tests.dialects.responses.events import CALL, CUSTOM, REASONING, USAGE, events_of, response, sse, text_item
+from tidemark.core.conversation.reply import Reply
+from tidemark.core.report import Usage
+from tidemark.dialects.chat.dialect import ChatDialect
+from tidemark.dialects.responses.dialect import ResponsesDialect
 
 RESPONSES = ResponsesDialect()
 OUTPUT: list[dict[str, Any]] = [REASONING, text_item("Fine weather, \N{SNOWMAN} and a \u2028 line."), CALL, CUSTOM]

@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
-from proxy.core.conversation.messages import system_message
-from proxy.core.conversation.request import ModelRequest
-from proxy.core.errors import InvalidRequest
-from proxy.dialects.responses.dialect import ResponsesDialect
 from tests.dialects.responses.events import CALL, CUSTOM, REASONING, text_item
+from tidemark.core.conversation.messages import system_message
+from tidemark.core.conversation.request import ModelRequest
+from tidemark.core.errors import InvalidRequest
+from tidemark.dialects.responses.dialect import ResponsesDialect
 
 RESPONSES = ResponsesDialect()
 OUTPUT = {"type": "function_call_output", "call_id": "call_1", "output": "found"}

@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from types import TracebackType
 from typing import Any, Self
 
-from proxy.server.connections import Bounds, Server, ServingConfig
+from tidemark.server.connections import Bounds, Server, ServingConfig
 
 WAIT_SECONDS = 30.0
 """For what takes a fraction of a second on an idle machine."""

@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 from uvicorn.server import ServerState
 
-from proxy.server.connections import ClientConnection
-from proxy.server.connections.exchange import JOINED_BYTES
+from tidemark.server.connections import ClientConnection
+from tidemark.server.connections.exchange import JOINED_BYTES
 
 Lines = Sequence[tuple[bytes, bytes]]
 PLAIN: Lines = [(b"content-type", b"application/json"), (b"content-length", b"5")]

@@ -10,9 +10,9 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from proxy.app import create_app
-from proxy.config import load
 from tests.server.connections.served import Served
+from tidemark.app import create_app
+from tidemark.config import load
 
 
 async def fail(_: Request) -> Response:

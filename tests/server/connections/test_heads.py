@@ -10,11 +10,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from proxy.core.errors import CodingUnknown, InvalidHttp, VersionUnknown
-from proxy.server.connections import Bounds
-from proxy.server.connections.bounds import HEAD_BYTES, HEAD_LINES
-from proxy.server.connections.heads import check_head
 from tests.server.connections.served import GET, WAIT_SECONDS, Served, answered, hello
+from tidemark.core.errors import CodingUnknown, InvalidHttp, VersionUnknown
+from tidemark.server.connections import Bounds
+from tidemark.server.connections.bounds import HEAD_BYTES, HEAD_LINES
+from tidemark.server.connections.heads import check_head
 
 PIECE = 16_384
 

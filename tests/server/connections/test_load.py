@@ -8,10 +8,15 @@ from contextlib import ExitStack
 
 import pytest
 
-from proxy.server.connections import Bounds, allowed_connections, raise_descriptor_limit
-from proxy.server.connections.bounds import LEAST_CONNECTIONS, MOST_CONNECTIONS, OWN_DESCRIPTORS, REFUSING_CONNECTIONS
-from proxy.server.connections.notices import QUIET_SECONDS, Notices
 from tests.server.connections.served import GET, Client, Served, Slow, hello, wait_until
+from tidemark.server.connections import Bounds, allowed_connections, raise_descriptor_limit
+from tidemark.server.connections.bounds import (
+    LEAST_CONNECTIONS,
+    MOST_CONNECTIONS,
+    OWN_DESCRIPTORS,
+    REFUSING_CONNECTIONS,
+)
+from tidemark.server.connections.notices import QUIET_SECONDS, Notices
 
 MB = 1024 * 1024
 

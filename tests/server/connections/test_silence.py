@@ -10,10 +10,10 @@ from typing import Any
 
 import pytest
 
-from proxy.server.asgi import ClientGone, read_body
-from proxy.server.connections import Bounds
-from proxy.server.connections.bounds import REST_BYTES
 from tests.server.connections.served import GET, Served, Slow, answered, hello
+from tidemark.server.asgi import ClientGone, read_body
+from tidemark.server.connections import Bounds
+from tidemark.server.connections.bounds import REST_BYTES
 
 SHORT = Bounds(head_seconds=0.3, body_seconds=0.3)
 HEAD = b"POST / HTTP/1.1\r\nhost: x\r\ncontent-length: 5\r\n\r\n"
@@ -141,7 +141,7 @@ def test_a_refusal_reaches_a_client_that_is_still_sending() -> None:
 
 def test_a_refused_client_that_does_not_close_is_closed(monkeypatch: pytest.MonkeyPatch) -> None:
     """Its descriptor is given back."""
-    monkeypatch.setattr("proxy.server.connections.connection.LINGER_SECONDS", 0.2)
+    monkeypatch.setattr("tidemark.server.connections.connection.LINGER_SECONDS", 0.2)
     with Served(hello) as served, served.client() as client:
         client.send(b"nonsense\r\n\r\n")
         status, _, body = client.answer()

@@ -12,23 +12,23 @@ from typing import Any, cast
 import pytest
 from starlette.types import Receive
 
-from proxy.core.conversation.reply import Reply
-from proxy.core.conversation.request import ModelRequest
-from proxy.core.errors import BodyTooLarge, Overloaded, UpstreamBroken
-from proxy.core.events import Event, RequestServed
-from proxy.core.ports import Headers, UpstreamReply
-from proxy.core.report import Report, Usage
-from proxy.dialects.chat.dialect import ChatDialect
-from proxy.pipeline.pipeline import Pipeline
-from proxy.pipeline.relay import Deliver, Relay
-from proxy.pipeline.values import Ending, Exchange, PendingTurn, Progress
-from proxy.server.access import ConversationAccess
-from proxy.server.asgi import Response
-from proxy.server.auth import PassthroughAuth
-from proxy.server.endpoints.dialect import DialectEndpoint, EndpointLimits
-from proxy.server.operator import OperatorAccess
-from proxy.server.permits import LARGE_BYTES, Permits
-from proxy.server.request_log import RequestLog
+from tidemark.core.conversation.reply import Reply
+from tidemark.core.conversation.request import ModelRequest
+from tidemark.core.errors import BodyTooLarge, Overloaded, UpstreamBroken
+from tidemark.core.events import Event, RequestServed
+from tidemark.core.ports import Headers, UpstreamReply
+from tidemark.core.report import Report, Usage
+from tidemark.dialects.chat.dialect import ChatDialect
+from tidemark.pipeline.pipeline import Pipeline
+from tidemark.pipeline.relay import Deliver, Relay
+from tidemark.pipeline.values import Ending, Exchange, PendingTurn, Progress
+from tidemark.server.access import ConversationAccess
+from tidemark.server.asgi import Response
+from tidemark.server.auth import PassthroughAuth
+from tidemark.server.endpoints.dialect import DialectEndpoint, EndpointLimits
+from tidemark.server.operator import OperatorAccess
+from tidemark.server.permits import LARGE_BYTES, Permits
+from tidemark.server.request_log import RequestLog
 
 TURN = cast("PendingTurn", SimpleNamespace(answered_here=False))
 BODY = json.dumps({"model": "m", "messages": [{"role": "user", "content": "hi"}]}).encode()

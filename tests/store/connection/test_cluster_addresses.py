@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 from redis.crc import key_slot
 
-from proxy.store.connection.slots import keys_of, read_ranges, read_redirection, slot_of
-from proxy.store.connection.url import at_place, read_login, read_places, read_sentinels
+from tidemark.store.connection.slots import keys_of, read_ranges, read_redirection, slot_of
+from tidemark.store.connection.url import at_place, read_login, read_places, read_sentinels
 
 
 def test_an_address_names_any_number_of_servers() -> None:

@@ -9,13 +9,13 @@ from pathlib import Path
 
 import pytest
 
-from proxy.core.errors import ConfigError, StoreUnavailable
-from proxy.store.codec import Codec
-from proxy.store.connection.outage import OutageBackoff
-from proxy.store.connection.probing import FIRST_SECONDS, LONGEST_SECONDS
-from proxy.store.conversations import RedisStore
-from proxy.store.embedded.server import EmbeddedValkey
 from tests.store.turns import Client, assistant, dialogue, raws
+from tidemark.core.errors import ConfigError, StoreUnavailable
+from tidemark.store.codec import Codec
+from tidemark.store.connection.outage import OutageBackoff
+from tidemark.store.connection.probing import FIRST_SECONDS, LONGEST_SECONDS
+from tidemark.store.conversations import RedisStore
+from tidemark.store.embedded.server import EmbeddedValkey
 
 
 async def test_a_missing_server_is_told_quickly_and_then_at_once(tmp_path: Path) -> None:

@@ -16,13 +16,19 @@ import pytest
 import uvloop
 from redis.asyncio import Redis
 
-from proxy.core.errors import StoreUnavailable
-from proxy.store.codec import Codec
-from proxy.store.connection.client import connect
-from proxy.store.connection.pipelined import CommandRefused, PipelinedConnection, StoreServer, UnknownScript, pack_large
-from proxy.store.conversations import RedisStore
-from proxy.store.embedded.server import EmbeddedValkey
 from tests.store.turns import Client, dialogue
+from tidemark.core.errors import StoreUnavailable
+from tidemark.store.codec import Codec
+from tidemark.store.connection.client import connect
+from tidemark.store.connection.pipelined import (
+    CommandRefused,
+    PipelinedConnection,
+    StoreServer,
+    UnknownScript,
+    pack_large,
+)
+from tidemark.store.conversations import RedisStore
+from tidemark.store.embedded.server import EmbeddedValkey
 
 
 class Scripted:

@@ -10,11 +10,11 @@ from pathlib import Path
 
 import pytest
 
-from proxy.core.errors import StoreUnavailable
-from proxy.store.commands import RECALL_SECONDS, RECORD_SECONDS
-from proxy.store.connection.call import WRITTEN_BYTES_A_SECOND, LargeStoreCall, StoreCall
-from proxy.store.connection.outage import OutageBackoff
-from proxy.store.connection.timeouts import MOST, RenewingTimeout
+from tidemark.core.errors import StoreUnavailable
+from tidemark.store.commands import RECALL_SECONDS, RECORD_SECONDS
+from tidemark.store.connection.call import WRITTEN_BYTES_A_SECOND, LargeStoreCall, StoreCall
+from tidemark.store.connection.outage import OutageBackoff
+from tidemark.store.connection.timeouts import MOST, RenewingTimeout
 
 
 async def test_who_does_not_answer_is_waited_for_no_longer_than_said() -> None:

@@ -10,12 +10,12 @@ from pathlib import Path
 import pytest
 import redis
 
-from proxy.core.errors import StoreDamaged
-from proxy.store.embedded.append_only import FOLDER, damage_in, folders_aside
-from proxy.store.embedded.server import EmbeddedValkey
-from proxy.store.embedded.supervision import Supervised
-from proxy.store.embedded.whole_commands import whole_spans
 from tests.pipeline.test_streaming import wait_until
+from tidemark.core.errors import StoreDamaged
+from tidemark.store.embedded.append_only import FOLDER, damage_in, folders_aside
+from tidemark.store.embedded.server import EmbeddedValkey
+from tidemark.store.embedded.supervision import Supervised
+from tidemark.store.embedded.whole_commands import whole_spans
 
 BASE, NEWEST, MANIFEST = "appendonly.aof.2.base.rdb", "appendonly.aof.2.incr.aof", "appendonly.aof.manifest"
 TURNS = 200

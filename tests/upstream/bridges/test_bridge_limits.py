@@ -8,16 +8,16 @@ from typing import Any
 
 import pytest
 
-from proxy.core.conversation.messages import JsonValue
-from proxy.core.errors import DialectNotServed, UpstreamBroken
-from proxy.core.ports import Caller, Headers, Route, UpstreamReply
-from proxy.dialects.chat.dialect import ChatDialect
-from proxy.dialects.messages.dialect import MessagesDialect
-from proxy.dialects.responses.dialect import ResponsesDialect
-from proxy.upstream.bridges.bridge import ChatBridge
-from proxy.upstream.headers import outgoing
-from proxy.upstream.upstream import LiteLLMUpstream
 from tests.upstream.callers import calling, everything
+from tidemark.core.conversation.messages import JsonValue
+from tidemark.core.errors import DialectNotServed, UpstreamBroken
+from tidemark.core.ports import Caller, Headers, Route, UpstreamReply
+from tidemark.dialects.chat.dialect import ChatDialect
+from tidemark.dialects.messages.dialect import MessagesDialect
+from tidemark.dialects.responses.dialect import ResponsesDialect
+from tidemark.upstream.bridges.bridge import ChatBridge
+from tidemark.upstream.headers import outgoing
+from tidemark.upstream.upstream import LiteLLMUpstream
 
 CHAT, RESPONSES, MESSAGES = ChatDialect(), ResponsesDialect(), MessagesDialect()
 WIRE = Route("wire", "m", "m", "openai", "http://a/v1")

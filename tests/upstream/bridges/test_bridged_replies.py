@@ -14,12 +14,12 @@ from hypothesis import strategies as st
 from openai.types.responses import Response, ResponseStreamEvent
 from pydantic import TypeAdapter
 
-from proxy.core.conversation.request import Dialect, ModelRequest
-from proxy.core.ports import Headers, UpstreamReply
-from proxy.dialects.chat.dialect import ChatDialect
-from proxy.dialects.messages.dialect import MessagesDialect
-from proxy.dialects.responses.dialect import ResponsesDialect
-from proxy.upstream.bridges.bridge import ChatBridge, ReadReply
+from tidemark.core.conversation.request import Dialect, ModelRequest
+from tidemark.core.ports import Headers, UpstreamReply
+from tidemark.dialects.chat.dialect import ChatDialect
+from tidemark.dialects.messages.dialect import MessagesDialect
+from tidemark.dialects.responses.dialect import ResponsesDialect
+from tidemark.upstream.bridges.bridge import ChatBridge, ReadReply
 
 pytestmark = pytest.mark.anyio
 CHAT, RESPONSES, MESSAGES = ChatDialect(), ResponsesDialect(), MessagesDialect()

@@ -7,14 +7,14 @@ from typing import Any
 
 import pytest
 
-from proxy.core.conversation.request import Dialect
-from proxy.core.errors import InvalidRequest
-from proxy.dialects.chat.dialect import ChatDialect
-from proxy.dialects.messages.dialect import MessagesDialect
-from proxy.dialects.responses.dialect import ResponsesDialect
-from proxy.upstream.bridges.asking import chat_body
-from proxy.upstream.bridges.messages_request import MessagesRequestBridge
-from proxy.upstream.bridges.responses_request import ResponsesRequestBridge
+from tidemark.core.conversation.request import Dialect
+from tidemark.core.errors import InvalidRequest
+from tidemark.dialects.chat.dialect import ChatDialect
+from tidemark.dialects.messages.dialect import MessagesDialect
+from tidemark.dialects.responses.dialect import ResponsesDialect
+from tidemark.upstream.bridges.asking import chat_body
+from tidemark.upstream.bridges.messages_request import MessagesRequestBridge
+from tidemark.upstream.bridges.responses_request import ResponsesRequestBridge
 
 pytestmark = pytest.mark.anyio
 CHAT, RESPONSES, MESSAGES = ChatDialect(), ResponsesDialect(), MessagesDialect()

@@ -10,16 +10,16 @@ import httpx
 import pytest
 import respx
 
-from proxy.core.conversation.messages import JsonValue
-from proxy.core.errors import UpstreamBroken, UpstreamUnreachable
-from proxy.core.ports import UpstreamReply
-from proxy.dialects.chat.dialect import ChatDialect
-from proxy.dialects.messages.dialect import MessagesDialect
-from proxy.dialects.responses.dialect import ResponsesDialect
-from proxy.upstream.overflow import Overflow, parse_overflow
-from proxy.upstream.upstream import LiteLLMUpstream
 from tests.upstream import anthropic
 from tests.upstream.callers import calling, collect, everything
+from tidemark.core.conversation.messages import JsonValue
+from tidemark.core.errors import UpstreamBroken, UpstreamUnreachable
+from tidemark.core.ports import UpstreamReply
+from tidemark.dialects.chat.dialect import ChatDialect
+from tidemark.dialects.messages.dialect import MessagesDialect
+from tidemark.dialects.responses.dialect import ResponsesDialect
+from tidemark.upstream.overflow import Overflow, parse_overflow
+from tidemark.upstream.upstream import LiteLLMUpstream
 
 CHAT, RESPONSES, MESSAGES = ChatDialect(), ResponsesDialect(), MessagesDialect()
 BRIDGED = pytest.mark.parametrize("dialect", [RESPONSES, MESSAGES], ids=lambda dialect: dialect.name)

@@ -7,14 +7,14 @@ from typing import Any
 
 import pytest
 
-from proxy.core.errors import InvalidRequest, UpstreamBroken
-from proxy.dialects.chat.dialect import ChatDialect
-from proxy.dialects.messages.dialect import MessagesDialect
-from proxy.dialects.responses.dialect import ResponsesDialect
-from proxy.upstream.bridges import pieces
-from proxy.upstream.bridges.asking import ChatGoal
-from proxy.upstream.bridges.bridge import ChatBridge
 from tests.upstream.bridges.test_bridge_limits import OddUpstream
+from tidemark.core.errors import InvalidRequest, UpstreamBroken
+from tidemark.dialects.chat.dialect import ChatDialect
+from tidemark.dialects.messages.dialect import MessagesDialect
+from tidemark.dialects.responses.dialect import ResponsesDialect
+from tidemark.upstream.bridges import pieces
+from tidemark.upstream.bridges.asking import ChatGoal
+from tidemark.upstream.bridges.bridge import ChatBridge
 
 CHAT, RESPONSES, MESSAGES = ChatDialect(), ResponsesDialect(), MessagesDialect()
 EVENTS = b"text/event-stream"

@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
-from proxy.dialects.chat.dialect import ChatDialect
-from proxy.dialects.messages.dialect import MessagesDialect
-from proxy.upstream.bridges.asking import ChatGoal
-from proxy.upstream.bridges.bridge import ChatBridge
 from tests.upstream.bridges.test_bridge_limits import OddUpstream
+from tidemark.dialects.chat.dialect import ChatDialect
+from tidemark.dialects.messages.dialect import MessagesDialect
+from tidemark.upstream.bridges.asking import ChatGoal
+from tidemark.upstream.bridges.bridge import ChatBridge
 
 CLAUDE = "anthropic.claude-3-5-sonnet-20241022-v2:0"
 MARK = {"type": "ephemeral"}

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from proxy.core.conversation.messages import Message
-from proxy.upstream.bridges.thinking import demands_reasoning, reasoning_of, sealed_blocks
+from tidemark.core.conversation.messages import Message
+from tidemark.upstream.bridges.thinking import demands_reasoning, reasoning_of, sealed_blocks
 
 Json = dict[str, Any]
 THOUGHT = {"type": "thinking", "thinking": "Hm.", "signature": ""}

@@ -11,16 +11,16 @@ from anthropic.types import RawMessageStreamEvent
 from openai.types.responses import ResponseStreamEvent
 from pydantic import TypeAdapter
 
-from proxy.core.conversation.request import Dialect
-from proxy.dialects.chat.dialect import ChatDialect
-from proxy.dialects.messages.dialect import MessagesDialect
-from proxy.dialects.responses.dialect import ResponsesDialect
-from proxy.upstream.bridges.asking import ChatGoal
-from proxy.upstream.bridges.bridge import ChatBridge
-from proxy.upstream.upstream import LiteLLMUpstream
 from tests.upstream import anthropic
 from tests.upstream.bridges.test_bridge_limits import OddUpstream
 from tests.upstream.callers import calling, everything
+from tidemark.core.conversation.request import Dialect
+from tidemark.dialects.chat.dialect import ChatDialect
+from tidemark.dialects.messages.dialect import MessagesDialect
+from tidemark.dialects.responses.dialect import ResponsesDialect
+from tidemark.upstream.bridges.asking import ChatGoal
+from tidemark.upstream.bridges.bridge import ChatBridge
+from tidemark.upstream.upstream import LiteLLMUpstream
 
 CHAT, RESPONSES, MESSAGES = ChatDialect(), ResponsesDialect(), MessagesDialect()
 BLOCK = {"type": "thinking", "thinking": "Hm, so.", "signature": "sig"}

@@ -12,12 +12,12 @@ from contextlib import suppress
 
 import pytest
 
-from proxy.upstream.http1.answer import BUFFER_BYTES, LINE_BYTES, MAX_HEADERS, OVERHEAD_BYTES, HttpAnswer
-from proxy.upstream.http1.connection import JOINED_BYTES, WHOLE_BYTES, ConnectionState, UpstreamConnection
-from proxy.upstream.http1.failures import AnswerBroken, ConnectionGone, ConnectTimedOut
-from proxy.upstream.http1.pool import Pool
-from proxy.upstream.http1.target import Origin
 from tests.support.scripted import Exchange, ScriptedServer, serving
+from tidemark.upstream.http1.answer import BUFFER_BYTES, LINE_BYTES, MAX_HEADERS, OVERHEAD_BYTES, HttpAnswer
+from tidemark.upstream.http1.connection import JOINED_BYTES, WHOLE_BYTES, ConnectionState, UpstreamConnection
+from tidemark.upstream.http1.failures import AnswerBroken, ConnectionGone, ConnectTimedOut
+from tidemark.upstream.http1.pool import Pool
+from tidemark.upstream.http1.target import Origin
 
 OK = b"HTTP/1.1 200 OK\r\n"
 SHORT = OK + b"content-length: 2\r\n\r\n{}"
@@ -704,7 +704,7 @@ async def test_a_dead_address_is_passed_over(pool: Pool, monkeypatch: pytest.Mon
             kind = (socket.AF_INET, socket.SOCK_STREAM, 6, "")
             return [(*kind, ("127.0.0.2", 1)), (*kind, ("127.0.0.1", place[1]))]
 
-        monkeypatch.setattr("proxy.upstream.http1.opening._look_up", looked_up)
+        monkeypatch.setattr("tidemark.upstream.http1.opening._look_up", looked_up)
         for _ in range(2):  # the second time the other address comes first
             due = asyncio.get_running_loop().time() + 5
             answer = await pool.ask("GET", f"http://two.test:{port}/", [], None, due)

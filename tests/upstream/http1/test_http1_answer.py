@@ -8,7 +8,7 @@ from itertools import pairwise
 from hypothesis import given
 from hypothesis import strategies as st
 
-from proxy.upstream.http1.answer import HttpAnswer
+from tidemark.upstream.http1.answer import HttpAnswer
 
 CHUNKS = st.lists(st.binary(min_size=1, max_size=30), max_size=6)
 CUTS = st.lists(st.integers(0, 400), max_size=12)

@@ -8,8 +8,8 @@ from contextlib import suppress
 
 import pytest
 
-from proxy.upstream.http1.pool import Pool
 from tests.support.scripted import ByteScript, Exchange, ScriptedServer, serving
+from tidemark.upstream.http1.pool import Pool
 
 CALLERS, ROUNDS = 12, 25
 

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from proxy.upstream.http1.target import Origin, head_of, target_of
+from tidemark.upstream.http1.target import Origin, head_of, target_of
 
 HEADERS = st.lists(st.tuples(st.sampled_from([b"x-one", b"x-two"]), st.binary(max_size=20)), max_size=5)
 

@@ -16,7 +16,7 @@ from pathlib import Path
 
 import pytest
 
-from proxy.upstream.http1.pool import Pool
+from tidemark.upstream.http1.pool import Pool
 
 CERTIFICATE = Path(__file__).parent / "tls" / "localhost.pem"
 

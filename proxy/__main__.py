@@ -1,6 +1,0 @@
-"""``python -m proxy``: the same as the ``tidemark`` command."""
-
-from proxy.cli.main import main
-
-if __name__ == "__main__":  # worker processes import this file under another name
-    main()

@@ -1,0 +1,128 @@
+"""Computes what an overflow error teaches: a window, and the upstream's tokens for one of ours.
+
+The upstream's ``overflow.py`` reads the provider's error, these pure functions compute, and the catalog stores. Where
+the model is not calibrated, both figures become one: the window in our own tokens. Where it is calibrated, they stay
+apart: replies teach how dense the upstream's tokens are, and a window that shrank for the same reason would be divided
+twice.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from tidemark.core.planning.budget import ModelProfile, ModelWindow, budget_for, reply_reserve
+from tidemark.upstream.overflow import Overflow
+
+KEPT_RATIO = 0.8
+"""The least share of a window that is stored after an overflow error, however dense the upstream's tokens were."""
+LEAST_RATIO = 0.25
+"""The least share of a window that one replay uses."""
+
+
+@dataclass(frozen=True, slots=True)
+class LearnedWindow:
+    """A model's window as an overflow taught it."""
+
+    window: ModelWindow
+    density: float = 1.0
+    """The upstream's tokens for one of ours; 1 where the window counts our own."""
+    whole_reply: bool = False
+    """See ``ModelProfile``."""
+
+    def over(self, stated: ModelWindow) -> ModelWindow:
+        """Return the smaller of a configured and the learned window; any other source's is replaced."""
+        learned = self.window
+        if stated.source != "manual":
+            return learned
+        return replace(
+            stated,
+            max_input_tokens=min(stated.max_input_tokens, learned.max_input_tokens),
+            context_window=min(stated.window, learned.window),
+        )
+
+
+def learn_from_reply(
+    profile: ModelProfile, overflow: Overflow, sent_tokens: int, reply_tokens: int | None
+) -> LearnedWindow | None:
+    """Learn from a refusal whose cause is the reply: the input fits the window, input and reply do not.
+
+    The window stays as large as the upstream says. What is learned is that the whole reply counts (vLLM).
+
+    :param sent_tokens: the request that did not fit, in the upstream's tokens by its calibration
+    :param reply_tokens: the longest reply that the request allows; None where it states none
+    :returns: None where the input is the cause, or may be
+    """
+    window, limit = profile.window, budget_for(profile, reply_tokens).limit
+    window_tokens = min(overflow.window_tokens or window.window, window.window)
+    learned = window if window_tokens == window.window else _shrunk(window, window_tokens, 1.0)
+    margin = round(profile.policy.margin * learned.window)
+    reserve = reply_reserve(learned, reply_tokens, whole=profile.whole_reply, margin=margin)
+    reply_tokens = reserve if reply_tokens is None else reply_tokens
+    if reply_tokens <= reserve and sent_tokens <= limit:
+        return None  # the reserve was left free and covers the reply, so the input was counted too small
+    size = overflow.requested_tokens or sent_tokens
+    if abs(size - reply_tokens - sent_tokens) < abs(size - sent_tokens):  # some upstreams report one number for both
+        size -= reply_tokens
+    if not size <= window_tokens < size + reply_tokens:
+        return None
+    return LearnedWindow(learned, profile.density, whole_reply=True)
+
+
+def learn_window(window: ModelWindow, overflow: Overflow, sent_tokens: int) -> tuple[LearnedWindow, LearnedWindow]:
+    """Return the windows for the replay and for later requests, where the model is not calibrated.
+
+    An upstream that counts more tokens for the same text than we do has a window that is smaller by that ratio in our
+    tokens. One odd request must not shrink the window of all others, so the stored window is at least ``KEPT_RATIO``
+    of the old one.
+
+    :param window: the window until now
+    :param sent_tokens: the request that did not fit, as counted here
+    """
+    believed, requested = window.window, overflow.requested_tokens or 0
+    # The upstream's own number comes first, so that reporting it again does not shrink the window again.
+    window_tokens = overflow.window_tokens or min(sent_tokens or believed, believed)
+    ratio = 1.0
+    if requested > sent_tokens > 0:
+        ratio = max(sent_tokens / requested, LEAST_RATIO)
+    elif overflow.window_tokens is None or window_tokens == believed:  # too large, though the window is not new
+        ratio = KEPT_RATIO
+    return LearnedWindow(_shrunk(window, window_tokens, ratio)), LearnedWindow(
+        _shrunk(window, window_tokens, max(ratio, KEPT_RATIO))
+    )
+
+
+def learn_window_and_density(
+    window: ModelWindow, overflow: Overflow, sent_tokens: int, factor: float
+) -> tuple[LearnedWindow, LearnedWindow]:
+    """Return both windows in the upstream's tokens, where the model is calibrated.
+
+    The stored density of an odd request is bounded by ``KEPT_RATIO`` too, until the first reply teaches a better one.
+
+    :param window: the window until now, in the upstream's tokens
+    :param sent_tokens: the request that did not fit, as counted here
+    :param factor: the upstream's tokens for one of ours, until now
+    """
+    believed, requested = round(sent_tokens * factor), overflow.requested_tokens or 0
+    window_tokens, density = overflow.window_tokens, factor
+    if requested > believed > 0:
+        density = requested / sent_tokens
+    elif window_tokens in (window.window, window.max_input_tokens):  # too large, though the window is not new
+        density = factor / KEPT_RATIO
+    if window_tokens is None:
+        learned = _shrunk(window, min(requested or believed or window.window, window.window), KEPT_RATIO)
+    else:
+        if window.source == "default":  # a default may be too small as well
+            window = replace(window, max_input_tokens=window_tokens, context_window=None)
+        learned = _shrunk(window, window_tokens, 1.0)
+    stored_density = max(min(density, 1 / KEPT_RATIO), 1.0)
+    return LearnedWindow(learned, min(density, 1 / LEAST_RATIO)), LearnedWindow(learned, stored_density)
+
+
+def _shrunk(window: ModelWindow, window_tokens: int, ratio: float) -> ModelWindow:
+    size = max(int(window_tokens * ratio), 1)
+    source = "api" if window.source == "default" else window.source
+    most = min(size, window.max_input_tokens)
+    if window.context_window and window_tokens <= window.max_input_tokens < window.context_window:
+        # A limit on the input alone, such as GPT-5's. The reply's share of the window stays beside it.
+        return replace(window, max_input_tokens=most, source=source)
+    return replace(window, max_input_tokens=most, context_window=size, source=source)

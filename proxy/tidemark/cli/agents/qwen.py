@@ -1,0 +1,12 @@
+"""Qwen Code, which reads OpenAI's variables once it is told to log in by them."""
+
+from __future__ import annotations
+
+from tidemark.cli.agents.agent import Agent
+
+QWEN = Agent(
+    program="qwen",
+    install="npm install --global @qwen-code/qwen-code",
+    variables=lambda place: {"OPENAI_BASE_URL": place.openai},
+    arguments=lambda _: ("--auth-type", "openai"),
+)

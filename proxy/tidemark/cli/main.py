@@ -1,0 +1,202 @@
+"""Defines the ``tidemark`` command with its subcommands.
+
+Each subcommand imports only what it needs, because importing litellm alone takes seconds.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sys
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import IO, TYPE_CHECKING, Literal, NoReturn, cast, get_args
+
+import click
+
+from tidemark import __version__
+from tidemark.cli.bench import bench
+from tidemark.cli.completion import VARIABLE, completion
+from tidemark.cli.conversations import conversations
+from tidemark.cli.doctor import doctor
+from tidemark.cli.examples import example
+from tidemark.cli.flush import flush
+from tidemark.cli.init import init
+from tidemark.cli.models import config_option, json_option, models
+from tidemark.cli.schema import schema
+from tidemark.cli.serve import serve
+from tidemark.cli.store import store
+from tidemark.cli.tables import print_json
+from tidemark.cli.top import top
+from tidemark.cli.unwrap import unwrap
+from tidemark.cli.variants import sender
+from tidemark.cli.wrap import wrap
+from tidemark.core.conversation.summary import Strategy
+from tidemark.core.errors import ConfigError, TidemarkError
+
+if TYPE_CHECKING:
+    from tidemark.core.conversation.messages import JsonValue
+    from tidemark.pipeline.offline import OfflineService
+
+EXIT_USAGE = 2
+
+
+@click.group(
+    context_settings={"help_option_names": ["-h", "--help"]},
+    epilog=example("tidemark serve", "tidemark wrap -- python agent.py"),
+)
+@click.version_option(__version__, prog_name="tidemark")
+def cli() -> None:
+    """Keep long LLM conversations within their context window, without changing the client."""
+
+
+@cli.command(
+    epilog=example("tidemark demo --turns 25"), short_help="Show a conversation that outgrows a real model's window."
+)
+@click.option("--serve", "stay", is_flag=True, help="Leave both servers running and print their addresses.")
+@click.option(
+    "--turns", type=click.IntRange(1, 1000), default=40, show_default=True, help="Length of the conversation."
+)
+@click.option(
+    "--dialect",
+    type=click.Choice(["chat", "responses", "messages"]),
+    default="chat",
+    show_default=True,
+    help="The client's format: chat completions, OpenAI's Responses, or Anthropic's messages.",
+)
+def demo(stay: bool, turns: int, dialect: Literal["chat", "responses", "messages"]) -> None:
+    """Show how a real model's conversation fails at its window, and goes on through Tidemark."""
+    from tidemark.demo.run import main as run
+
+    sys.exit(run(turns=turns, serve=stay, dialect=dialect))
+
+
+@cli.command(epilog=example("tidemark check --config tidemark.yaml"))
+@config_option
+@click.option("--offline", is_flag=True, help="Do not ask whether the configured addresses can be reached.")
+@json_option
+def check(config: Path | None, offline: bool, as_json: bool) -> None:
+    """Validate a configuration, and show its effect on each model.
+
+    Each configured address is asked once, without a key, whether it can be reached.
+    """
+    from tidemark.config import check_json, check_report
+
+    if as_json:
+        report = check_json(config, os.environ)
+        if report["ok"] and not offline:
+            report["warnings"] = [*cast("list[JsonValue]", report["warnings"]), *_reach_warnings(config)]
+        print_json(report)
+        sys.exit(0 if report["ok"] else 1)
+    lines, usable = check_report(config, os.environ)
+    for line in lines:
+        click.echo(line, err=not usable)
+    for warning in _reach_warnings(config) if usable and not offline else ():
+        click.echo(f"warning: {warning}")
+    sys.exit(0 if usable else 1)
+
+
+def _reach_warnings(config: Path | None) -> list[str]:
+    """Return what ``tidemark check`` says of addresses that cannot be reached; nothing where none is configured."""
+    from tidemark.config import load
+
+    settings = load(config, os.environ)
+    if not settings.upstream and not any(
+        {"api_base", "base_url"} & entry.litellm_params.keys() for entry in settings.model_list
+    ):
+        return []
+    from tidemark.doctor.reach import reach_warnings
+
+    return asyncio.run(reach_warnings(settings))
+
+
+@cli.command(epilog=example("tidemark count chat.json"))
+@config_option
+@click.argument("file", type=click.File("rb"), default="-")
+def count(config: Path | None, file: IO[bytes]) -> None:
+    """Count the input tokens of a chat request, locally. FILE is JSON; - or nothing is standard input."""
+    _run_offline(config, lambda offline: offline.count(file.read()))
+
+
+@cli.command(epilog=example("tidemark compact --max-tokens 4000 chat.json"))
+@config_option
+@click.option(
+    "--max-tokens",
+    type=click.IntRange(1),
+    show_default="the model's limit",
+    help="The token budget of the result, which is filled as far as possible.",
+)
+@click.option(
+    "--strategy",
+    type=click.Choice(get_args(Strategy)),
+    default="extractive",
+    show_default=True,
+    help="What writes the summary; llm and hybrid ask a model.",
+)
+@click.argument("file", type=click.File("rb"), default="-")
+def compact(config: Path | None, max_tokens: int | None, strategy: str, file: IO[bytes]) -> None:
+    """Compact a chat request, and print it with its summary. FILE is JSON; - or nothing is standard input."""
+
+    async def run(offline: OfflineService) -> bytes:
+        request = await offline.dialect.parse(file.read(), anonymous=True)
+        return await offline.compact_request(request, max_tokens, strategy, sender())
+
+    _run_offline(config, run)
+
+
+cli.add_command(init)
+cli.add_command(serve)
+cli.add_command(doctor)
+cli.add_command(models)
+cli.add_command(conversations)
+cli.add_command(flush)
+cli.add_command(store)
+cli.add_command(top)
+cli.add_command(wrap)
+cli.add_command(unwrap)
+cli.add_command(schema)
+cli.add_command(completion)
+cli.add_command(bench)
+
+
+def main() -> None:
+    """Run the command; our own errors become a message and an exit code, never a traceback."""
+    try:
+        cli(standalone_mode=False, prog_name="tidemark" if VARIABLE in os.environ else None)
+    except click.exceptions.Exit as done:
+        sys.exit(done.exit_code)
+    except click.ClickException as error:
+        if isinstance(error, click.UsageError):
+            error.show()
+            sys.exit(error.exit_code)
+        _fail(error.format_message(), error.exit_code)
+    except (click.Abort, KeyboardInterrupt):
+        sys.exit(130)
+    except ConfigError as error:
+        _fail(str(error), EXIT_USAGE)
+    except TidemarkError as error:
+        _fail(str(error), 1)
+    finally:
+        # Dataclasses call `exec` while their module is imported. CPython remembers an interrupt inside `exec` although
+        # it was caught, and `python -m` then ends by the signal instead of the exit code. The next `exec` clears that.
+        exec("")  # noqa: S102
+
+
+def _fail(message: str, code: int) -> NoReturn:
+    click.echo(f"tidemark: {message}" if "\n" not in message else message, err=True)
+    sys.exit(code)
+
+
+def _run_offline(config: Path | None, run: Callable[[OfflineService], Awaitable[bytes]]) -> None:
+    """Print the JSON that ``run`` makes with the service that needs neither store nor server."""
+    from tidemark.app import Parts
+    from tidemark.config import load
+
+    async def answer() -> bytes:
+        parts = Parts(load(config, os.environ), lambda warning: click.echo(f"warning: {warning}", err=True))
+        try:
+            return await run(parts.offline_service())
+        finally:
+            await parts.upstream.aclose()
+
+    click.echo(asyncio.run(answer()).decode())

@@ -1,0 +1,228 @@
+"""The command ``tidemark serve``: it opens the port, starts the embedded store, and serves until a signal arrives.
+
+``cli/main.py`` adds it to its group.
+"""
+
+from __future__ import annotations
+
+import errno
+import gc
+import logging
+import os
+import signal
+import socket
+import sys
+import tempfile
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NoReturn
+
+import click
+
+from tidemark.cli.examples import example
+from tidemark.cli.models import config_option
+from tidemark.cli.run_file import announced
+from tidemark.core.errors import ConfigError
+from tidemark.core.hosts import is_loopback
+
+if TYPE_CHECKING:
+    from tidemark.config import Settings
+    from tidemark.server.connections import Bounds
+
+BACKLOG = 2048
+LOCALHOST = "localhost"
+NO_FAMILY = (errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT)
+THIS_MACHINE: Mapping[str, str] = {"0.0.0.0": "127.0.0.1", "::": "::1"}  # noqa: S104 - it says what a client connects to
+"""What clients of this machine connect to, where the server listens on all addresses of a family."""
+KEEP_ALIVE_SECONDS = 75
+"""The time until an idle client connection is closed; common load balancers use the same."""
+
+
+@click.command(epilog=example("tidemark serve --config tidemark.yaml --port 8790"))
+@config_option
+@click.option("--host", show_default="server.host: 127.0.0.1", help="Interface to listen on.")
+@click.option(
+    "--port", type=click.IntRange(0, 65535), show_default="server.port: 8787", help="TCP port; 0 for any free one."
+)
+@click.option(
+    "--workers",
+    type=click.IntRange(1, 256),
+    show_default="server.workers: 1",
+    help="Processes that share port and store.",
+)
+def serve(config: Path | None, host: str | None, port: int | None, workers: int | None) -> None:
+    """Run the proxy, until Ctrl-C or SIGTERM."""
+    from tidemark.config import exposure_warnings, load
+    from tidemark.telemetry.logging import configure
+
+    configure()
+    arguments: dict[str, Any] = {"host": host, "port": port, "workers": workers}
+    settings = load(config, os.environ).listening(**arguments)
+    for warning in (*settings.warnings, *exposure_warnings(settings)):
+        click.echo(f"warning: {warning}", err=True)
+    if (flush_settings := settings.memory_flush).enabled and flush_settings.worker and flush_settings.entry_points:
+        from tidemark.memory_flush import installed_consumers
+
+        installed_consumers()  # here its error is one message; a failing worker would be restarted again and again
+    with ExitStack() as stack:
+        stack.enter_context(_ended_by_signals())
+        listeners = _bound(settings.server.host, settings.server.port, stack)
+        store_url = _store(settings, stack)
+        stack.enter_context(announced(settings.data_dir, _address(listeners[0])))
+        _run(settings, listeners, {"store_url": store_url, "secret": _secret(settings).encode()})
+
+
+@contextmanager
+def _ended_by_signals() -> Iterator[None]:
+    """Let SIGTERM unwind the stack as Ctrl-C does, so that everything started is stopped.
+
+    While uvicorn serves, it handles both signals, lets open streams finish, and raises the signal again.
+    """
+
+    def leave(number: int, _: object) -> NoReturn:
+        sys.exit(128 + number if number != signal.SIGTERM else 0)
+
+    before = signal.signal(signal.SIGTERM, leave)
+    try:
+        yield
+    except KeyboardInterrupt:
+        sys.exit(0)
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
+def _bound(host: str, port: int, stack: ExitStack) -> list[socket.socket]:
+    """Open the listening sockets, which all workers share; ``stack`` closes them.
+
+    ``localhost`` has an address of each family, and a client may try either first.
+
+    :raises ConfigError: the address is in use, or not permitted
+    """
+    listeners: list[socket.socket] = []
+    for address in ("127.0.0.1", "::1") if host.lower() == LOCALHOST else (host,):
+        family = socket.AF_INET6 if ":" in address else socket.AF_INET
+        try:
+            listener = socket.create_server((address, port), family=family, backlog=BACKLOG)
+        except OSError as error:
+            if listeners and error.errno in NO_FAMILY:  # a machine or container without IPv6
+                continue
+            message = f"Cannot listen on {address}:{port}: {error.strerror}. Choose another with --host or --port."
+            raise ConfigError(message) from error
+        listener.set_inheritable(True)
+        listeners.append(stack.enter_context(listener))
+        port = listener.getsockname()[1]
+    return listeners
+
+
+def _address(listener: socket.socket) -> str:
+    """Return an address that clients of this machine can use, without a path.
+
+    A socket that listens on all addresses names none.
+    """
+    host, port = listener.getsockname()[:2]
+    host = THIS_MACHINE.get(host, host)
+    return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
+
+
+def _first_lines(settings: Settings, listener: socket.socket) -> Iterator[str]:
+    """Yield what a person needs first: where clients and browsers go, and by which file."""
+    address = _address(listener)
+    yield f"Tidemark listens on {address} (OPENAI_BASE_URL={address}/v1), with its console at {address}/console"
+    host = listener.getsockname()[0]
+    if host in THIS_MACHINE:
+        yield f"Other machines reach it by this machine's name or address: it listens on all of them ({host})."
+    if not is_loopback(host) and settings.secrets.admin_token is None:
+        yield "The console is closed until TIDEMARK_ADMIN_TOKEN is set, since other machines may reach this port."
+    elif settings.secrets.admin_token is None and not settings.server.trusted_proxies:
+        yield (
+            "Whoever reaches it from this machine is the operator. Where a reverse proxy here adds no forwarding "
+            "header, that is everybody: set TIDEMARK_ADMIN_TOKEN, or name the proxy in server.trusted_proxies."
+        )
+    if settings.path is not None:
+        yield f"It goes by the configuration {settings.path}."
+
+
+def _store(settings: Settings, stack: ExitStack) -> str:
+    """Return the store's address; start and supervise an embedded store until ``stack`` unwinds."""
+    if str(settings.store.url) != "embedded":
+        return str(settings.store.url)
+    from tidemark.store.embedded.server import EmbeddedValkey, memory_options
+    from tidemark.store.embedded.supervision import Supervised
+
+    warn = logging.getLogger("tidemark").warning
+    server = EmbeddedValkey(settings.data_dir / "store", options=memory_options(settings.store.max_mb), tell=warn)
+    return stack.enter_context(Supervised(server, warn)).url
+
+
+def _secret(settings: Settings) -> str:
+    """Return the configured secret, or the generated one in the data folder."""
+    if settings.secrets.signing is not None:
+        return settings.secrets.signing.reveal()
+    from tidemark.config.signing import stored_secret
+
+    return stored_secret(settings.data_dir)
+
+
+def _bounds(settings: Settings) -> Bounds:
+    """Return the bounds of one worker's clients, and raise the limit of open files for them."""
+    from tidemark.server.connections import Bounds, allowed_connections, raise_descriptor_limit
+
+    server = settings.server
+    descriptors = raise_descriptor_limit(server.max_connections)
+    connections = allowed_connections(descriptors, server.max_connections)
+    if server.max_connections is not None and connections < server.max_connections:
+        message = f"warning: server.max_connections is {server.max_connections}, but only {descriptors} files may be"
+        click.echo(f"{message} open (ulimit -n): each worker takes {connections} connections.", err=True)
+    return Bounds(
+        head_seconds=server.head_seconds,
+        body_seconds=server.body_seconds,
+        bodies_bytes=max(server.max_bodies_mb, server.max_body_mb) * 1024 * 1024,
+        connections=connections,
+    )
+
+
+def _run(settings: Settings, listeners: list[socket.socket], order: Mapping[str, Any]) -> None:
+    """Serve until a signal arrives.
+
+    :param order: what each worker gets beside the configuration: ``store_url`` and ``secret``
+    """
+    from tidemark.server.connections import run
+
+    bounds: Bounds | None = _bounds(settings)
+    if settings.transport.server == "library":
+        message = "warning: transport.server is library: nothing bounds requests and connections as they come in, so"
+        click.echo(f"{message} the limits of the section server do not apply, but for max_body_mb.", err=True)
+        bounds = None
+    options: dict[str, Any] = {
+        "log_config": None,
+        "access_log": False,
+        "server_header": False,  # the client gets the upstream's own Server and Date
+        "date_header": False,
+        "timeout_keep_alive": KEEP_ALIVE_SECONDS,
+        "backlog": BACKLOG,
+        "proxy_headers": False,  # the operator is recognised by the real peer address
+        "ws": "none",
+    }
+    for line in _first_lines(settings, listeners[0]):
+        click.echo(line, err=True)
+    if settings.server.workers == 1:
+        from tidemark.app import create_app
+
+        warn = logging.getLogger("tidemark").warning
+        app = create_app(settings, **order, warn=warn)
+        gc.freeze()  # as in app/workers.py
+        run(app, listeners, bounds, **options)
+        return
+    with tempfile.TemporaryDirectory(prefix="tidemark-metrics-") as counters:
+        os.environ["PROMETHEUS_MULTIPROC_DIR"] = counters  # its library reads it when it is imported
+        order = {**order, "shared_metrics": Path(counters)}
+        run(partial(_build_worker, settings, order), listeners, bounds, workers=settings.server.workers, **options)
+
+
+def _build_worker(settings: Settings, order: Mapping[str, Any]) -> Any:
+    """Build the application in a worker process, which gets the settings as the parent read them."""
+    from tidemark.app.workers import build_worker
+
+    return build_worker(settings, **order)

@@ -1,0 +1,157 @@
+"""Storing a new summary, and flushing what leaves the context for it.
+
+The last step of ``Compactor.make`` before the event. How a summary is stored depends on its trigger: a request uses
+it at once, a preparation only stores it, and a compaction by hand replaces what is stored.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Protocol, assert_never
+
+from tidemark.compaction.record import flush_of
+from tidemark.compaction.values import CompactionOrder, Trigger
+from tidemark.core.conversation.summary import PrefixSummary
+from tidemark.core.errors import StoreError, SummaryOutdated
+from tidemark.core.events import Listener, StoreDegraded
+from tidemark.core.ports import ConversationStore, Lease, MemoryFlush
+
+
+class SummaryReplacement(Protocol):
+    """The operation of the store that only a compaction by hand and people need."""
+
+    async def replace(
+        self, tenant: str, conversation: str, summary: PrefixSummary, present: PrefixSummary | None = None
+    ) -> None:
+        """Store a summary of a prefix of ``conversation`` in place of any summary of that prefix.
+
+        :param present: the one that must stand there now; None for any
+        :raises SummaryConflict: another one stands there, or the conversation was forgotten
+        :raises StoreUnavailable: the store did not answer in time
+        """
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class StoredSummary:
+    """The summary that counts for its prefix from now on."""
+
+    summary: PrefixSummary
+    stored: bool
+    """Whether the store has it, so that the next request finds it."""
+    outdated: bool = False
+    """Whether it is not stored because a person replaced the summary that it was made upon."""
+
+
+class SummaryStorage:
+    """Stores summaries and flushes what leaves the context; holds no state.
+
+    :param flush: receives what leaves the context; None where no consumer is configured
+    """
+
+    def __init__(
+        self,
+        *,
+        store: ConversationStore,
+        replacement: SummaryReplacement,
+        emit: Listener,
+        flush: MemoryFlush | None = None,
+    ) -> None:
+        self._store = store
+        self._replacement = replacement
+        self._emit = emit
+        self._flush = flush
+
+    async def keep(
+        self,
+        order: CompactionOrder,
+        trigger: Trigger,
+        summary: PrefixSummary,
+        lease: Lease | None,
+        is_usable: Callable[[PrefixSummary], bool],
+        *,
+        begun_at: float,
+    ) -> StoredSummary | None:
+        """Store a summary as its trigger requires.
+
+        :param is_usable: whether the order can use a summary that is stored for the same prefix
+        :param begun_at: when the compaction began, as Unix time in seconds
+        :returns: None where another worker has the lease by now, so that its summary counts
+        :raises SummaryOutdated: a person replaced the summary that a preparation was made upon, or deleted the
+            conversation
+        :raises StoreError: a preparation or a compaction by hand could not store it
+        """
+        match trigger:
+            case Trigger.REQUEST:
+                return await self._put_into_use(order, summary, lease, is_usable, begun_at=begun_at)
+            case Trigger.PREPARATION:
+                await self._store.keep_summary(
+                    order.tenant,
+                    order.conversation,
+                    order.chain,
+                    summary,
+                    waiting=True,
+                    lease=lease,
+                    upon=order.in_use,
+                    begun_at=begun_at,
+                )
+                return StoredSummary(summary, stored=True)
+            case Trigger.MANUAL:
+                if self._flush is not None:
+                    await self._flush.intend(flush_of(order, summary))
+                await self._replacement.replace(order.tenant, order.conversation, summary)
+                return self._flushed(order, summary, stored=True)
+            case Trigger.OFFLINE:
+                return StoredSummary(summary, stored=False)
+            case _:
+                assert_never(trigger)
+
+    async def _put_into_use(
+        self,
+        order: CompactionOrder,
+        summary: PrefixSummary,
+        lease: Lease | None,
+        is_usable: Callable[[PrefixSummary], bool],
+        *,
+        begun_at: float,
+    ) -> StoredSummary | None:
+        """Store a summary that a request uses now.
+
+        Where another worker was first, and the order can use its summary, that one counts.
+        """
+        if order.degraded:
+            return self._flushed(order, summary, stored=False)
+        keep = partial(
+            self._store.keep_summary,
+            order.tenant,
+            order.conversation,
+            order.chain,
+            summary,
+            lease=lease,
+            upon=order.in_use,
+            begun_at=begun_at,
+        )
+        try:
+            keeping = keep()
+            if self._flush is None:
+                stored = await keeping
+            else:  # both at once, so that the client waits for one round trip only
+                stored, _ = await asyncio.gather(keeping, self._flush.intend(flush_of(order, summary)))
+            if stored is not None and not is_usable(stored):
+                # The window got smaller since, or other system messages must be absorbed.
+                stored = await keep(replacing=True)
+        except SummaryOutdated:  # this request began before a person replaced the text or deleted the conversation
+            return replace(self._flushed(order, summary, stored=False), outdated=True)
+        except StoreError as error:
+            self._emit(StoreDegraded("keep_summary", error.internal or str(error)))
+            return self._flushed(order, summary, stored=False)
+        return None if stored is None else self._flushed(order, stored, stored=True)
+
+    def _flushed(self, order: CompactionOrder, summary: PrefixSummary, *, stored: bool) -> StoredSummary:
+        """Hand over what leaves the context for a summary."""
+        if self._flush is not None:
+            self._flush.put(flush_of(order, summary, stored=stored))
+        return StoredSummary(summary, stored)

@@ -1,0 +1,66 @@
+"""Reads the configuration file and the environment into one frozen ``Settings``.
+
+``load`` serves ``tidemark serve``, ``check_report`` serves ``tidemark check``, and ``load_model_defaults`` reads the
+shipped data of models. ``app`` passes the settings on; no other package reads the file or the environment.
+"""
+
+from __future__ import annotations
+
+from tidemark.config.exposure import exposure_warnings
+from tidemark.config.keys import KeyNote, key_notes
+from tidemark.config.loading import load
+from tidemark.config.masking import Address, Parameters, Secret
+from tidemark.config.models import LaneChoice, ModelDefault, ModelDefaults, ModelEntry, WindowNote
+from tidemark.config.overrides import as_typed, read_override
+from tidemark.config.policies import CompactionSettings, SummarizerSettings
+from tidemark.config.report import check_json, check_report
+from tidemark.config.schema import configuration_schema
+from tidemark.config.sections import (
+    AuthSettings,
+    HistorySettings,
+    LimitSettings,
+    MemoryFlushSettings,
+    ServerSettings,
+    StoreSettings,
+    TenantSettings,
+    TokenizerSettings,
+    TransportSettings,
+)
+from tidemark.config.settings import CompactionByModel, Secrets, Settings
+from tidemark.config.shipped import load_model_defaults, shipped_file
+
+__all__ = [
+    "Address",
+    "AuthSettings",
+    "CompactionByModel",
+    "CompactionSettings",
+    "HistorySettings",
+    "KeyNote",
+    "LaneChoice",
+    "LimitSettings",
+    "MemoryFlushSettings",
+    "ModelDefault",
+    "ModelDefaults",
+    "ModelEntry",
+    "Parameters",
+    "Secret",
+    "Secrets",
+    "ServerSettings",
+    "Settings",
+    "StoreSettings",
+    "SummarizerSettings",
+    "TenantSettings",
+    "TokenizerSettings",
+    "TransportSettings",
+    "WindowNote",
+    "as_typed",
+    "check_json",
+    "check_report",
+    "configuration_schema",
+    "exposure_warnings",
+    "key_notes",
+    "load",
+    "load_model_defaults",
+    "read_override",
+    "shipped_file",
+]

@@ -1,0 +1,206 @@
+"""Reads file and environment into ``Settings``, or raises one error that lists every problem.
+
+The environment replaces the file's values, and the file replaces the defaults. ``cli/main.py`` calls it first.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+from collections.abc import Collection, Mapping
+from pathlib import Path
+from typing import Any
+
+from tidemark.config.compaction import read_compaction
+from tidemark.config.effective import sources_of
+from tidemark.config.environment import data_folder, read_overrides, warn_of_unknown
+from tidemark.config.kinds import is_windows_path
+from tidemark.config.models import ENTRY_KEYS, read_model_list
+from tidemark.config.policies import CompactionSettings
+from tidemark.config.reading import MISSING, Reader, Remark
+from tidemark.config.sections import EMBEDDED, ROOT_KINDS, SECTIONS, StoreSettings, TenantSettings, changed
+from tidemark.config.settings import Settings
+from tidemark.config.shipped import PresetValues, load_model_defaults, load_preset
+from tidemark.config.tree import Node, Table, YamlError, parse
+from tidemark.core.base_urls import lacks_version
+from tidemark.core.errors import ConfigError
+
+PLAIN_SECTIONS = ("store", "history", "server", "limits", "transport", "auth", "tokenizer", "memory_flush", "events")
+ROOT_KEYS = ("model_list", "compaction", *PLAIN_SECTIONS, *ROOT_KINDS)
+LITELLM_SECTIONS = (
+    "assistant_settings",
+    "callback_settings",
+    "credential_list",
+    "environment_variables",
+    "files_settings",
+    "finetune_settings",
+    "general_settings",
+    "guardrails",
+    "include",
+    "litellm_settings",
+    "mcp_servers",
+    "mcp_tools",
+    "prompts",
+    "router_settings",
+    "search_tools",
+    "vector_store_registry",
+)
+"""Sections of a LiteLLM proxy's file that have no meaning here. They cause a warning only, because an existing file
+must load."""
+MASTER_KEY = "master_key"
+OPEN_DOOR = (
+    "{section} is LiteLLM's own and is ignored here, its master_key too: Tidemark asks no client for a key, so whoever "
+    "reaches the port can use the keys of model_list. Listen on 127.0.0.1, or put a gateway in front that "
+    "authenticates clients; TIDEMARK_ADMIN_TOKEN locks the console and the operator's paths only"
+)
+MAX_BYTES = 4_000_000
+"""The longest file, in bytes. A thousand models take 300 kB; a longer file is another one by mistake."""
+TENANT = re.compile("[0-9a-f]{32}")
+_LINE_ENDS = re.compile(rb"\r\n|\r|\n")
+
+NO_VERSION = "the path of the upstream's URL has no version; nearly every server wants it to end in /v1"
+
+
+def load(path: Path | None, environ: Mapping[str, str]) -> Settings:
+    """Read the settings of a process.
+
+    :param path: the file; None for the one that ``TIDEMARK_CONFIG`` names, or for no file
+    :raises ConfigError: each line of the message is ``file:line: message`` and says how to fix the problem
+    """
+    if path is None and environ.get("TIDEMARK_CONFIG"):
+        path = Path(environ["TIDEMARK_CONFIG"])
+    reader = Reader(environ, path.absolute().parent if path else None)
+    root = Table({}, {}, 0) if path is None else _tree(path, reader)
+    settings = _settings(reader, root, path, environ)
+    if settings is None:
+        raise ConfigError("\n".join(_lines(reader.problems, path)))
+    preset = load_preset(settings.preset).compaction if settings.preset else {}
+    sources = sources_of(root, path, environ, preset)
+    return dataclasses.replace(settings, warnings=_lines(reader.warnings, path), sources=sources)
+
+
+def _lines(remarks: Collection[Remark], path: Path | None) -> tuple[str, ...]:
+    """Format remarks in the order of the file; a remark without a line is about the environment."""
+    return tuple(
+        f"{path}:{remark.line}: {remark.message}" if remark.line else f"environment: {remark.message}"
+        for remark in sorted(set(remarks))
+    )
+
+
+def _tree(path: Path, reader: Reader) -> Table:
+    try:
+        with path.open("rb") as file:
+            content = file.read(MAX_BYTES + 1)
+        if len(content) > MAX_BYTES:
+            raise ConfigError(f"{path}:1: the file is longer than {MAX_BYTES:,} bytes; is it another one?")
+        tree, problems = parse(content.decode("utf-8-sig"))
+    except UnicodeDecodeError as error:
+        line = len(_LINE_ENDS.findall(error.object[: error.start])) + 1
+        raise ConfigError(f"{path}:{line}: the file is not UTF-8 text; save it as UTF-8") from error
+    except (OSError, ValueError) as error:  # ValueError: a path with a null character
+        reason = getattr(error, "strerror", None) or error
+        raise ConfigError(f"{path}:1: the file cannot be read: {reason}; name another with --config") from error
+    except YamlError as error:
+        raise ConfigError(f"{path}:{error.line}: {error.message}") from error
+    for line, message in problems:
+        reader.problem(line, message)
+    return tree
+
+
+def _settings(reader: Reader, root: Table, path: Path | None, environ: Mapping[str, str]) -> Settings | None:
+    """Return the settings, or None where the reader has noted problems."""
+    nodes = _without_litellms(reader, root)
+    top = {name: reader.value(nodes[name], name, ROOT_KINDS[name]) for name in ROOT_KINDS if name in nodes}
+    nodes, tenant_nodes = _tenants(reader, nodes)
+    sections: dict[str, Any] = {name: reader.section(SECTIONS[name], nodes.get(name), name) for name in PLAIN_SECTIONS}
+    tenants = _by_tenant(reader, tenant_nodes, changed(StoreSettings(), sections["store"]))
+    preset = _preset(reader, root, top.get("preset"))
+    sections["tokenizer"] = {**preset.tokenizer, **sections["tokenizer"]}
+    overrides = read_overrides(reader, environ)
+    warn_of_unknown(reader, environ)
+    if overrides.store_url is not None:
+        sections["store"] = {**sections["store"], "url": overrides.store_url}
+    if sections["store"].get("wait_replicas") and sections["store"].get("url", EMBEDDED) == EMBEDDED:
+        reader.problem(0, "store.wait_replicas needs a server with replicas in store.url; an embedded store has none")
+    for name in ("memory_flush", "events"):
+        if sections[name].get("webhook") and overrides.secrets.flush is None:
+            reader.problem(0, f"{name}.webhook needs TIDEMARK_FLUSH_SECRET, the secret that signs what is posted")
+    entries = read_model_list(reader, nodes.get("model_list"))
+    compaction = read_compaction(
+        reader, nodes.get("compaction"), entries, changed(CompactionSettings(), preset.compaction)
+    )
+    upstream = overrides.upstream or top.get("upstream")
+    if isinstance(upstream, str) and lacks_version(upstream):
+        line = 0 if overrides.upstream else root.key_lines["upstream"]
+        reader.warn(line, NO_VERSION)
+    if is_windows_path(environ.get("TIDEMARK_DATA_DIR", "")):
+        reader.problem(
+            0, "TIDEMARK_DATA_DIR is a path of Windows; write one of this machine, such as /home/me/tidemark"
+        )
+    configured = top.get("data_dir")
+    folder = data_folder(None if configured is MISSING else configured, path, environ)
+    if folder is None:
+        reader.problem(0, "there is no home folder to keep data in; set TIDEMARK_DATA_DIR")
+    if folder is None or reader.problems:
+        return None
+    return Settings(
+        data_dir=folder,
+        model_list=entries,
+        preset=top.get("preset"),
+        tenants=tenants,
+        upstream=upstream,
+        compaction=compaction,
+        secrets=overrides.secrets,
+        model_defaults=load_model_defaults(),
+        path=path,
+        **{name: changed(SECTIONS[name], keys) for name, keys in sections.items()},
+    )
+
+
+def _tenants(reader: Reader, nodes: Mapping[str, Any]) -> tuple[Mapping[str, Any], Mapping[str, Node]]:
+    """Split ``store.tenants`` from the other sections."""
+    store = nodes.get("store")
+    if not isinstance(store, Table) or "tenants" not in store.nodes:
+        return nodes, {}
+    table = reader.free_table(store.nodes["tenants"], "store.tenants")
+    for name in table.nodes:
+        if TENANT.fullmatch(name) is None:
+            reader.problem(table.key_lines[name], "store.tenants takes the 32 hex characters that the log calls tenant")
+    rest = {name: node for name, node in store.nodes.items() if name != "tenants"}
+    return {**nodes, "store": dataclasses.replace(store, nodes=rest)}, table.nodes
+
+
+def _by_tenant(reader: Reader, nodes: Mapping[str, Node], store: StoreSettings) -> Mapping[str, TenantSettings]:
+    """Return each tenant's settings: its own keys, including null, over those of the store."""
+    base = TenantSettings(ttl_days=store.ttl_days, max_age_days=store.max_age_days)
+    return {name: changed(base, reader.section(base, node, f"store.tenants.{name}")) for name, node in nodes.items()}
+
+
+def _preset(reader: Reader, root: Table, name: Any) -> PresetValues:
+    """Return the preset's values; warn where the file replaces all, as a copy of ``tidemark.yaml`` does."""
+    if name is None or name is MISSING:
+        return PresetValues()
+    preset = load_preset(name)
+    section: Node | None = root
+    for key in ("compaction", "defaults"):
+        section = section.nodes.get(key) if isinstance(section, Table) else None
+    if isinstance(section, Table) and preset.compaction.keys() <= section.nodes.keys():
+        line = root.key_lines["preset"]
+        reader.warn(line, f"preset {name} has no effect: this file states all its keys itself, in compaction.defaults")
+    return preset
+
+
+def _without_litellms(reader: Reader, root: Table) -> Mapping[str, Any]:
+    """Return Tidemark's own keys of the file, and warn of LiteLLM's other sections."""
+    nodes = dict(root.nodes)
+    for name in LITELLM_SECTIONS:
+        section = nodes.pop(name, None)
+        if isinstance(section, Table) and MASTER_KEY in section.nodes:
+            reader.warn(section.key_lines[MASTER_KEY], OPEN_DOOR.format(section=name))
+        elif section is not None:
+            reader.warn(root.key_lines[name], f"{name} is LiteLLM's own and is ignored here")
+    for name in ENTRY_KEYS:
+        if name in nodes and name not in ROOT_KEYS:
+            del nodes[name]
+            reader.problem(root.key_lines[name], f'"{name}" belongs into an entry of model_list; indent it under "- "')
+    return reader.table(dataclasses.replace(root, nodes=nodes), "", ROOT_KEYS).nodes

@@ -1,0 +1,212 @@
+"""Reads checked values from the tree: each key is read by its kind, or noted as a problem.
+
+``loading.py`` decides what to read. Reading continues after a problem, so that one run reports all of them.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import difflib
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, assert_never
+
+from tidemark.config.keys import key_notes
+from tidemark.config.kinds import Kind, Unfit
+from tidemark.config.masking import UNSHOWN, quoted, quoted_name
+from tidemark.config.sections import StatedKeys
+from tidemark.config.templates import TemplateFile, TemplateProblem, load_template
+from tidemark.config.tree import Items, Node, Scalar, Table, resolve
+from tidemark.core.conversation.messages import JsonValue
+
+REFERENCE = "os.environ/"
+"""LiteLLM's prefix for a value that names an environment variable."""
+_LITELLM_HOMES: Mapping[str, str] = {
+    **dict.fromkeys(("max_input_tokens", "max_output_tokens", "context_window", "beta_windows", "mode"), "model_info"),
+    **dict.fromkeys(("model", "api_base", "api_key", "api_version", "timeout", "rpm"), "litellm_params"),
+}
+"""The sections of LiteLLM's keys that are easily put one level too high."""
+_SHOWN_CHARACTERS = 60
+"""The most characters of a wrong key that known ones are compared with."""
+
+LATER: Mapping[str, tuple[object, ...]] = {
+    "auth.mode": ("passthrough",),
+}
+"""Keys whose feature is not in this release yet, with the values that change nothing. A new feature removes its line.
+Any other value is refused, because a setting without effect is worse than none."""
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Remark:
+    """A problem or a warning with its line; line 0 is the file as a whole."""
+
+    line: int
+    message: str
+
+
+class Reader:
+    """Reads one file's tree; its state is the problems and warnings so far, in order."""
+
+    def __init__(self, environ: Mapping[str, str], folder: Path | None = None) -> None:
+        """Create a reader that has read nothing yet.
+
+        :param folder: the base of relative paths in the file; None for the working directory
+        """
+        self.problems: list[Remark] = []
+        self.warnings: list[Remark] = []
+        self._environ = environ
+        self._folder = folder or Path.cwd()
+
+    def problem(self, line: int, message: str) -> None:
+        """Note a problem, which must be fixed, on one line: a quoted value may have several."""
+        self.problems.append(Remark(line, " ".join(message.splitlines())))
+
+    def warn(self, line: int, message: str) -> None:
+        """Note a warning: the value can be used, but may be a mistake."""
+        self.warnings.append(Remark(line, " ".join(message.splitlines())))
+
+    def table(self, node: Node | None, name: str, known_keys: Collection[str]) -> Table:
+        """Return a mapping with known keys only; an empty one where there is none."""
+        table = self.free_table(node, name)
+        nodes = dict(table.nodes)
+        for key in table.nodes:
+            if key not in known_keys:
+                self.problem(table.key_lines[key], _unknown(key, name, known_keys))
+                del nodes[key]
+        return dataclasses.replace(table, nodes=nodes)
+
+    def free_table(self, node: Node | None, name: str) -> Table:
+        """Return a mapping of any keys; an empty one where there is none."""
+        if isinstance(node, Table):
+            return node
+        if node is not None and not (isinstance(node, Scalar) and node.value is None):
+            self.problem(node.line, f"{name} must hold keys and values, and not {_shown(node)}")
+        return Table({}, {}, node.line if node else 0)
+
+    def items(self, node: Node | None, name: str) -> tuple[Node, ...]:
+        """Return the entries of a list; none where there is no list."""
+        if isinstance(node, Items):
+            return node.nodes
+        if node is not None and not (isinstance(node, Scalar) and node.value is None):
+            self.problem(node.line, f"{name} must be a list (lines that start with '- '), and not {_shown(node)}")
+        return ()
+
+    def section(self, defaults: Any, node: Node | None, name: str, generic: str = "") -> StatedKeys:
+        """Read the keys that a section states.
+
+        :param defaults: the section's defaults, whose fields are the known keys
+        :param name: the section's name in messages
+        :param generic: its name in ``LATER``, where that differs
+        """
+        fields = {field.name: field for field in dataclasses.fields(defaults)}
+        keys: dict[str, Any] = {}
+        for key, node_of_key in self.table(node, name, fields).nodes.items():
+            default, path = getattr(defaults, key), f"{generic or name}.{key}"
+            if dataclasses.is_dataclass(default):
+                keys[key] = self.section(default, node_of_key, f"{name}.{key}", path)
+                continue
+            value = self.value(node_of_key, f"{name}.{key}", fields[key].metadata["kind"])
+            if value is not MISSING and self._available(node_of_key.line, f"{name}.{key}", path, value, default):
+                keys[key] = value
+        return keys
+
+    def value(self, node: Node, name: str, kind: Kind[Any]) -> Any:
+        """Read the value of a key; ``MISSING`` after a problem."""
+        if kind.each is not None and isinstance(node, Items):
+            entries = [self.value(entry, name, kind.each) for entry in node.nodes]
+            return MISSING if MISSING in entries else tuple(entries)
+        scalar = self._expanded(node)
+        if scalar is None:
+            return MISSING
+        try:
+            if isinstance(scalar, Scalar):
+                read = kind.read(scalar)
+                return self._template(node.line, name, read) if isinstance(read, TemplateFile) else read
+            more = ""
+        except Unfit as unfit:
+            more = str(unfit)
+        self.problem(node.line, f"{name} is {_shown(scalar)}; " + (more or f"it takes {kind.wanted}"))
+        return MISSING
+
+    def plain(self, node: Node) -> JsonValue:
+        """Return a value of LiteLLM's own sections as it is, with references to the environment replaced."""
+        match node:
+            case Table():
+                return {name: self.plain(value) for name, value in node.nodes.items()}
+            case Items():
+                return [self.plain(value) for value in node.nodes]
+            case Scalar():
+                scalar = self._expanded(node)
+                if not isinstance(scalar, Scalar):
+                    return None
+                return scalar.text if scalar.variable else scalar.value
+            case _:
+                assert_never(node)
+
+    def _expanded(self, node: Node) -> Node | None:
+        """Return a scalar with a reference replaced by the variable's value; None after a problem."""
+        if not (isinstance(node, Scalar) and isinstance(node.value, str) and node.value.startswith(REFERENCE)):
+            return node
+        name = node.value.removeprefix(REFERENCE).strip()
+        if name not in self._environ:
+            shown = quoted_name(name)
+            remedy = (
+                f"set it, or remove {REFERENCE}{name}"
+                if shown != UNSHOWN
+                else "a key itself stands without os.environ/"
+            )
+            self.problem(node.line, f"the environment variable {shown} is not set; {remedy}")
+            return None
+        text = self._environ[name]
+        return Scalar(resolve(text), text, node.line, variable=name)
+
+    def _template(self, line: int, name: str, file: TemplateFile) -> Any:
+        """Load an operator's own template; ``MISSING`` after a problem, which names that file's line too."""
+        path = self._folder / file.path.expanduser()
+        try:
+            return load_template(path)
+        except TemplateProblem as problem:
+            self.problem(line, f"{name}: {path}:{problem.line}: {problem.message}")
+            return MISSING
+
+    def _available(self, line: int, name: str, path: str, value: object, default: object) -> bool:
+        if path not in LATER or value == default or value in LATER[path]:
+            return True
+        self.problem(line, f"{name}: {value!s} is not available yet; remove the line or leave it at {default!s}")
+        return False
+
+
+MISSING = object()
+"""Stands for a value that could not be read."""
+
+
+def _shown(node: Node) -> str:
+    """Return a wrong value for a message, but never a variable's value, which may be a secret."""
+    if isinstance(node, Table):
+        return "a mapping"
+    if isinstance(node, Items):
+        return "a list"
+    if node.variable:
+        return f"the value of the environment variable {node.variable}"
+    if node.value is None:
+        return "empty"
+    if "://" in node.text:
+        return "a URL"
+    shown = quoted(node.text)
+    return shown if isinstance(node.value, str) else shown.strip('"')
+
+
+def _unknown(name: str, section: str, known_keys: Collection[str]) -> str:
+    """Describe an unknown key: with the nearest key, or its section, or all known keys."""
+    where = f" in {section}" if section else ""
+    shown = quoted_name(name)
+    near = difflib.get_close_matches(name[:_SHOWN_CHARACTERS], known_keys, n=1)
+    homes = sorted({note.name.rpartition(".")[0] for note in key_notes() if note.name.endswith(f".{name}")})
+    if near and not homes:  # a key of another section is better than a similar one
+        return f'unknown key {shown}{where}; did you mean "{near[0]}"?'
+    if name in _LITELLM_HOMES:
+        return f"unknown key {shown}{where}; it belongs under {_LITELLM_HOMES[name]}"
+    if homes:
+        return f"unknown key {shown}{where}; it belongs under {' or '.join(homes)}"
+    return f"unknown key {shown}{where}; known are: {', '.join(known_keys)}"

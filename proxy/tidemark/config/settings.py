@@ -1,0 +1,170 @@
+"""Defines all settings of a process as one frozen value.
+
+``loading.py`` builds it from file and environment, and ``app`` reads it.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from tidemark.config.masking import Address, Secret
+from tidemark.config.models import ModelDefaults, ModelEntry, WindowNote, most_specific
+from tidemark.config.policies import CompactionSettings
+from tidemark.config.sections import (
+    AuthSettings,
+    EventSettings,
+    HistorySettings,
+    LimitSettings,
+    MemoryFlushSettings,
+    Preset,
+    ServerSettings,
+    StatedKeys,
+    StoreSettings,
+    TenantSettings,
+    TokenizerSettings,
+    TransportSettings,
+    changed,
+)
+from tidemark.core.bounded import BoundedCache
+from tidemark.core.planning.budget import CompactionPolicy, ModelWindow
+from tidemark.core.recall.meaning import RecallMethod
+
+POLICIES = 1024
+"""The most cached policies. Clients choose the names, so the cache needs a bound."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CompactionByModel:
+    """The section ``compaction``."""
+
+    defaults: CompactionSettings = field(default_factory=CompactionSettings)
+    models: Mapping[str, StatedKeys] = field(default_factory=dict)
+    """By glob on the name that clients use; of several matching globs, only the longest applies."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Secrets:
+    """The secrets, which only the environment may contain."""
+
+    admin_token: Secret | None = None
+    """``TIDEMARK_ADMIN_TOKEN``: gives access to every tenant's conversations. None: nobody has that right."""
+    signing: Secret | None = None
+    """``TIDEMARK_SECRET``: the key of the HMAC that distinguishes tenants. None: a generated one, stored in
+    ``data_dir``."""
+    flush: Secret | None = None
+    """``TIDEMARK_FLUSH_SECRET``: signs the posts to ``memory_flush.webhook`` and ``events.webhook``."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Settings:
+    """All settings of a process."""
+
+    data_dir: Path
+    """The absolute folder of the embedded store and the generated secret; by default the platform's data folder."""
+    model_list: tuple[ModelEntry, ...] = ()
+    """Empty: any model, at the provider that litellm derives from its name."""
+    upstream: Address | None = None
+    """An OpenAI-compatible base URL for every model that the list does not name. None: litellm decides."""
+    compaction: CompactionByModel = field(default_factory=CompactionByModel)
+    store: StoreSettings = field(default_factory=StoreSettings)
+    tenants: Mapping[str, TenantSettings] = field(default_factory=dict)
+    """``store.tenants``, by the tenant's id, as the log shows it."""
+    history: HistorySettings = field(default_factory=HistorySettings)
+    server: ServerSettings = field(default_factory=ServerSettings)
+    limits: LimitSettings = field(default_factory=LimitSettings)
+    transport: TransportSettings = field(default_factory=TransportSettings)
+    auth: AuthSettings = field(default_factory=AuthSettings)
+    tokenizer: TokenizerSettings = field(default_factory=TokenizerSettings)
+    memory_flush: MemoryFlushSettings = field(default_factory=MemoryFlushSettings)
+    events: EventSettings = field(default_factory=EventSettings)
+    secrets: Secrets = field(default_factory=Secrets)
+    model_defaults: ModelDefaults = field(default_factory=ModelDefaults, repr=False)
+    """The shipped ``config/models.yaml``."""
+    preset: Preset | None = field(default=None, compare=False)
+    """The preset for keys of ``compaction.defaults`` and ``tokenizer`` that the file does not state."""
+    sources: Mapping[str, str] = field(default_factory=dict, compare=False, repr=False)
+    """Where values come from, by dotted key; a key that is missing has its default (``effective.py``)."""
+    stored_keys: frozenset[str] = field(default=frozenset(), compare=False)
+    """The keys of ``compaction.defaults`` whose values are the store's (``stored.py``)."""
+    path: Path | None = field(default=None, compare=False)
+    """The file; None without one."""
+    warnings: tuple[str, ...] = field(default=(), compare=False)
+    """``file:line: message`` for usable values that may be mistakes."""
+    _policies: BoundedCache[str, CompactionPolicy] = field(
+        default_factory=lambda: BoundedCache(POLICIES), init=False, repr=False, compare=False
+    )
+    """The cache of ``policy_for``, because every request asks and an answer searches all patterns."""
+
+    def entry_for(self, model: str) -> ModelEntry | None:
+        """Return the entry that serves a client's name: the name's own, else the longest wildcard's."""
+        first: dict[str, ModelEntry] = {}
+        for entry in self.model_list:
+            first.setdefault(entry.name, entry)
+        if model in first:
+            return first[model]
+        return most_specific({name: entry for name, entry in first.items() if "*" in name}, model)
+
+    def compaction_for(self, model: str) -> CompactionSettings:
+        """Return the compaction keys that apply to a client's name.
+
+        The more specific value wins: defaults, glob, then the entry's own. A value of ``models.yaml`` replaces only
+        Tidemark's own defaults, never a default that the file changed.
+        """
+        entry = self.entry_for(model)
+        shipped = self.model_defaults.find(_lookup_name(entry, model))
+        settings, own = self.compaction.defaults, CompactionSettings()
+        if shipped is not None:
+            untouched = {
+                name: value
+                for name, value in shipped.compaction.items()
+                if getattr(settings, name) == getattr(own, name) and name not in self.stored_keys
+            }
+            settings = changed(settings, untouched)
+        settings = changed(settings, most_specific(self.compaction.models, model) or {})
+        return changed(settings, entry.compaction if entry else {})
+
+    def policy_for(self, model: str) -> CompactionPolicy:
+        """Return the compaction policy for a client's name."""
+        policy = self._policies.get(model)
+        if policy is None:
+            policy = self.compaction_for(model).policy()
+            self._policies.put(model, policy)
+        return policy
+
+    @property
+    def recall_methods(self) -> frozenset[RecallMethod]:
+        """Return how earlier messages are found, over all models."""
+        names = ("", *self.compaction.models, *(entry.name for entry in self.model_list))
+        return frozenset(self.policy_for(name).recall_method for name in names)
+
+    def windows(self) -> Mapping[str, ModelWindow]:
+        """Return the windows that ``model_info`` states, by ``model_name``, with wildcards as written."""
+        stated = (entry for entry in reversed(self.model_list) if entry.window != WindowNote())
+        return {entry.name: self._window_of(entry, entry.name) for entry in stated}
+
+    def window_for(self, model: str) -> ModelWindow | None:
+        """Return the window of ``model_info`` (``manual``), else of ``models.yaml`` (``api``), else None."""
+        entry = self.entry_for(model)
+        if entry is not None and entry.window != WindowNote():
+            return self._window_of(entry, model)
+        shipped = self.model_defaults.find(_lookup_name(entry, model))
+        return shipped.window.window("api") if shipped is not None and shipped.window.states_window else None
+
+    def listening(self, *, host: str | None = None, port: int | None = None, workers: int | None = None) -> Settings:
+        """Return these settings with the command line's values for the server."""
+        arguments = {"host": host, "port": port, "workers": workers}
+        server = changed(self.server, {name: value for name, value in arguments.items() if value is not None})
+        stated = {f"server.{name}": "command line" for name, value in arguments.items() if value is not None}
+        return dataclasses.replace(self, server=server, sources={**self.sources, **stated})
+
+    def _window_of(self, entry: ModelEntry, model: str) -> ModelWindow:
+        shipped = self.model_defaults.find(_lookup_name(entry, model))
+        return entry.window.over(shipped.window if shipped else WindowNote()).window("manual")
+
+
+def _lookup_name(entry: ModelEntry | None, model: str) -> str:
+    """Return the name to look a model up by: the upstream's, or the client's where a wildcard serves it."""
+    return model if entry is None or "*" in entry.name else entry.lookup_name

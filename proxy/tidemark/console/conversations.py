@@ -1,0 +1,222 @@
+"""``/console/conversations``: stored conversations, and one of them with its whole history and its summary in place.
+
+It shows what ``archive/`` returns to the JSON endpoints, as the operator sees it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+from urllib.parse import quote, urlencode
+
+from starlette.responses import Response, StreamingResponse
+
+from tidemark.archive import ConversationFinder, ConversationReader, Page, Transfer
+from tidemark.archive.finding import CRITICAL_PERCENT, STATES, WARNING_PERCENT, Wanted
+from tidemark.archive.pages import SummaryTexts
+from tidemark.archive.summarize import ManualCompaction, SummarizeRequest
+from tidemark.console.messages import read_history, shown
+from tidemark.console.pages import HOME, Answer
+from tidemark.console.visit import Visit, go_to
+from tidemark.core.conversation.summary import PrefixSummary
+from tidemark.core.errors import InvalidRequest, TidemarkError
+from tidemark.server.errors import status_of
+
+LIST = f"{HOME}/conversations"
+LIST_ENTRIES = 25
+LARGE = 200
+"""More messages are rendered in a thread, so that no request waits for them."""
+SUMMARIES = 50
+HITS = 100
+MAX_WORDS = 1000
+"""Characters of a search; what is longer is cut."""
+STATE_NAMES: Mapping[str, str] = dict(
+    zip(
+        STATES,
+        (
+            "Summarized",
+            "Not summarized",
+            f"Nearly full ({WARNING_PERCENT} to {CRITICAL_PERCENT - 1} %)",
+            f"Full ({CRITICAL_PERCENT} % and more)",
+        ),
+        strict=True,
+    )
+)
+"""The choices of the filter "State"."""
+NOTES: Mapping[str, str] = {
+    "summarized": "The history was summarized.",
+    "nothing": "There was nothing to summarize: every message has to stay.",
+    "forgotten": "The conversation was forgotten.",
+}
+"""What a page says after a form, by the parameter ``done``."""
+
+
+class NoticeSettings(Protocol):
+    """Says whether pages show notices of compactions (FR-3.1.3)."""
+
+    @property
+    def shows_notices(self) -> bool:
+        """Whether the operator wants them."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class ConversationPages:
+    """Shows conversations, and carries out what their forms ask for."""
+
+    reading: ConversationReader
+    finding: ConversationFinder
+    transfer: Transfer
+    manual: ManualCompaction
+    settings: NoticeSettings
+    models: Sequence[str]
+    """The names of configured models, by which the list is filtered."""
+
+    def answers(self) -> Sequence[tuple[str, str, Answer]]:
+        """Return the method, path and answer of each page and form."""
+        conversation = f"{LIST}/{{id}}"
+        return [
+            ("GET", LIST, self._list),
+            ("POST", LIST, self._find),
+            ("GET", conversation, self._show),
+            ("POST", f"{conversation}/search", self._search),
+            ("POST", f"{conversation}/summarize", self._summarize),
+            ("GET", f"{conversation}/export", self._export),
+            ("GET", f"{conversation}/forget", self._ask_to_forget),
+            ("POST", f"{conversation}/forget", self._forget),
+        ]
+
+    async def _list(self, visit: Visit) -> Response:
+        """Show a page of the list; its address has filters and a place, and never words."""
+        wanted = Wanted(visit.parameter("model"), visit.parameter("state"))
+        newer = visit.parameter("newer")
+        return await self._conversations(visit, wanted, newer or visit.parameter("cursor"), newer=bool(newer))
+
+    async def _find(self, visit: Visit) -> Response:
+        """Search; the words come in a form, so that none stands in an address."""
+        form = visit.form
+        wanted = Wanted(form.get("model", ""), form.get("state", ""), form.get("words", "").strip()[:MAX_WORDS])
+        if not wanted.words:
+            return go_to(LIST, **_filters(wanted))
+        return await self._conversations(visit, wanted, form.get("cursor", ""))
+
+    async def _conversations(self, visit: Visit, wanted: Wanted, cursor: str, *, newer: bool = False) -> Response:
+        page = await self.finding.find(None, Page(LIST_ENTRIES, cursor or None), wanted, newer=newer)
+        filters = _filters(wanted)
+        return visit.page(
+            "conversations.html",
+            page=page,
+            rows={f"row-{row.record.id}": row for row in page.conversations},
+            wanted=wanted,
+            models=sorted({*self.models, *([wanted.model] if wanted.model else [])}),
+            states=STATE_NAMES,
+            newer=urlencode({**filters, "newer": page.newer_cursor or ""}),
+            older=urlencode({**filters, "cursor": page.older_cursor or ""}),
+            events="" if wanted.words else f"{LIST}?{visit.request.url.query}",
+            notices=self.settings.shows_notices,
+            note=NOTES.get(visit.parameter("done"), ""),
+        )
+
+    async def _show(self, visit: Visit) -> Response:
+        return await self._conversation(visit, note=NOTES.get(visit.parameter("done"), ""))
+
+    async def _search(self, visit: Visit) -> Response:
+        words = visit.form.get("words", "").strip()[:1000]
+        if not words:
+            return await self._conversation(visit, words=words, error="Enter words to search for.", status=400)
+        found = await self.reading.search(visit.request.path_params["id"], None, words, Page(HITS))
+        return await self._conversation(visit, words=words, hits=[shown(hit.entry) for hit in found.hits])
+
+    async def _summarize(self, visit: Visit) -> Response:
+        """Summarize by hand (FR-2.1, FR-2.2)."""
+        text = visit.form.get("retention", "").strip().replace(",", "")
+        if text and not (text.isascii() and text.isdigit() and len(text) < 12):
+            message = "'Tokens to retain' must be a whole number of tokens, 0 or more, or empty."
+            return await self._conversation(visit, retention=text[:40], error=message, status=400)
+        order = SummarizeRequest(visit.request.path_params["id"], int(text) if text else None)
+        try:
+            done = await self.manual.summarize(order, None)
+        except TidemarkError as error:
+            return await self._conversation(visit, retention=text, error=str(error), status=status_of(error))
+        return go_to(_address(visit), done="nothing" if done.summary is None else "summarized")
+
+    async def _export(self, visit: Visit) -> Response:
+        lines = await self.transfer.export_lines(visit.request.path_params["id"], None)
+        headers = {"content-disposition": 'attachment; filename="conversation.jsonl"'}
+        return StreamingResponse(lines, headers=headers, media_type="application/jsonl")
+
+    async def _ask_to_forget(self, visit: Visit) -> Response:
+        page = await self.reading.conversation(visit.request.path_params["id"], None, Page(1))
+        return visit.page("forget_conversation.html", record=page.record, address=_address(visit))
+
+    async def _forget(self, visit: Visit) -> Response:
+        await self.reading.delete(visit.request.path_params["id"], None)
+        return go_to(LIST, done="forgotten")
+
+    async def _conversation(self, visit: Visit, *, status: int = 200, **more: Any) -> Response:
+        identifier = visit.request.path_params["id"]
+        cursor = None if visit.request.method == "POST" else visit.parameter("cursor") or None
+        parts = visit.parts
+        shown_mark = (parts.shown_marks or {}).get("messages", "")
+        needs_messages = "hits" not in more and parts.are_wanted("messages")
+        history = await read_history(self.reading, identifier, cursor, shown_mark, is_wanted=needs_messages)
+        page = history.page
+        texts = await self.reading.summary_texts(identifier, None, SUMMARIES)
+        compared, mistake = _compared(visit, texts)
+        address = _address(visit)
+        listed = await self.finding.listed(page.record)
+        is_summarized = visit.parameter("done") == "summarized" and texts.present is not None
+        facts: dict[str, Any] = {"words": "", "hits": None, "error": mistake, "note": "", "retention": ""} | more
+        values = {
+            "conversation": page,
+            "history": history,
+            "has_messages": needs_messages,
+            "is_first": cursor is None,
+            "texts": texts,
+            "present": texts.present,
+            "compared": compared,
+            "listed": listed,
+            "has_figures": is_summarized and self.settings.shows_notices,
+            "address": address,
+            "events": f"{address}?{urlencode({'cursor': cursor})}" if cursor else address,
+            "notices": self.settings.shows_notices,
+            **facts,
+            "path": address,
+        }
+
+        def rendered() -> Response:
+            return visit.page(
+                "conversation.html",
+                400 if mistake else status,
+                messages=[shown(entry) for entry in history.entries],
+                **values,
+            )
+
+        return await asyncio.to_thread(rendered) if len(history.entries) > LARGE else rendered()
+
+
+def _filters(wanted: Wanted) -> dict[str, str]:
+    """Return the filters of the list that are set, as parameters of its address."""
+    return {name: value for name, value in (("model", wanted.model), ("state", wanted.state)) if value}
+
+
+def _compared(visit: Visit, texts: SummaryTexts) -> tuple[Sequence[PrefixSummary], str]:
+    """Return the two texts that a page's address names, and what is wrong with the address; empty where nothing is."""
+    if visit.request.method != "GET" or not {"left", "right"} & set(visit.request.query_params):
+        return (), ""
+    versions = {text.version: text for text in (*texts.earlier, *([texts.present] if texts.present else ()))}
+    left, right = (versions.get(visit.parameter(side)) for side in ("left", "right"))
+    if left is None or right is None:
+        return (), "This address names no two summaries of this conversation. Choose them under the earlier summaries."
+    if left is right:
+        return (), "These are the same summary. Choose another one to compare it with."
+    return (left, right), ""
+
+
+def _address(visit: Visit) -> str:
+    identifier = visit.request.path_params["id"]
+    if not isinstance(identifier, str) or not identifier:
+        raise InvalidRequest("The address names no conversation.")
+    return f"{LIST}/{quote(identifier, safe='')}"

@@ -1,0 +1,144 @@
+"""The messages on the page of a conversation: how each is shown, and which ones an open page gets anew.
+
+``conversations.py`` asks for them. An open page names the last message that it shows, and gets those after it. The id
+of a message is a hash of all messages before it too, so a page never goes on with those of another history.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import accumulate
+from typing import Any
+
+from tidemark.archive import ConversationReader, Page
+from tidemark.archive.pages import HistoryPage, MessageEntry
+from tidemark.core.cursors import cursor_of
+
+MESSAGES = 5000
+"""Messages of one page of a conversation; a browser lays out only those that are in view."""
+MESSAGES_BYTES = 4_000_000
+"""Bytes of the messages of one page; one message at least is shown."""
+
+_GROWN = 2 * MESSAGES
+"""Messages of a page that has grown while it was open; "Later messages" leads on."""
+_MARK = re.compile(r"(\d{1,9})\.([0-9a-f]{8,64})\.(\d{1,9})\.([01])", re.ASCII)
+_ID_CHARACTERS = 16
+
+
+@dataclass(frozen=True, slots=True)
+class ShownMessage:
+    """A message as the page shows it."""
+
+    entry: MessageEntry
+    role: str
+    text: str
+    parts: Sequence[str]
+    """What is folded or only named: calls, results, images."""
+
+
+@dataclass(frozen=True, slots=True)
+class ShownHistory:
+    """The messages of a page, or those that an open page gets anew."""
+
+    page: HistoryPage
+    entries: Sequence[MessageEntry]
+    first: int
+    """The position of the page's first message, also where ``entries`` goes on from a later one."""
+    last: int
+    last_id: str
+    next_cursor: str | None
+    is_continued: bool
+    """Whether the entries follow those that the visitor shows."""
+    is_open: bool
+    """Whether the page goes on with messages that are still to come."""
+
+    @property
+    def mark(self) -> str:
+        """Return what changes with the messages of the page, and what an open page is continued by."""
+        return f"{self.last}.{self.last_id[:_ID_CHARACTERS]}.{self.page.summarized_messages}.{int(self.is_open)}"
+
+
+async def read_history(
+    reading: ConversationReader, conversation: str, cursor: str | None, known: str, *, is_wanted: bool = True
+) -> ShownHistory:
+    """Read the messages of a page as the operator.
+
+    :param cursor: where the page begins
+    :param known: the mark of the page that the visitor has open; empty for one who opens it
+    :param is_wanted: whether any message is needed
+    :raises ConversationNotFound: there is none of this id
+    :raises InvalidRequest: the cursor is none of this list
+    """
+    first = Page(1, cursor).start()
+    if not is_wanted:
+        return _history(await reading.history(conversation, None, Page(0)), (), first, None)
+    mark = _MARK.fullmatch(known)
+    if mark is not None:
+        continued = await _continued(reading, conversation, first, mark)
+        if continued is not None:
+            return continued
+    page = await reading.history(conversation, None, Page(MESSAGES, cursor))
+    entries, next_cursor = within_bytes(page)
+    return _history(page, entries, first, next_cursor)
+
+
+async def _continued(
+    reading: ConversationReader, conversation: str, first: int, mark: re.Match[str]
+) -> ShownHistory | None:
+    """Return what follows the last message of an open page; None where the history is another one by now."""
+    last, is_open = int(mark[1]), mark[4] == "1"
+    count = max(first + _GROWN - 1 - last, 0) if is_open else 0
+    if last < first:
+        return None
+    page = await reading.history(conversation, None, Page(count + 1, cursor_of(last)))
+    if not page.messages or page.messages[0].message.message_id[:_ID_CHARACTERS] != mark[2]:
+        return None
+    entries, next_cursor = within_bytes(page)
+    history = _history(page, entries, first, next_cursor)
+    return replace(history, entries=entries[1:], is_continued=True, is_open=is_open and history.is_open)
+
+
+def _history(page: HistoryPage, entries: Sequence[MessageEntry], first: int, next_cursor: str | None) -> ShownHistory:
+    last = entries[-1].message if entries else None
+    position, identifier = (last.position, last.message_id) if last is not None else (0, "")
+    return ShownHistory(
+        page, entries, first, position, identifier, next_cursor, is_continued=False, is_open=not next_cursor
+    )
+
+
+def within_bytes(page: HistoryPage) -> tuple[Sequence[MessageEntry], str | None]:
+    """Return as many messages as a page may have bytes of, and the cursor of the next one."""
+    sizes = accumulate(len(entry.shown) for entry in page.messages)
+    count = max(sum(size <= MESSAGES_BYTES for size in sizes), 1)
+    if count >= len(page.messages):
+        return page.messages, page.next_cursor
+    return page.messages[:count], cursor_of(page.messages[count].message.position)
+
+
+def shown(entry: MessageEntry) -> ShownMessage:
+    """Return a stored message as the page shows it: its text, and the other things by their kinds."""
+    if entry.state == "unreadable":
+        return ShownMessage(entry, "unreadable", "This message cannot be read.", ())
+    message = json.loads(entry.shown)
+    content = message.get("content")
+    texts = [content] if isinstance(content, str) else []
+    parts: list[str] = []
+    for part in content if isinstance(content, list) else ():
+        if isinstance(part, dict) and isinstance(part.get("text"), str):
+            texts.append(part["text"])
+        elif isinstance(part, dict):
+            parts.append(_described(part))
+    for call in message.get("tool_calls") or ():
+        function = call.get("function") or call.get("custom") or {}
+        parts.append(f"{function.get('name')}({function.get('arguments', function.get('input', ''))})")
+    return ShownMessage(entry, str(message.get("role")), "\n".join(texts), parts)
+
+
+def _described(part: Mapping[str, Any]) -> str:
+    """Name a part that is no text by its type and size; it is never loaded."""
+    kind = str(part.get("type") or "part")
+    size = len(json.dumps(part, ensure_ascii=False))
+    return f"{kind.replace('_', ' ')}, {size:,} characters"

@@ -1,0 +1,309 @@
+"""Answers requests for pages: it checks who visits, reads forms, and turns errors into pages.
+
+``app/console.py`` gives it the families of pages. Every response has headers that keep other sites, and scripts that a
+message may hold, out (CSP level 3).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+from urllib.parse import parse_qsl, quote, unquote, urlencode
+
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import BaseRoute, Route
+
+from tidemark.console.rendering import render
+from tidemark.console.sessions import COOKIE, IDLE_SECONDS, Session, Sessions, is_from_own_page
+from tidemark.console.static_files import static_file
+from tidemark.console.visit import MAX_FIELDS, Visit, go_to, read_form
+from tidemark.core.errors import ConversationNotFound, Forbidden, InvalidRequest, StoreUnavailable, TidemarkError
+from tidemark.server.asgi import CLIENT_GONE, ClientGone
+from tidemark.server.errors import error_lines, status_of
+
+Answer = Callable[[Visit], Awaitable[Response]]
+"""Answers one request of one path and method."""
+HOME = "/console"
+CONVERSATIONS = "/console/conversations"
+EVENTS = "/console/events"
+"""What happens to all conversations; the pages' script listens to it."""
+SIGN_IN = "/console/login"
+SIGN_OUT = "/console/logout"
+CONTENT_POLICY = (
+    b"default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; "
+    b"form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
+)
+OLD_FORM = "Your session had ended, or the form was of an earlier one. Nothing was changed."
+FOREIGN_FORM = "The form was not sent by a page of this console. Nothing was changed, and nothing of it is kept."
+STORE_AWAY = "The store did not answer, so this is not known to be done. Send it again when the store is back."
+_UNSEEN_FIELDS = ("version", "cursor", "preview")
+SECURE_HEADERS = (
+    (b"content-security-policy", CONTENT_POLICY),
+    (b"cache-control", b"no-store"),
+    (b"cross-origin-opener-policy", b"same-origin"),
+    (b"cross-origin-resource-policy", b"same-origin"),
+    (b"referrer-policy", b"same-origin"),
+    (b"x-content-type-options", b"nosniff"),
+    (b"x-frame-options", b"DENY"),
+)
+
+
+class PageFamily(Protocol):
+    """A family of pages."""
+
+    def answers(self) -> Sequence[tuple[str, str, Answer]]:
+        """Return the method, path and answer of each page and form."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class ConsolePages:
+    """Serves the pages. It has no state of its own."""
+
+    sessions: Sessions
+    families: Sequence[PageFamily]
+
+    def routes(self) -> list[BaseRoute]:
+        """Return a route for each page and form, for signing in and out, and for the files of ``static/``."""
+        pages = [
+            Route(path, self._guarded(answer), methods=[method])
+            for family in self.families
+            for method, path, answer in family.answers()
+        ]
+        return [
+            Route("/", _lead_browsers, methods=["GET"]),
+            Route(SIGN_IN, self._secured(self._show_sign_in), methods=["GET"]),
+            Route(SIGN_IN, self._secured(self._sign_in), methods=["POST"]),
+            Route(SIGN_OUT, self._guarded(_sign_out), methods=["POST"]),
+            Route("/console/static/{name}", _serve_file, methods=["GET"]),
+            *pages,
+            Route("/console/{path:path}", self._guarded(_missing), methods=["GET"]),
+        ]
+
+    def _guarded(self, answer: Answer) -> Callable[[Request], Awaitable[Response]]:
+        """Return a handler that answers those who may see the console, and asks others to sign in."""
+
+        async def handle(request: Request) -> Response:
+            session = self.sessions.of(request)
+            if session is None and self.sessions.needs_sign_in and not self.sessions.is_allowed(request):
+                return await _to_sign_in(request)
+            if not self.sessions.needs_sign_in and not self.sessions.is_allowed(request):
+                raise Forbidden(
+                    "Without an admin token the console answers on this machine only. Set TIDEMARK_ADMIN_TOKEN for the "
+                    "server, restart it, and sign in."
+                )
+            form = await read_form(request) if request.method == "POST" else {}
+            current = session or self.sessions.new()
+            visit = Visit(request, current, self.sessions.form_token(current), self.sessions.needs_sign_in, form)
+            is_made_here = session is not None and self.sessions.is_form_token(session, form.get("csrf", ""))
+            if is_made_here or request.method != "POST":
+                response = await _carry_out(answer, visit)
+            elif is_from_own_page(request):
+                response = _confirmation(visit)
+            else:
+                raise Forbidden(FOREIGN_FORM)
+            renewed = current if session is None else self.sessions.renewed(current)
+            if visit.parts.are_asked_for and request.method == "GET":
+                renewed = None  # an open page asks by itself, so nobody need be there
+            if renewed is not None and COOKIE not in response.headers.get("set-cookie", ""):
+                self._write_cookie(request, response, renewed)
+            return response
+
+        return self._secured(handle)
+
+    def _secured(self, handle: Callable[[Request], Awaitable[Response]]) -> Callable[[Request], Awaitable[Response]]:
+        """Return a handler that turns errors into pages, and adds the headers of every page."""
+
+        async def secured(request: Request) -> Response:
+            try:
+                response = await handle(request)
+            except TidemarkError as error:
+                response = self._error_page(request, error)
+            except ClientGone:
+                return Response(status_code=CLIENT_GONE)
+            response.raw_headers.extend(line for line in SECURE_HEADERS if line[0].decode() not in response.headers)
+            return response
+
+        return secured
+
+    def _error_page(self, request: Request, error: TidemarkError) -> Response:
+        status = status_of(error)
+        session = self.sessions.of(request)
+        body = render(
+            "error.html",
+            path=request.url.path,
+            again=_again(request, error),
+            back=CONVERSATIONS if request.url.path.startswith(CONVERSATIONS + "/") else HOME,
+            code=status,
+            message=_words(error),
+            csrf=self.sessions.form_token(session) if session else "",
+            can_sign_out=bool(session) and self.sessions.needs_sign_in,
+        )
+        response = Response(body, status, media_type="text/html")
+        response.raw_headers.extend(error_lines(error))
+        return response
+
+    async def _show_sign_in(self, request: Request) -> Response:
+        if not self.sessions.needs_sign_in or self.sessions.of(request) is not None:
+            return go_to(_target(request.query_params.get("next", "")))
+        return _sign_in_page(request.query_params.get("next", ""))
+
+    async def _sign_in(self, request: Request) -> Response:
+        """Compare the token. The form needs no token of its own: there is no session yet that another site could use.
+
+        A form that was sent after its session had ended is shown again, to be confirmed. Only the console's own sign-in
+        may hand one on: another site could have a visitor confirm what it had written.
+        """
+        form = await read_form(request)
+        target, waiting = form.get("next", ""), form.get("waiting", "") if is_from_own_page(request) else ""
+        if not await self.sessions.is_admin_token(form.get("token", "")):
+            return _sign_in_page(target, 401, "This is not the admin token. Nothing was changed.", waiting)
+        session = self.sessions.new()
+        response = go_to(_target(target))
+        if waiting:
+            fields = dict(parse_qsl(waiting, keep_blank_values=True, max_num_fields=MAX_FIELDS))
+            response = _confirm(_target(target), fields, self.sessions.form_token(session), can_sign_out=True)
+        self._write_cookie(request, response, session)
+        return response
+
+    def _write_cookie(self, request: Request, response: Response, session: Session) -> None:
+        response.set_cookie(
+            COOKIE,
+            self.sessions.cookie(session),
+            max_age=IDLE_SECONDS,
+            path=HOME,
+            secure=_is_encrypted(request),
+            httponly=True,
+            samesite="strict",
+        )
+
+
+def _sign_in_page(target: str, status: int = 200, error: str = "", waiting: str = "") -> Response:
+    """Return the sign-in.
+
+    :param waiting: the fields of a form that is confirmed afterwards, as a browser sends them
+    """
+    body = render("sign_in.html", path=SIGN_IN, next=target, error=error, waiting=waiting, csrf="", can_sign_out=False)
+    return Response(body, status, media_type="text/html")
+
+
+async def _to_sign_in(request: Request) -> Response:
+    """Send a visitor to the sign-in, and back to the page afterwards; what a form of the console holds is kept."""
+    path = request.url.path
+    if request.method == "POST" and not is_from_own_page(request):
+        return _sign_in_page(HOME, 401, FOREIGN_FORM)
+    if request.method == "POST":
+        fields = {name: text for name, text in (await read_form(request)).items() if name != "csrf"}
+        error = "Your session has ended. Sign in to go on; what you entered is kept."
+        return _sign_in_page(quote(path), 401, error, urlencode(fields))
+    return go_to(SIGN_IN, next=quote(path)) if path != HOME else go_to(SIGN_IN)
+
+
+async def _carry_out(answer: Answer, visit: Visit) -> Response:
+    """Answer a visit; a form that the store did not answer is shown once more, so that nothing of it is lost."""
+    try:
+        return await answer(visit)
+    except StoreUnavailable as error:
+        if visit.request.method != "POST":
+            raise
+        response = _confirmation(visit, status_of(error), STORE_AWAY)
+        response.raw_headers.extend(error_lines(error))
+        return response
+
+
+def _confirmation(visit: Visit, status: int = 403, reason: str = OLD_FORM) -> Response:
+    """Return a page that shows a form which was not carried out, for the visitor to send it once more.
+
+    Without a reason, its token is not this session's.
+    """
+    fields = {name: text for name, text in visit.form.items() if name != "csrf"}
+    target, can_sign_out = visit.request.url.path, visit.needs_sign_in
+    return _confirm(target, fields, visit.form_token, can_sign_out=can_sign_out, status=status, reason=reason)
+
+
+def _confirm(
+    target: str,
+    fields: Mapping[str, str],
+    form_token: str,
+    *,
+    can_sign_out: bool,
+    status: int = 200,
+    reason: str = OLD_FORM,
+) -> Response:
+    values = {"fields": fields, "shown": _shown_fields(fields), "reason": reason}
+    body = render("confirm.html", path=target, csrf=form_token, can_sign_out=can_sign_out, **values)
+    return Response(body, status, media_type="text/html")
+
+
+def _shown_fields(fields: Mapping[str, str]) -> Mapping[str, str]:
+    """Return what a visitor entered, by readable names, without what the page itself had written into the form."""
+    return {
+        name.replace("_", " ").capitalize(): text
+        for name, text in fields.items()
+        if text and name not in _UNSEEN_FIELDS and (name, text) != ("action", "save")
+    }
+
+
+def _target(wanted: str) -> str:
+    """Return a page of the console; any other address would lead a visitor to another site after the sign-in."""
+    path = unquote(wanted)
+    is_page = path.startswith(HOME + "/") and path.isprintable() and not {"\\", "?", "#"} & set(path)
+    return quote(path) if is_page and ".." not in path and not path.startswith(SIGN_IN) else HOME
+
+
+def _is_encrypted(request: Request) -> bool:
+    """Return whether the visitor's connection has TLS, also where a reverse proxy ends it."""
+    return "https" in (request.url.scheme, request.headers.get("x-forwarded-proto", ""))
+
+
+async def _sign_out(visit: Visit) -> Response:
+    response = go_to(SIGN_IN if visit.needs_sign_in else HOME)
+    response.delete_cookie(COOKIE, path=HOME, httponly=True, samesite="strict")
+    return response
+
+
+def _words(error: TidemarkError) -> str:
+    """Return what a page says of an error; the API's words where they are no other in a browser."""
+    if isinstance(error, StoreUnavailable):
+        return (
+            f"{error} Requests of clients go on without it. Try again in a moment; the log and 'tidemark doctor' say "
+            "more."
+        )
+    if isinstance(error, ConversationNotFound):
+        return "There is no conversation of this id: it was forgotten, or it has expired. The list has the others."
+    if isinstance(error, InvalidRequest) and error.param in ("cursor", "newer"):
+        return "There is no such page of the list: the end of its address must be as a link of the list has it."
+    return str(error)
+
+
+def _again(request: Request, error: TidemarkError) -> str:
+    """Return the address that may work next: the same page once the store is back, else without a bad parameter.
+
+    It is empty where there is none.
+    """
+    url = request.url
+    if request.method != "GET":
+        return ""
+    if isinstance(error, StoreUnavailable):
+        return url.path + (f"?{url.query}" if url.query else "")
+    return url.path if url.query and isinstance(error, InvalidRequest) else ""
+
+
+async def _lead_browsers(request: Request) -> Response:
+    """Lead who opens the server's address in a browser to the console; for a program there is nothing."""
+    if "text/html" not in request.headers.get("accept", ""):
+        raise HTTPException(404)
+    return go_to(HOME)
+
+
+async def _missing(visit: Visit) -> Response:
+    return visit.page("error.html", 404, code=404, message="The console has no such page.", again="", back=HOME)
+
+
+async def _serve_file(request: Request) -> Response:
+    response = static_file(request.path_params["name"])
+    response.raw_headers.extend(line for line in SECURE_HEADERS if line[0].decode() not in response.headers)
+    return response

@@ -1,0 +1,71 @@
+"""Renders the templates of the console. Every value is escaped, because conversations hold anything.
+
+Every page passes it, through ``visit.py``. The templates are files of ours in ``templates/``.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+from typing import Any
+
+from jinja2 import Environment, PackageLoader, StrictUndefined
+
+from tidemark.console.marks import divide_by_hits
+from tidemark.core.receipt import render_receipt
+
+NOTHING = "\N{EN DASH}"
+"""Stands where there is no figure."""
+
+_environment = Environment(
+    loader=PackageLoader("tidemark.console"),
+    autoescape=True,
+    undefined=StrictUndefined,
+    trim_blocks=True,
+    lstrip_blocks=True,
+    auto_reload=False,
+)
+
+
+def render(template: str, **values: Any) -> bytes:
+    """Return a page as UTF-8; half of a character, which clients make when they cut an emoji in two, becomes U+FFFD."""
+    return _environment.get_template(template).render(**values).encode("utf-8", "replace")
+
+
+def _number(value: float | None) -> str:
+    """Write a whole number in groups of three digits; a dash for none."""
+    return NOTHING if value is None else f"{value:,.0f}".replace(",", "\u202f")
+
+
+def _seconds(value: float | None) -> str:
+    """Write a short time."""
+    if value is None:
+        return NOTHING
+    return f"{value * 1000:.1f} ms" if value < 1 else f"{value:.2f} s"
+
+
+def _moment(value: float | None) -> str:
+    """Write a time in the form of ``<time datetime>`` (UTC); the page's script shows it in the visitor's own zone."""
+    if value is None:
+        return NOTHING
+    return dt.datetime.fromtimestamp(value, dt.UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
+
+
+def _edge(value: float, form: str) -> str:
+    """Write a time below a plot, shortly: ``clock`` for an hour and minute, ``date`` for a day (UTC)."""
+    return dt.datetime.fromtimestamp(value, dt.UTC).strftime("%H:%M UTC" if form == "clock" else "%-d %b")
+
+
+def _instant(value: float) -> str:
+    """Write a time for a machine (RFC 3339)."""
+    return dt.datetime.fromtimestamp(value, dt.UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+_environment.filters |= {
+    "by_hits": divide_by_hits,
+    "number": _number,
+    "seconds": _seconds,
+    "moment": _moment,
+    "instant": _instant,
+    "edge": _edge,
+}
+_environment.filters["receipt"] = render_receipt

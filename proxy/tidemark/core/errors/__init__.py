@@ -1,0 +1,199 @@
+"""One tree of errors. Every package raises them; only ``server/errors.py`` gives them a status.
+
+* ``TidemarkError``
+    * ``ClientError``: the request is at fault, and the message says how to fix it (``client.py``)
+        * ``InvalidRequest``
+            * ``EarlierResponseElsewhere``
+            * ``EarlierResponseUnknown``
+                * ``EarlierResponseUnreachable``
+            * ``ItemNotFound``
+            * ``ObjectNotFound``
+        * ``ResponseNotFound``
+        * ``BodyTooLarge``
+        * ``UnsupportedEncoding``
+        * ``InvalidHttp``
+            * ``VersionUnknown``
+            * ``CodingUnknown``
+            * ``HeadTooLarge``
+            * ``RequestTimedOut``
+        * ``UpgradeRequired``
+        * ``NotAuthenticated``
+        * ``Forbidden``
+            * ``ForeignPage``
+        * ``ModelNotFound``
+        * ``ModelConflict``
+        * ``SettingsConflict``
+        * ``NoUpstream``
+        * ``DialectNotServed``
+        * ``ConversationNotFound``
+        * ``ConversationConflict``
+            * ``HistoryLost``
+        * ``SummaryConflict``
+        * ``NoSummary``
+        * ``PreviewNotFound``
+        * ``BadImport``
+        * ``ImportLimit``
+        * ``ContextLengthExceeded``
+    * ``ServiceError``: Tidemark is at fault (``service.py``)
+        * ``ConfigError``
+        * ``ServerBusy``
+            * ``Overloaded``
+        * ``TokenizerFailed``
+        * ``CompactionFailed``
+        * ``SummaryRejected``
+        * ``SummaryOverdue``
+        * ``SummaryOutdated``
+        * ``FlushNotTaken``
+            * ``FlushRefused``
+    * ``StoreError``: the store is at fault (``store.py``)
+        * ``StoreUnavailable``
+            * ``StoreDamaged``
+            * ``StoreRefuses``
+                * ``SchemaUnknown``
+        * ``RecordUnreadable``
+        * ``TurnNotStored``
+        * ``StoreInUse``
+        * ``StoreFull``
+    * ``UpstreamError``: the provider, or the connection to it, is at fault (``upstream.py``)
+        * ``UpstreamUnreachable``
+        * ``UpstreamTimedOut``
+        * ``UpstreamBroken``
+            * ``UpstreamStalled``
+
+``RetryableError`` is a second base for errors that say when a retry can succeed.
+
+A client may read ``str(error)``; ``internal`` is for the log only and may name hosts and causes. A package that uses a
+library translates the library's errors, always with ``raise ... from``.
+"""
+
+from __future__ import annotations
+
+from tidemark.core.errors.base import TidemarkError
+from tidemark.core.errors.client import (
+    BadImport,
+    BodyTooLarge,
+    ClientError,
+    CodingUnknown,
+    ContextLengthExceeded,
+    ConversationConflict,
+    ConversationNotFound,
+    DialectNotServed,
+    EarlierResponseElsewhere,
+    EarlierResponseUnknown,
+    EarlierResponseUnreachable,
+    Forbidden,
+    ForeignPage,
+    HeadTooLarge,
+    HistoryLost,
+    ImportLimit,
+    InvalidHttp,
+    InvalidRequest,
+    ItemNotFound,
+    ModelConflict,
+    ModelNotFound,
+    NoSummary,
+    NotAuthenticated,
+    NoUpstream,
+    ObjectNotFound,
+    PreviewNotFound,
+    RequestTimedOut,
+    ResponseNotFound,
+    SettingsConflict,
+    SummaryConflict,
+    UnsupportedEncoding,
+    UpgradeRequired,
+    VersionUnknown,
+)
+from tidemark.core.errors.service import (
+    CompactionFailed,
+    ConfigError,
+    FlushNotTaken,
+    FlushRefused,
+    Overloaded,
+    ServerBusy,
+    ServiceError,
+    SummaryOutdated,
+    SummaryOverdue,
+    SummaryRejected,
+    TokenizerFailed,
+)
+from tidemark.core.errors.store import (
+    RecordUnreadable,
+    SchemaUnknown,
+    StoreDamaged,
+    StoreError,
+    StoreFull,
+    StoreInUse,
+    StoreRefuses,
+    StoreUnavailable,
+    TurnNotStored,
+)
+from tidemark.core.errors.upstream import (
+    UpstreamBroken,
+    UpstreamError,
+    UpstreamStalled,
+    UpstreamTimedOut,
+    UpstreamUnreachable,
+)
+
+__all__ = [
+    "BadImport",
+    "BodyTooLarge",
+    "ClientError",
+    "CodingUnknown",
+    "CompactionFailed",
+    "ConfigError",
+    "ContextLengthExceeded",
+    "ConversationConflict",
+    "ConversationNotFound",
+    "DialectNotServed",
+    "EarlierResponseElsewhere",
+    "EarlierResponseUnknown",
+    "EarlierResponseUnreachable",
+    "FlushNotTaken",
+    "FlushRefused",
+    "Forbidden",
+    "ForeignPage",
+    "HeadTooLarge",
+    "HistoryLost",
+    "ImportLimit",
+    "InvalidHttp",
+    "InvalidRequest",
+    "ItemNotFound",
+    "ModelConflict",
+    "ModelNotFound",
+    "NoSummary",
+    "NoUpstream",
+    "NotAuthenticated",
+    "ObjectNotFound",
+    "Overloaded",
+    "PreviewNotFound",
+    "RecordUnreadable",
+    "RequestTimedOut",
+    "ResponseNotFound",
+    "SchemaUnknown",
+    "ServerBusy",
+    "ServiceError",
+    "SettingsConflict",
+    "StoreDamaged",
+    "StoreError",
+    "StoreFull",
+    "StoreInUse",
+    "StoreRefuses",
+    "StoreUnavailable",
+    "SummaryConflict",
+    "SummaryOutdated",
+    "SummaryOverdue",
+    "SummaryRejected",
+    "TidemarkError",
+    "TokenizerFailed",
+    "TurnNotStored",
+    "UnsupportedEncoding",
+    "UpgradeRequired",
+    "UpstreamBroken",
+    "UpstreamError",
+    "UpstreamStalled",
+    "UpstreamTimedOut",
+    "UpstreamUnreachable",
+    "VersionUnknown",
+]

@@ -1,0 +1,217 @@
+"""The token budget of a request: how much may be sent, when to compact, and down to which size.
+
+The budget is made after the catalog has found the window, and before the plan. FR-1.2.4: tokens for the reply and a
+safety margin are left free before anything is compared. All marks follow from the model's window, the request's reply
+length and the policy.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from tidemark.core.conversation.summary import Strategy, Template
+from tidemark.core.recall.meaning import RecallMethod
+
+WindowSource = Literal["api", "manual", "default"]
+"""FR-3.2.1: read from data or the upstream, set by the operator, or assumed."""
+OnFailure = Literal["deterministic", "block", "passthrough"]
+Oversize = Literal["clip", "error"]
+
+MARGIN_RATIO = 0.05
+"""FR-1.2.4: the default share of the window that stays free, because local counts may be wrong."""
+DEFAULT_WINDOW_TOKENS = 128_000
+"""FR-3.2.2: the conservative default for a model without any data."""
+DEFAULT_OUTPUT_TOKENS = 4096
+"""The longest reply of a model whose maximum is unknown; OpenAI's own older default."""
+LEAST_REPLY_SHARE = 1 / 16
+"""Share of the window that is left for the reply of a request that would be refused otherwise."""
+LEAST_REPLY_TOKENS = 256
+"""The same in tokens, for small windows; a request that reserves less leaves what it reserves."""
+SUMMARY_SHARE = 0.05
+MIN_SUMMARY_TOKENS = 64
+"""The smallest summary message. About half of it is the message's frame."""
+SUMMARY_FLOOR_TOKENS = 256
+SUMMARY_CEILING_TOKENS = 4096
+RECALL_SHARE = 0.05
+"""More brings little: most answers are among the first messages that a question finds (docs/fidelity.md)."""
+
+
+@dataclass(frozen=True, slots=True)
+class ModelWindow:
+    """The longest input and output of a model, in tokens."""
+
+    max_input_tokens: int = DEFAULT_WINDOW_TOKENS
+    max_output_tokens: int | None = None
+    context_window: int | None = None
+    """Input and output together; None where no source states it, then ``max_input_tokens`` stands for it."""
+    source: WindowSource = "default"
+
+    @property
+    def window(self) -> int:
+        """Return the window that input and reply share."""
+        return self.context_window or self.max_input_tokens
+
+
+@dataclass(frozen=True, slots=True)
+class CompactionPolicy:
+    """When and how far a model's conversations are compacted: the keys of ``compaction.defaults``."""
+
+    enabled: bool = True
+    strategy: Strategy = "hybrid"
+    threshold: float = 0.95
+    """Share of the window (up to 1) or an absolute number of tokens (above 1) from which compaction is due."""
+    margin: float = MARGIN_RATIO
+    """Share of the window that stays free (FR-1.2.4)."""
+    prepare: float = 0.70
+    """Share of the high water from which the next summary is prepared."""
+    target: float = 0.45
+    """The low water, to which a compaction brings the request, as a share of the limit. An absolute ``threshold``
+    takes the limit's place, because it is the user's limit (S0)."""
+    retention_tokens: int = 1000
+    retention_ratio: float = 0.25
+    """A share of the same base as ``target``'s; the newest messages within the larger of the two stay (FR-1.3)."""
+    keep_last_messages: int = 0
+    """At least this many of the newest messages stay, if the request fits with them (S2); 0 for none."""
+    max_summary_tokens: int | None = None
+    """None is ``auto``: 5 % of the limit, between 256 and 4096 tokens."""
+    min_tokens: int = 2000
+    """Smaller requests are not compacted automatically (FR-5.4.1); at most half of the limit."""
+    min_messages: int = 0
+    """Requests with fewer non-system messages are not compacted automatically (S4)."""
+    min_gain: float = 0.10
+    """A compaction that would free a smaller share of the request is not done."""
+    on_failure: OnFailure = "deterministic"
+    template: str | Template = "general"
+    summarizer_model: str = "auto"
+    summarizer_timeout_seconds: float = 60.0
+    summarizer_cache_friendly: bool = False
+    """Whether the summarizer's call is appended to the cached prefix (``core/planning/cached_prefix.py``)."""
+    summarizer_parallel: int = 4
+    """The most pieces of one conversation that are summarized at once."""
+    summarizer_revise: bool = False
+    """Whether the summarizer is asked once more about what its text names and nobody said."""
+    wait_seconds: float = 30.0
+    """The longest time that a request waits for a summary that another request is making."""
+    oversize: Oversize = "clip"
+    """What to do with a tool result that is too large even for a compacted request (``core/planning/clip.py``)."""
+    commands: bool = True
+    """Whether ``/context`` and ``/summarize`` are answered (``pipeline/command_text.py``)."""
+    command_dialects: tuple[str, ...] = ("chat",)
+    """The dialects in which they are answered; agents that speak the others send no chat commands."""
+    shorten_sentences: bool = True
+    """Whether ``extractive`` may drop empty words (``summarizers/shortening.py``)."""
+    max_recall_tokens: int | None = 0
+    """The most tokens of originals that are put back for the newest user message. None is 5 % of the limit."""
+    recall_method: RecallMethod = "bm25"
+    """How they are found: by words that they share with the question, or by their meaning too."""
+    recall_tool: bool = False
+    """Whether the model of a compacted conversation may search its earlier messages (``pipeline/search_offers.py``)."""
+    calibrate: bool = False
+    """Whether the marks follow the provider's own counts (``core/planning/calibration.py``); FR-1.1.5 says no."""
+
+    def answers_commands(self, dialect: str) -> bool:
+        """Return whether commands in a dialect are answered.
+
+        :param dialect: the dialect's name
+        """
+        return self.commands and dialect in self.command_dialects
+
+
+@dataclass(frozen=True, slots=True)
+class ModelProfile:
+    """A request's model: its window and its policy."""
+
+    name: str
+    window: ModelWindow
+    policy: CompactionPolicy
+    density: float = 1.0
+    """The provider's tokens for each local one, as learned from an overflow. A calibrated model uses it until a reply
+    gives a better value."""
+    whole_reply: bool = False
+    """Whether the upstream refuses a request whose input and requested reply together exceed the window. vLLM does; a
+    refusal teaches it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Budget:
+    """The marks of one request, all in tokens."""
+
+    window: int
+    limit: int
+    """The most that may be forwarded."""
+    high_water: int
+    """Above this a compaction is due."""
+    prepare_mark: int
+    low_water: int
+    """A compaction brings the request to at most this, where its fixed parts allow."""
+    retention: int
+    max_summary: int
+    """Bound of the whole summary message."""
+    min_tokens: int
+    max_recall: int = 0
+    """Bound of the earlier messages that are put back into a compacted request; 0 for none."""
+
+
+def budget_for(
+    profile: ModelProfile, max_output_tokens: int | None, retention: int | None = None, *, least_reply: bool = False
+) -> Budget:
+    """Return the budget of one request.
+
+    :param max_output_tokens: the reply length that the request asks for, which sets the reserve (docs/compaction.md)
+    :param retention: the request's own retention in tokens (FR-2.2.2), in place of the policy's
+    :param least_reply: reserve the least that a reply gets, for a request that does not fit beside more
+    """
+    window, policy = profile.window, profile.policy
+    margin = round(policy.margin * window.window)
+    reserve = reply_reserve(window, max_output_tokens, whole=profile.whole_reply, margin=margin)
+    if least_reply:
+        reserve = min(reserve, max(int(LEAST_REPLY_SHARE * window.window), LEAST_REPLY_TOKENS))
+    limit = max(min(window.max_input_tokens, window.window - reserve) - margin, 0)
+    mark = policy.threshold if policy.threshold > 1 else policy.threshold * window.window
+    high_water = min(int(mark), limit)
+    whole = high_water if policy.threshold > 1 else limit
+    return Budget(
+        window=window.window,
+        limit=limit,
+        high_water=high_water,
+        prepare_mark=int(policy.prepare * high_water),
+        low_water=min(int(policy.target * whole), high_water),
+        retention=max(policy.retention_tokens, int(policy.retention_ratio * whole)) if retention is None else retention,
+        max_summary=summary_bound(policy, whole),
+        min_tokens=min(policy.min_tokens, limit // 2),
+        max_recall=recall_bound(policy, whole),
+    )
+
+
+def reply_reserve(window: ModelWindow, max_output_tokens: int | None, *, whole: bool = False, margin: int = 0) -> int:
+    """Return the tokens to leave free for the reply: what the request asks for, within what the model can write.
+
+    It is at most the model's longest reply, if that is known, and at most half of the window: agents send one large
+    number for every model (opencode 32,000), as a bound. Without a number it is the longest reply.
+
+    :param whole: leave free all that the request asks for, if that leaves any input beside ``margin`` tokens
+    """
+    half = window.window // 2
+    if max_output_tokens is None:
+        return min(window.max_output_tokens or DEFAULT_OUTPUT_TOKENS, half)
+    if whole and max_output_tokens < window.window - margin:
+        return max_output_tokens
+    return min(max_output_tokens, window.max_output_tokens or max_output_tokens, half)
+
+
+def recall_bound(policy: CompactionPolicy, limit: int) -> int:
+    """Return the bound of recalled messages, at most half of ``limit``: as configured, or 5 %."""
+    wanted = int(RECALL_SHARE * limit) if policy.max_recall_tokens is None else policy.max_recall_tokens
+    return min(wanted, limit // 2)
+
+
+def summary_bound(policy: CompactionPolicy, limit: int) -> int:
+    """Return the bound of a summary message, at most half of ``limit``.
+
+    It is as configured, or ``clamp(5 % of limit, 256, 4096)``.
+    """
+    wanted = policy.max_summary_tokens
+    if wanted is None:
+        wanted = min(max(int(SUMMARY_SHARE * limit), SUMMARY_FLOOR_TOKENS), SUMMARY_CEILING_TOKENS)
+    return max(min(wanted, limit // 2), MIN_SUMMARY_TOKENS)

@@ -1,0 +1,47 @@
+"""The cached prefix: the part of a conversation that is in the provider's prompt cache when a summary is due.
+
+The compaction asks for it after the plan, for ``summarizer.cache_friendly``: the summarizer's call repeats the
+forwarded bytes up to the last message that the summary will stand for, and appends one message of its own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from tidemark.core.conversation.messages import Message
+from tidemark.core.conversation.request import CachedPrefix, ModelRequest
+from tidemark.core.conversation.summary import PrefixSummary, inner_systems
+from tidemark.core.planning.assemble import assemble
+from tidemark.core.planning.budget import ModelProfile, budget_for
+from tidemark.core.planning.situation import Compact
+
+
+def cached_prefix(request: ModelRequest, planned: Compact, profile: ModelProfile) -> CachedPrefix | None:
+    """Return the forwarded beginning of a request, up to the last message that the planned summary stands for.
+
+    None where a model could not answer that call with a summary: the request demands JSON or the call of a tool, or the
+    summary must repeat system messages, which the model would take for instructions. None also where system messages
+    stand among the turns: the chain leaves them out, so such a summary might reveal them to other readers.
+    """
+    if not profile.policy.summarizer_cache_friendly:
+        return None
+    fields = request.dialect.cached_members(request)
+    if fields is None:
+        return None
+    inner = any(position <= planned.covered for position in inner_systems(request.messages).values())
+    if inner or any(message.is_system for message in planned.messages):
+        return None
+    messages = _forwarded(request.messages, planned.previous, planned.covered)
+    return CachedPrefix(
+        messages=messages,
+        raws=tuple(request.dialect.raws_of(messages)),
+        fields=fields,
+        limit=budget_for(profile, planned.max_summary_tokens).limit,
+    )
+
+
+def _forwarded(messages: Sequence[Message], previous: PrefixSummary | None, covered: int) -> tuple[Message, ...]:
+    """Return what is forwarded without the planned summary, up to the last message that it will stand for."""
+    rest = [place for place, message in enumerate(messages) if not message.is_system][covered]
+    whole = assemble(messages, previous) if previous else tuple(messages)
+    return whole[: len(whole) - (len(messages) - rest)]

@@ -1,0 +1,323 @@
+"""Candidates: the sums over one plan input, and the outcomes that a plan can choose among.
+
+``plan.py`` makes the choice. Sums are computed when they are first needed, because most requests need none.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from functools import cached_property
+from itertools import accumulate, product
+from typing import assert_never
+
+from tidemark.core.conversation.messages import Message
+from tidemark.core.conversation.native import may_part
+from tidemark.core.conversation.summary import PrefixSummary, inner_systems
+from tidemark.core.planning.budget import MIN_SUMMARY_TOKENS
+from tidemark.core.planning.cuts import open_cuts
+from tidemark.core.planning.situation import (
+    CannotFit,
+    Compact,
+    CompactionPlan,
+    EarlierMessagesNeeded,
+    NoCompaction,
+    PlanInput,
+    Reason,
+    ReuseSummary,
+    SwapSummary,
+)
+
+
+class Candidates:
+    """The sums over one plan input, and the outcomes that follow from them."""
+
+    def __init__(self, plan_input: PlanInput, cuts: list[bool] | None = None) -> None:
+        if cuts is not None:
+            self.cuts = cuts
+        self.plan_input = plan_input
+        self.budget = plan_input.budget
+        self.places = [place for place, message in enumerate(plan_input.messages) if not message.is_system]
+        self.client_messages = [plan_input.messages[place] for place in self.places]
+        self.left_out = plan_input.left_out.count
+        self.count = self.left_out + len(self.places)
+        self.total = plan_input.total
+        self.head_end = self.places[0] if self.places else len(plan_input.messages)
+        self.head_tokens = (
+            plan_input.other_tokens + plan_input.first_summary_tokens + sum(plan_input.tokens[: self.head_end])
+        )
+        self.summary = self._usable_summary()
+        self.start = self.summary.covered if self.summary else 0
+        self.absorbed = frozenset(self.summary.absorbed if self.summary else ())
+        if self.left_out and self.summary is None:
+            raise EarlierMessagesNeeded
+
+    def place(self, covered: int) -> int:
+        """Return the place of the first message that is not covered.
+
+        :raises EarlierMessagesNeeded: it was left out
+        """
+        if covered < self.left_out:
+            raise EarlierMessagesNeeded
+        return self.places[covered - self.left_out]
+
+    @cached_property
+    def cuts(self) -> list[bool]:
+        """Return before which client messages a cut is allowed."""
+        return open_cuts(self.client_messages)
+
+    @cached_property
+    def tokens_before(self) -> list[int]:
+        """Return the tokens before each place; the sum over a range of messages is a difference of two of them."""
+        return [0, *accumulate(self.plan_input.tokens)]
+
+    @cached_property
+    def system_tokens_before(self) -> list[int]:
+        """Return the same for system messages alone, without those that the summary absorbed."""
+        pairs = zip(self.plan_input.messages, self.plan_input.tokens, strict=True)
+        return [0, *accumulate(tokens if self._stays(message) else 0 for message, tokens in pairs)]
+
+    def _stays(self, message: Message) -> bool:
+        return message.is_system and message.digest not in self.absorbed
+
+    def _usable_summary(self) -> PrefixSummary | None:
+        """Return the summary if it can be used.
+
+        It must leave the newest message, separate no tool call from its results, and have absorbed only system messages
+        of this request.
+        """
+        summary = self.plan_input.summary
+        first = max(self.left_out, 1)
+        if summary is None or not first <= summary.covered < self.count or not self.is_open(summary.covered):
+            return None
+        if summary.absorbed and self.left_out:
+            return None
+        if summary.absorbed and not summary.holds_for(inner_systems(self.plan_input.messages)):
+            return None
+        return summary
+
+    def is_open(self, covered: int) -> bool:
+        """Return whether a cut is allowed after the first ``covered`` messages."""
+        return self.cuts[covered - self.left_out]
+
+    def current(self) -> NoCompaction | ReuseSummary:
+        """Return what would be sent without a new summary; a compacted conversation stays compacted (FR-2.4.1)."""
+        summary = self.summary
+        if summary is None:
+            return NoCompaction("fits", self.total)
+        after_head = (
+            self.plan_input.summary_tokens + self.inner_tokens(summary.covered) + self.tail_tokens(summary.covered)
+        )
+        return ReuseSummary(summary, self.head_tokens + after_head)
+
+    def prepared(self) -> Candidates | None:
+        """Return the candidates with the prepared summary in use, if it stands for more than the present one."""
+        prepared = self.plan_input.prepared
+        if prepared is None or prepared.covered <= self.start:
+            return None
+        plan_input = self.plan_input
+        swapped = Candidates(
+            replace(plan_input, summary=prepared, summary_tokens=plan_input.prepared_tokens, prepared=None), self.cuts
+        )
+        return swapped if swapped.summary is not None else None
+
+    def swap(self, current: NoCompaction | ReuseSummary) -> SwapSummary | None:
+        """Return the swap of the prepared summary, if it brings the request well below the high water."""
+        swapped = self.prepared()
+        if swapped is None or swapped.summary is None:
+            return None
+        # If the budget has become smaller, the swap might keep less than a summary that is made for this request.
+        choices = self.within_retention(self.candidates(), self.budget.retention)
+        new_summary = self.first_fitting(choices, self.budget.max_summary, None)
+        if new_summary is None or swapped.start > new_summary.covered:
+            return None
+        after = swapped.current().tokens
+        freed = current.tokens - after
+        if after > self.budget.high_water or freed < self.plan_input.policy.min_gain * current.tokens:
+            return None
+        return SwapSummary(swapped.summary, after, freed + self.plan_input.prepared_tokens)
+
+    def compact_ahead(self, candidates: Sequence[int], coming: int) -> Compact | None:
+        """Return the first candidate that stays within the low water after ``coming`` more tokens, else the last."""
+        bound = self.budget.max_summary
+        if not candidates:
+            return None
+        fitting = (
+            covered
+            for covered in candidates
+            if self.head_tokens + bound + self.inner_tokens(covered) + self.tail_tokens(covered) + coming
+            <= self.budget.low_water
+        )
+        covered = next(fitting, candidates[-1])
+        return self.compact(covered, bound, self.absorbed, None)
+
+    def tail_tokens(self, covered: int) -> int:
+        """Return the tokens from the first message on that is not covered."""
+        return self.tokens_before[-1] - self.tokens_before[self.place(covered)]
+
+    def inner_tokens(self, covered: int) -> int:
+        """Return the tokens of the system messages inside the prefix."""
+        return self.system_tokens_before[self.place(covered)] - self.system_tokens_before[self.head_end]
+
+    def inner_places(self, covered: int) -> list[int]:
+        """Return the places of the system messages inside the prefix, oldest first."""
+        return [
+            place for place in range(self.head_end, self.place(covered)) if self._stays(self.plan_input.messages[place])
+        ]
+
+    def candidates(self) -> list[int]:
+        """Return every number of messages that a new summary could cover, smallest first.
+
+        The newest message always stays.
+        """
+        every = [covered for covered in range(self.start + 1, self.count) if self.is_open(covered)]
+        if not self.plan_input.asks_provider:
+            return every
+        return [covered for covered in every if self.suits_provider(covered)] or every
+
+    def suits_provider(self, covered: int) -> bool:
+        """Return whether the provider may write a summary of so many messages (``may_part``).
+
+        No system message may be among them: it would be told to whoever has equal turns, and moved.
+        """
+        at = covered - self.left_out
+        last = self.client_messages[at - 1] if at else None
+        return (last is None or may_part(last, self.client_messages[at])) and not self.inner_places(covered)
+
+    def keeps_last_messages(self, covered: int) -> bool:
+        """Return whether ``keep_last_messages`` are left (S2); more may be, since no cut separates a tool call."""
+        return covered <= self.count - max(self.plan_input.policy.keep_last_messages, 1)
+
+    def within_retention(self, candidates: Sequence[int], retention: int) -> list[int]:
+        """Return the candidates that keep no more than the retention (FR-1.3.3) or ``keep_last_messages`` demand."""
+        longest = next((covered for covered in reversed(candidates) if self.keeps_last_messages(covered)), 0)
+        return [
+            covered for covered in candidates if covered >= longest or self.client_tokens_after(covered) <= retention
+        ]
+
+    def client_tokens_after(self, covered: int) -> int:
+        """Return the tokens of the client messages that are not covered; a retention is compared with them."""
+        systems = self.system_tokens_before
+        return self.tail_tokens(covered) - (systems[-1] - systems[self.place(covered)])
+
+    def plan_due(self, current: NoCompaction | ReuseSummary) -> CompactionPlan:
+        """Plan a compaction that is due: keep the longest tail that fits, or state why nothing is done."""
+        before, budget, policy = current.tokens, self.budget, self.plan_input.policy
+        must = before > budget.limit
+        if not must and (self.total < budget.min_tokens or self.count < policy.min_messages):
+            return _unchanged(current, "below_minimum")
+        if (swap := self.swap(current)) is not None:
+            return swap
+        choices = self.within_retention(self.candidates(), budget.retention)
+        if not must and not any(map(self.keeps_last_messages, choices)):
+            return _unchanged(current, "nothing_to_summarize")
+        planned = self.first_fitting(choices, budget.max_summary, None if must else current)
+        if planned is None:
+            return self.without_cut(current)
+        if not must and before - (planned.rest_tokens + planned.max_summary_tokens) < policy.min_gain * before:
+            return _unchanged(current, "small_gain")
+        return planned
+
+    def plan_forced(self, current: NoCompaction | ReuseSummary) -> CompactionPlan:
+        """Plan a compaction by hand: no threshold applies, and the retained messages stay (FR-2.2.1, S2-C4).
+
+        Retention and ``keep_last_messages`` give way only where the request is over its limit, as they do when a
+        compaction is due.
+        """
+        choices = self.within_retention(self.candidates(), self.budget.retention)
+        if current.tokens > self.budget.limit:
+            return self.first_fitting(choices, self.budget.max_summary, None) or self.without_cut(current)
+        for covered in () if self.is_all_retained() else filter(self.keeps_last_messages, choices):
+            planned = self.compact(covered, self.budget.max_summary, self.absorbed, current)
+            if planned.rest_tokens + planned.max_summary_tokens <= self.budget.limit:
+                return planned
+        return _unchanged(current, "retained" if self.candidates() else "nothing_to_summarize")
+
+    def is_all_retained(self) -> bool:
+        """Return whether all messages without a summary are within the retention, so that none can be summarized."""
+        return (
+            sum(self.plan_input.tokens[place] for place in self.places[self.start - self.left_out :])
+            <= self.budget.retention
+        )
+
+    def without_cut(self, current: NoCompaction | ReuseSummary) -> CompactionPlan:
+        """Plan for a request without an allowed cut: it is sent as it is, if it fits."""
+        if current.tokens > self.budget.limit:
+            return CannotFit(self.least_tokens(), self.budget.limit)
+        return _unchanged(current, "nothing_to_summarize")
+
+    def first_fitting(
+        self, candidates: Sequence[int], bound: int, fallback: NoCompaction | ReuseSummary | None
+    ) -> Compact | None:
+        """Return the first candidate below the low water, else the high water, else the limit.
+
+        Candidates that leave ``keep_last_messages`` come before all others. The last resort is the shortest tail.
+        """
+        preferred = [covered for covered in candidates if self.keeps_last_messages(covered)]
+        marks = (self.budget.low_water, self.budget.high_water, self.budget.limit)
+        for choice, mark in product((preferred, candidates), marks):
+            for covered in choice:
+                if self.head_tokens + bound + self.inner_tokens(covered) + self.tail_tokens(covered) <= mark:
+                    return self.compact(covered, bound, self.absorbed, fallback)
+        return self.compact_tightly(candidates[-1], bound, fallback) if candidates else None
+
+    def compact_tightly(self, covered: int, bound: int, fallback: NoCompaction | ReuseSummary | None) -> Compact | None:
+        """Compact to the shortest tail: absorb the largest system messages, then shorten the summary (FR-5.3.1)."""
+        available = self.budget.limit - self.head_tokens - self.tail_tokens(covered)
+        by_digest: dict[bytes, int] = {}
+        for place in self.inner_places(covered):
+            digest = self.plan_input.messages[place].digest
+            by_digest[digest] = by_digest.get(digest, 0) + self.plan_input.tokens[place]
+        absorbed, inner = set(self.absorbed), self.inner_tokens(covered)
+        # The largest come first, so the fewest are reworded and short rules stay as they are.
+        for digest, tokens in sorted(by_digest.items(), key=lambda item: -item[1]):
+            if inner + bound <= available:
+                break
+            absorbed.add(digest)
+            inner -= tokens
+        bound = min(bound, available - inner)
+        return self.compact(covered, bound, frozenset(absorbed), fallback) if bound >= MIN_SUMMARY_TOKENS else None
+
+    def compact(
+        self, covered: int, bound: int, absorbed: frozenset[bytes], fallback: NoCompaction | ReuseSummary | None
+    ) -> Compact:
+        """Return the outcome for one choice of prefix."""
+        inner = self.inner_places(covered)
+        absorbed_places = [place for place in inner if self.plan_input.messages[place].digest in absorbed]
+        own_places = self.places[self.start - self.left_out : covered - self.left_out]
+        replaced_places = sorted([*absorbed_places, *own_places])
+        replaced = self._sum(replaced_places) + (self.plan_input.summary_tokens if self.summary else 0)
+        return Compact(
+            covered=covered,
+            messages=tuple(self.plan_input.messages[place] for place in replaced_places),
+            previous=self.summary,
+            max_summary_tokens=min(bound, max(replaced // 2, MIN_SUMMARY_TOKENS)),
+            absorbed=tuple(sorted(absorbed)),
+            replaced_tokens=replaced,
+            rest_tokens=self.head_tokens
+            + self.inner_tokens(covered)
+            - self._sum(absorbed_places)
+            + self.tail_tokens(covered),
+            fallback=fallback,
+        )
+
+    def _sum(self, places: Sequence[int]) -> int:
+        return sum(self.plan_input.tokens[place] for place in places)
+
+    def least_tokens(self) -> int:
+        """Return the fewest tokens that a compaction can bring the request to."""
+        candidates = self.candidates()
+        if not candidates:
+            return self.current().tokens
+        return self.head_tokens + MIN_SUMMARY_TOKENS + self.tail_tokens(candidates[-1])
+
+
+def _unchanged(current: NoCompaction | ReuseSummary, reason: Reason) -> NoCompaction | ReuseSummary:
+    """Return an outcome with the reason why nothing else is done."""
+    match current:
+        case NoCompaction():
+            return NoCompaction(reason, current.tokens)
+        case ReuseSummary():
+            return ReuseSummary(current.summary, current.tokens, reason)
+        case _:
+            assert_never(current)

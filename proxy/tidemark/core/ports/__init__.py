@@ -1,0 +1,93 @@
+"""Ports: protocols that adapters implement. ``tidemark/app`` gives the adapters to the packages that use them."""
+
+from __future__ import annotations
+
+from tidemark.core.ports.answers import AnswerStore, KeptAnswer
+from tidemark.core.ports.authenticating import Authenticator
+from tidemark.core.ports.clocks import Clock
+from tidemark.core.ports.counting import RequestCount, Stored, TokenCounter
+from tidemark.core.ports.flushing import ConsumerState, DeadLetter, FlushEntry, FlushQueue, MemoryFlush, QueueState
+from tidemark.core.ports.live_events import LiveEventFeed
+from tidemark.core.ports.owners import OwnerStore
+from tidemark.core.ports.responses import KeptConversationStore, ResponseStore, SummarySeal
+from tidemark.core.ports.store import (
+    CalibrationStore,
+    ConversationStore,
+    DeletionHook,
+    LearnedWindowStore,
+    Lease,
+    LeaseStore,
+    ModelStore,
+    RequestHeads,
+    SettingStore,
+    StartedTurn,
+    StoreIdentity,
+    TurnStore,
+)
+from tidemark.core.ports.summarizing import AskProvider, ChooseSummarizer, Summarizer, SummaryComparison, SummaryTask
+from tidemark.core.ports.traffic import TrafficStore
+from tidemark.core.ports.upstream import (
+    NO_CREDENTIAL,
+    Caller,
+    Headers,
+    Lane,
+    ModelCatalog,
+    Route,
+    TextRequest,
+    Upload,
+    Upstream,
+    UpstreamReply,
+    members_left_out,
+    shown_url,
+)
+
+__all__ = [
+    "NO_CREDENTIAL",
+    "AnswerStore",
+    "AskProvider",
+    "Authenticator",
+    "CalibrationStore",
+    "Caller",
+    "ChooseSummarizer",
+    "Clock",
+    "ConsumerState",
+    "ConversationStore",
+    "DeadLetter",
+    "DeletionHook",
+    "FlushEntry",
+    "FlushQueue",
+    "Headers",
+    "KeptAnswer",
+    "KeptConversationStore",
+    "Lane",
+    "LearnedWindowStore",
+    "Lease",
+    "LeaseStore",
+    "LiveEventFeed",
+    "MemoryFlush",
+    "ModelCatalog",
+    "ModelStore",
+    "OwnerStore",
+    "QueueState",
+    "RequestCount",
+    "RequestHeads",
+    "ResponseStore",
+    "Route",
+    "SettingStore",
+    "StartedTurn",
+    "StoreIdentity",
+    "Stored",
+    "Summarizer",
+    "SummaryComparison",
+    "SummarySeal",
+    "SummaryTask",
+    "TextRequest",
+    "TokenCounter",
+    "TrafficStore",
+    "TurnStore",
+    "Upload",
+    "Upstream",
+    "UpstreamReply",
+    "members_left_out",
+    "shown_url",
+]

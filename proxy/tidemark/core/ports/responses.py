@@ -1,0 +1,84 @@
+"""The port of stored responses, and of the seal for summaries that clients carry.
+
+``tidemark/store/responses.py`` and ``tidemark/compaction/sealing.py`` implement them; the pipeline and the archive use
+them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Protocol
+
+from tidemark.core.conversation.kept import KeptConversation, KeptHistory, KeptItem
+from tidemark.core.conversation.responses import ResponseRecord
+
+
+class ResponseStore(Protocol):
+    """Responses that clients ask for again by their ids. ``ConversationStore.record`` stores them with their turns."""
+
+    async def find(self, owner: str, identifier: str) -> ResponseRecord | None:
+        """Return the response with this id, or with an item of this id; None where the owner has none.
+
+        Its long members are empty until ``with_head`` reads them.
+        """
+        ...
+
+    async def with_head(self, response: ResponseRecord) -> ResponseRecord:
+        """Return the response with all members of its object."""
+        ...
+
+    async def system_messages(self, response: ResponseRecord) -> Mapping[bytes, bytes]:
+        """Return the bytes of the response's system messages by their digests; those that are gone are missing."""
+        ...
+
+    async def forget(self, owner: str, response: ResponseRecord) -> None:
+        """Delete a response; its conversation stays."""
+        ...
+
+
+class KeptConversationStore(Protocol):
+    """Conversations of the Conversations API, by their ids and the credentials that made them."""
+
+    async def create(self, owner: str, conversation: KeptConversation, items: Sequence[KeptItem]) -> None:
+        """Store a new conversation."""
+        ...
+
+    async def find(self, owner: str, identifier: str) -> KeptHistory | None:
+        """Return a conversation, which lives on as if it were new; None where the owner has none."""
+        ...
+
+    async def add(
+        self, owner: str, conversation: KeptConversation, items: Sequence[KeptItem], tenant: str = ""
+    ) -> bool:
+        """Store items behind the others, and return whether the conversation is still there.
+
+        :param tenant: whose request brought them; the first one's stays
+        """
+        ...
+
+    async def change(self, owner: str, conversation: KeptConversation, metadata: bytes) -> KeptConversation | None:
+        """Replace the metadata; None where the conversation is gone."""
+        ...
+
+    async def remove(self, owner: str, conversation: KeptConversation, item: str) -> bool:
+        """Delete the items with an id, and return whether there was one."""
+        ...
+
+    async def forget(self, owner: str, identifier: str) -> bool:
+        """Delete a conversation, and return whether it was there."""
+        ...
+
+
+class SummarySeal(Protocol):
+    """Seals summaries that a client carries, so that only Tidemark reads them, and only for the same tenant."""
+
+    def seal(self, tenant: str, text: str) -> str:
+        """Return the sealed text; equal texts give different ones."""
+        ...
+
+    def open(self, tenant: str, sealed: str) -> str | None:
+        """Return the text of what ``seal`` returned; None for what a provider has sealed.
+
+        :raises InvalidRequest: it is another tenant's, or was changed since
+        """
+        ...

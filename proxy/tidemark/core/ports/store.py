@@ -1,0 +1,334 @@
+"""Ports of the store: conversations, turns, leases, models, calibrations and learned windows.
+
+``tidemark/store/`` implements them over Redis; the pipeline, the compaction, the archive and the catalog use them.
+Where a docstring does not say otherwise, a method raises ``StoreUnavailable`` when the store did not answer in time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from tidemark.core.conversation.echoes import StoredBranches
+from tidemark.core.conversation.prefix import PrefixChain
+from tidemark.core.conversation.records import StoredConversation, StoredMessage, StoredState, TurnRecord
+from tidemark.core.conversation.summary import NO_SYSTEMS, InnerSystems, PrefixSummary, SummaryRecipe
+from tidemark.core.models import ModelObservation, ModelOverrides, ModelRecord, RegistryVersion
+from tidemark.core.operator_settings import StoredValues
+from tidemark.core.planning.calibration import Calibration, CalibrationEntry, CalibrationKey
+
+
+class ConversationStore(Protocol):
+    """The one store that all workers share (NFR-7.3, FR-4.3)."""
+
+    async def recall(
+        self, chain: PrefixChain, recipe: SummaryRecipe, systems: InnerSystems = NO_SYSTEMS
+    ) -> StoredState:
+        """Return what is stored of a request's conversation, in one round trip most often; the chain holds its tenant.
+
+        :param systems: the request's own; a summary that absorbed any other system message does not apply
+        :raises StoreUnavailable: the store did not answer in time
+        """
+        ...
+
+    async def branches(self, chain: PrefixChain, conversation: str, shared: int) -> StoredBranches:
+        """Return the conversations that go on otherwise after a chain's first messages, newest first.
+
+        They are at most some thirty, and a conversation that the chain could not repeat as a whole is left out.
+
+        :param conversation: the one that ``recall`` found
+        :param shared: how many messages the chain shares with it, at least 1
+        :raises StoreUnavailable: the store did not answer in time
+        """
+        ...
+
+    async def record(self, turn: TurnRecord) -> str:
+        """Append what a turn adds, in one atomic write; writing it twice changes nothing.
+
+        A conversation that went on otherwise meanwhile is left as it is, and the turn becomes a fork of it. Where the
+        turn repeats answers in other words (``TurnRecord.echo``), its wording takes the place of the stored one.
+
+        :returns: the id of the conversation that holds the turn now
+        :raises StoreUnavailable: the store did not answer in time
+        """
+        ...
+
+    async def keep_summary(
+        self,
+        tenant: str,
+        conversation: str,
+        chain: PrefixChain,
+        summary: PrefixSummary,
+        *,
+        waiting: bool = False,
+        lease: Lease | None = None,
+        replacing: bool = False,
+        upon: PrefixSummary | None = None,
+        begun_at: float | None = None,
+    ) -> PrefixSummary | None:
+        """Store a summary of the first ``summary.covered`` messages of ``chain``; of two for one prefix, the first.
+
+        Summaries of one prefix that absorbed other system messages do not exclude each other.
+
+        :param waiting: it is a prepared summary, which comes into use when it is stored once more without this
+        :param lease: the lease under which it was made
+        :param replacing: store it in place of another one, which stays as an earlier version
+        :param upon: the summary that was in use when it was planned
+        :param begun_at: when its compaction began, as Unix time in seconds; None for when it was made
+        :returns: the one that is stored now; None where there is none and another worker has the lease by now
+        :raises SummaryOutdated: a person has replaced ``upon`` since, or has had the conversation forgotten
+        :raises StoreUnavailable: the store did not answer in time
+        """
+        ...
+
+    async def summary(
+        self,
+        chain: PrefixChain,
+        covered: int,
+        recipe: SummaryRecipe,
+        *,
+        absorbed: Sequence[bytes] = (),
+        waiting: bool = False,
+    ) -> PrefixSummary | None:
+        """Return the stored summary of the first ``covered`` messages of ``chain``, or None.
+
+        :param absorbed: digests of exactly the system messages that it absorbs
+        :param waiting: return the prepared summary that is not in use yet
+        :raises StoreUnavailable: the store did not answer in time
+        """
+        ...
+
+    async def conversation(self, conversation: str) -> StoredConversation | None:
+        """Return a conversation's record; None where there is none."""
+        ...
+
+    async def messages(self, conversation: str, *, start: int = 1, stop: int | None = None) -> Sequence[StoredMessage]:
+        """Return the messages ``start`` to ``stop``, both included, a fork's earlier ones too (promise 6).
+
+        A message that cannot be read keeps its place and has no bytes, and ``unreadable`` says why.
+        """
+        ...
+
+    async def find_by_name(self, owner: str, name: str) -> str | None:
+        """Return the id of the conversation that a credential's client calls by a name, or None."""
+        ...
+
+    async def message_ids(self, conversation: str, stop: int) -> Sequence[str]:
+        """Return the ids of the messages up to position ``stop``, a fork's earlier ones too, oldest first."""
+        ...
+
+    async def originals(self, conversation: str) -> Mapping[int, StoredMessage]:
+        """Return the answers that the client repeats in other words since, as they were answered, by position."""
+        ...
+
+    async def summaries(self, conversation: str) -> Sequence[PrefixSummary]:
+        """Return all summaries of a conversation, oldest first."""
+        ...
+
+    async def ping(self) -> None:
+        """Check by a write that the store answers and takes writes.
+
+        :raises StoreUnavailable: the store does not answer, or refuses to write
+        """
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Lease:
+    """The right of one worker to make a summary or a turn, for a limited time."""
+
+    family: str
+    name: str
+    value: bytes
+    """It differs each time the lease is taken, so the worker of an earlier lease is recognized (fencing)."""
+
+
+@dataclass(frozen=True, slots=True)
+class StartedTurn:
+    """A turn of a conversation whose history is the store's (``X-Tidemark-History: stored``)."""
+
+    record: StoredConversation | None
+    """None where the conversation is yet to begin."""
+    branch: str
+    """The second part of the conversation's id."""
+    lease: Lease | None
+    """None where another turn is under way."""
+    lost: str = ""
+    """How many messages are lost where the name leads to a conversation of which parts are gone, or ``unknown``."""
+
+
+class TurnStore(Protocol):
+    """Turns of stored history."""
+
+    async def start_turn(self, family: str, own: str, tenant: str, seconds: float) -> StartedTurn | None:
+        """Take the turn of a conversation: of this id, or, where ``own`` is empty, of the family's name.
+
+        :returns: None where the id's conversation is another tenant's, or there is none
+        """
+        ...
+
+    def give_up(self, turn: TurnRecord) -> None:
+        """End a turn whose client was told that it is lost, as soon as the store answers.
+
+        Its lease is free then. A write that arrives late is no part of the conversation. Where the write arrived
+        before, its answer counts as one that no client received: the same question is answered anew.
+        """
+        ...
+
+
+class RequestHeads(Protocol):
+    """The system messages that began the last request of a conversation."""
+
+    async def leading_system_messages(self, conversation: str) -> Sequence[bytes]:
+        """Return those of one conversation, in the client's bytes."""
+        ...
+
+    async def with_missing(self, conversation: str) -> tuple[Sequence[bytes], str]:
+        """Return the same, and how many of them are lost: a number, ``unknown``, or nothing."""
+        ...
+
+    async def summarized_count(self, conversation: str) -> int:
+        """Return for how many messages a summary stood in the last request of a conversation; 0 for none."""
+        ...
+
+
+class StoreIdentity(Protocol):
+    """Which store it is: an emptied one is another one."""
+
+    @property
+    def epoch(self) -> str:
+        """Return the store's own id as it was read last; empty where it never was."""
+        ...
+
+    async def renewed(self) -> str:
+        """Read the store's own id again, and return it; the last one where the store does not answer."""
+        ...
+
+
+class DeletionHook(Protocol):
+    """Deletes what is stored of a conversation outside the store; called before the store deletes its own part."""
+
+    async def forget(self, tenant: str, conversation: str) -> None:
+        """Delete everything of a conversation; calling it again changes nothing.
+
+        :raises TidemarkError: something is left; the deletion is refused and may be requested again
+        """
+        ...
+
+
+class LeaseStore(Protocol):
+    """Leases of summaries: at most one worker makes each."""
+
+    async def take(
+        self,
+        name: str,
+        chain: PrefixChain,
+        covered: int,
+        recipe: SummaryRecipe,
+        seconds: float,
+        *,
+        absorbed: Sequence[bytes] = (),
+    ) -> Lease | None:
+        """Take a lease to make a summary of the first ``covered`` messages; None where another worker has it.
+
+        The name of a preparation's lease is the second part of the conversation's id, so ``recall`` finds it.
+        """
+        ...
+
+    async def renew(self, lease: Lease, seconds: float) -> bool:
+        """Renew a lease; False where another worker has it by now."""
+        ...
+
+    async def release(self, lease: Lease) -> None:
+        """Release a lease."""
+        ...
+
+    async def is_taken(self, family: str, name: str) -> bool:
+        """Return whether any worker has a lease."""
+        ...
+
+
+class ModelStore(Protocol):
+    """The registry's records (FR-4.1.3). They are the operator's: no tenant has any of its own."""
+
+    async def version(self) -> RegistryVersion:
+        """Return the version of all overrides; it is new after every change, and after the store was emptied."""
+        ...
+
+    async def changed(self) -> tuple[RegistryVersion, Sequence[ModelRecord]]:
+        """Return the version, and the records with overrides, without observations."""
+        ...
+
+    async def records(self) -> Sequence[ModelRecord]:
+        """Return all records, by id."""
+        ...
+
+    async def record(self, model: str) -> ModelRecord | None:
+        """Return the record with this id."""
+        ...
+
+    async def sight(self, sighting: ModelObservation, now: float) -> None:
+        """Store what a request showed of a model, merged by ``merged_observation``, and the time of it."""
+        ...
+
+    async def override(
+        self, record: ModelRecord, change: Callable[[ModelOverrides], ModelOverrides], now: float
+    ) -> None:
+        """Change the overrides of a record, which its id identifies.
+
+        :param change: returns the new overrides for the stored ones; called again where another change was faster.
+            What it raises leaves everything as it is
+        """
+        ...
+
+
+class SettingStore(Protocol):
+    """The operator's settings for all models; a change is also a new version of ``ModelStore``."""
+
+    async def stored(self) -> StoredValues:
+        """Return the settings that are stored."""
+        ...
+
+    async def change(self, change: Callable[[StoredValues], StoredValues]) -> None:
+        """Change the settings.
+
+        :param change: returns the new values for the stored ones; called again where another change was faster. What it
+            raises leaves everything as it is
+        """
+        ...
+
+
+class CalibrationStore(Protocol):
+    """What was learned of providers' tokenizers. Calibration is a refinement, so an outage fails no request."""
+
+    async def calibration(self, key: CalibrationKey) -> Calibration:
+        """Return the calibration of a tool set, else of its model; during an outage the last one of this process."""
+        ...
+
+    async def learn(self, key: CalibrationKey, counted: int, reported: int, now: float) -> None:
+        """Take in one more reply, for the tool set and for the model; an outage is ignored.
+
+        :param counted: tokens by the local count
+        :param reported: tokens by the provider's
+        """
+        ...
+
+    async def readings(self, owner: str | None) -> Mapping[str, Sequence[CalibrationEntry]]:
+        """Return an owner's calibrations by model id; for None, the operator, the newest of each model.
+
+        :raises StoreUnavailable: the store did not answer in time
+        """
+        ...
+
+
+class LearnedWindowStore(Protocol):
+    """What overflows taught, by credential; the caller packs and unpacks it."""
+
+    async def lessons(self, owner: str) -> Sequence[bytes]:
+        """Return all that overflows taught of one credential's models."""
+        ...
+
+    async def keep_lesson(self, owner: str, name: str, packed: bytes) -> None:
+        """Store a lesson, in place of an older one of that name."""
+        ...

@@ -1,0 +1,234 @@
+"""Drives `tidemark demo`: it starts both servers, runs both conversations, and compares them.
+
+`tidemark/cli/main.py` calls `main`. Everything it starts is a context manager, so the end, a failure and a signal all
+clean up in the same way: no process and no file remains.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import signal
+import sys
+import tempfile
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from tidemark.demo import children, llama
+from tidemark.demo.children import Child
+from tidemark.demo.screen import (
+    HEADING,
+    AnsweredTurn,
+    Conversation,
+    Failed,
+    PlainScreen,
+    Screen,
+    Water,
+    comparison,
+    screen,
+    turn_line,
+    verdict,
+)
+from tidemark.demo.script import Question, script
+
+if TYPE_CHECKING:
+    from tidemark.demo.clients import DialectName
+    from tidemark.demo.talk import Talker
+
+_WATCH_SECONDS = 0.5
+CONSOLE_PATH = "/console"
+SERVE_PORT = 8787
+"""Tidemark's own default port, used with `--serve` while it is free."""
+READY_PATH = "/health/readiness"
+_THRESHOLD = 0.85
+"""Ratio of the window at which compaction is due. Lower than the default, because the model's own tokenizer
+makes up to 11 % more tokens of this conversation than the tokenizers that Tidemark counts with."""
+_TARGET = 0.45
+"""Ratio of the limit to which a compaction brings a request: the default of docs/configuration.md."""
+_CONFIG = f"""\
+# TIDEMARK_UPSTREAM is the model's address, and its server reports its window. That server wants no key; a stated one
+# lets the console's visitor have summaries written by the model, too.
+model_list:
+  - model_name: {llama.MODEL}
+    litellm_params: {{model: openai/{llama.MODEL}, api_key: none}}
+compaction:
+  defaults: {{strategy: extractive, threshold: {_THRESHOLD}, target: {_TARGET}, retention_tokens: 300}}
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Start:
+    """The arguments of both servers."""
+
+    folder: Path
+    """The folder of their files, which is deleted when the demo ends."""
+    window_tokens: int
+
+
+@dataclass(frozen=True, slots=True)
+class Servers:
+    """The two running servers and their ports on 127.0.0.1."""
+
+    model: Child
+    model_port: int
+    proxy: Child
+    proxy_port: int
+
+
+def main(
+    turns: int = 40,
+    serve: bool = False,  # noqa: FBT001, FBT002 - two flags of one command line
+    *,
+    dialect: DialectName = "chat",
+    window_tokens: int = llama.WINDOW_TOKENS,
+) -> int:
+    """Run the demo and return the exit code.
+
+    With `serve`, start both servers, print their addresses, and wait for Ctrl-C or SIGTERM without a conversation.
+    Without it, run the conversation of `turns` turns twice, in the client format `dialect`. Exit code 0 then means that
+    it overflowed directly and was finished through Tidemark.
+    """
+    try:
+        llama.weights()
+        with children.ended_by_signals(), tempfile.TemporaryDirectory(prefix="tidemark-demo-") as folder:
+            start = Start(Path(folder), window_tokens)
+            return _serve(start) if serve else _compare(start, script(turns), dialect)
+    except (llama.ExtraMissingError, children.ChildError) as error:
+        print(error, file=sys.stderr)  # noqa: T201 - the demo prints its results
+        return 1
+    except BrokenPipeError:  # the reader is gone; the interpreter's last flush must not fail either
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 1
+    except children.EndedBySignal as end:
+        return 128 + end.number
+    except KeyboardInterrupt:
+        return 128 + signal.SIGINT
+
+
+def water(limit_tokens: int | None, window_tokens: int = llama.WINDOW_TOKENS) -> Water:
+    """Return the marks of a request whose limit is `limit_tokens`, by the rules of docs/compaction.md under `_CONFIG`.
+
+    Without a limit, as on the direct way to the server, there are no marks.
+    """
+    if limit_tokens is None:
+        return Water(window_tokens)
+    high = min(int(_THRESHOLD * window_tokens), limit_tokens)
+    return Water(window_tokens, int(_TARGET * limit_tokens), high)
+
+
+def _serve(start: Start) -> int:
+    out = PlainScreen()
+    port = SERVE_PORT
+    if not children.is_free(port):
+        port = children.free_port()
+        out.say(f"Port {SERVE_PORT} is taken, so Tidemark gets port {port}.")
+    with _servers(start, port) as servers:
+        servers.proxy.wait_ready(port, READY_PATH)
+        base = f"http://{children.HOST}:{servers.proxy_port}/v1"
+        messages = [{"role": "user", "content": "Name three Greek islands."}]
+        body = json.dumps({"model": llama.MODEL, "stream": True, "messages": messages})
+        out.say(f"Tidemark is running in front of {llama.MODEL} with a window of {start.window_tokens} tokens.")
+        out.say(f"export OPENAI_BASE_URL={base}")
+        out.say("export OPENAI_API_KEY=unused")
+        out.say(f"export ANTHROPIC_BASE_URL={base.removesuffix('/v1')}")
+        out.say("export ANTHROPIC_API_KEY=unused")
+        out.say(f"curl -N {base}/chat/completions -H 'Content-Type: application/json' -d '{body}'")
+        out.say(f"Console: {_console(servers)}")
+        out.say("Ctrl-C stops both.")
+        _stay(servers)
+    return 0
+
+
+def _console(servers: Servers) -> str:
+    """Return the address of the pages that show what Tidemark does."""
+    return f"http://{children.HOST}:{servers.proxy_port}{CONSOLE_PATH}"
+
+
+def _stay(servers: Servers) -> None:
+    """Wait for Ctrl-C, as long as both servers run."""
+    with contextlib.suppress(KeyboardInterrupt):
+        while True:
+            time.sleep(_WATCH_SECONDS)
+            servers.model.check()
+            servers.proxy.check()
+
+
+def _compare(start: Start, questions: Sequence[Question], dialect: DialectName) -> int:
+    plain = PlainScreen()
+    started = time.monotonic()
+    plain.say(f"Starting {llama.MODEL} on llama.cpp, window {start.window_tokens} tokens, and Tidemark in front of it.")
+    with _servers(start, children.free_port()) as servers:
+        from tidemark.demo.talk import talker  # noqa: PLC0415 - imports the clients, while Tidemark starts
+
+        servers.proxy.wait_ready(servers.proxy_port, READY_PATH)
+        plain.say(f"Both answer after {time.monotonic() - started:.1f} s.")
+        plain.say(f"Watch it in a browser: {_console(servers)}")
+        with screen() as out:
+            out.say(f"\nStraight to the model's server, {len(questions)} turns:")
+            straight = talker("direct", servers.model_port, llama.MODEL, dialect)
+            direct = _run_conversation(straight, questions, out, start.window_tokens)
+            out.say("\nThe same person through Tidemark:")
+            through = talker("tidemark", servers.proxy_port, llama.MODEL, dialect)
+            proxied = _run_conversation(through, questions, out, start.window_tokens)
+        if proxied.failure:
+            plain.say(servers.proxy.last_lines())
+        outcome = verdict(direct, proxied)
+        for line in ["", *comparison(direct, proxied), "", outcome.sentence]:
+            plain.say(line)
+        plain.say(f"The whole demo took {time.monotonic() - started:.0f} s.")
+        if sys.stdin.isatty() and sys.stdout.isatty():  # nobody would end it anywhere else
+            plain.say(f"The conversation stays at {_console(servers)} until Ctrl-C ends the demo.")
+            _stay(servers)
+    return 0 if outcome.shown else 1
+
+
+@contextlib.contextmanager
+def _servers(start: Start, proxy_port: int) -> Iterator[Servers]:
+    """Run both servers; when the block begins, the model answers and Tidemark is still starting."""
+    folder = start.folder
+    model_port = children.free_port()
+    command = llama.command(model_port, start.window_tokens)
+    with children.child("The model's server", command, folder / "llama.log") as model:
+        model.wait_ready(model_port, llama.HEALTH_PATH)
+        settings = folder / "tidemark.yaml"
+        settings.write_text(_CONFIG, encoding="utf-8")
+        command = _proxy_command(settings, proxy_port)
+        environ = _environ(f"http://{children.HOST}:{model_port}/v1", folder / "data")
+        with children.child("Tidemark", command, folder / "tidemark.log", environ) as proxy:
+            yield Servers(model, model_port, proxy, proxy_port)
+
+
+def _proxy_command(settings: Path, port: int) -> list[str]:
+    where = ["--config", str(settings), "--host", children.HOST, "--port", str(port)]
+    return [sys.executable, "-m", "tidemark", "serve", *where]
+
+
+def _environ(upstream: str, data: Path) -> dict[str, str]:
+    """Return the environment of the demo's Tidemark: no settings of the user, no proxy to itself."""
+    inherited = {name: value for name, value in os.environ.items() if not name.startswith("TIDEMARK_")}
+    direct = ",".join(filter(None, [inherited.get("NO_PROXY") or inherited.get("no_proxy"), children.HOST]))
+    ours = {"TIDEMARK_UPSTREAM": upstream, "TIDEMARK_DATA_DIR": str(data)}
+    return {**inherited, "NO_PROXY": direct, "no_proxy": direct, **ours}
+
+
+def _run_conversation(to: Talker, questions: Sequence[Question], out: Screen, window_tokens: int) -> Conversation:
+    """Run one conversation to its end or its first failure, with a line for each turn."""
+    from tidemark.demo.talk import converse  # noqa: PLC0415 - see `_compare`
+
+    started = time.monotonic()
+    turns: list[AnsweredTurn] = []
+    failure = None
+    out.say(HEADING)
+    for turn in converse(to, questions, out.listen):
+        out.say(turn_line(turn, out.columns))
+        if isinstance(turn, Failed):
+            failure = turn
+            break
+        turns.append(turn)
+        marks = water(turn.limit_tokens, window_tokens)
+        out.gauge(turn.after_tokens, marks, title=f"{to.side} {turn.number}/{len(questions)}")
+    return Conversation(to.side, len(questions), tuple(turns), failure, time.monotonic() - started)

@@ -1,0 +1,236 @@
+"""Reads a stream of chunks over the rounds in which the model searches, and passes on what is the client's.
+
+``search_function.py`` begins it. A text never waits; the name in the first piece of a call decides whose it is. Source:
+OpenAI API reference, "The chat completion chunk object".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import msgspec
+
+from tidemark.core.conversation.messages import JsonValue, Message
+from tidemark.dialects.bodies import encode_json
+from tidemark.dialects.chat.deltas import PartialObject
+from tidemark.dialects.chat.reply import ChunkFold, decode_or_none
+from tidemark.dialects.chat.searched_rounds import THINKING, RoundsBefore, asks_to_search, is_search, name_of
+from tidemark.dialects.chat.stream import DONE
+from tidemark.dialects.searching import sum_of
+from tidemark.dialects.sse import EVENTS, payload_of
+
+Piece = Mapping[str, JsonValue]
+"""A piece of a call, as a delta has it."""
+_NO_ANSWER = ("role", "reasoning_content")
+"""Members of a delta with which a model does not yet answer."""
+
+
+class SearchedStream:
+    """``SearchedReply`` of a stream. Its state is the present round, and what those before brought."""
+
+    def __init__(self) -> None:
+        self.calls: Message | None = None
+        self._before = RoundsBefore()
+        self._round = _Round()
+        self._has_role = False
+        """Whether the client has the role, which begins a message."""
+
+    def read(self, data: bytes) -> bytes:
+        """Return the client's events among whole ones; those that need no change keep their bytes."""
+        return b"".join([self._read_event(event) for event in EVENTS.findall(data)])
+
+    def next_round(self) -> None:
+        """Begin the next round."""
+        self._before.add(self.calls, self._round.fold.usage)
+        self.calls, self._round = None, _Round()
+
+    def end(self) -> bytes:
+        """Return the events that end a stream, as of a model that just stopped."""
+        self.calls = None
+        head = {**self._before.head, "object": "chat.completion.chunk"}
+        choices: list[JsonValue] = [{"index": 0, "delta": {}, "finish_reason": "stop"}]
+        events = [*self._round.thinking, _event({**head, "choices": choices})]
+        if self._round.fold.usage:
+            usage = sum_of(self._before.usage, self._round.fold.usage)
+            events.append(_event({**head, "choices": [], "usage": usage}))
+        return b"".join([*events, b"data: ", DONE, b"\n\n"])
+
+    def _read_event(self, event: bytes) -> bytes:
+        payload = payload_of(event)
+        chunk = decode_or_none(payload, msgspec.json.decode) if payload and payload != DONE else None
+        if not isinstance(chunk, dict):
+            return b"" if self.calls is not None and payload else event
+        self._before.note_head(chunk)
+        pieces = self._round.fold_in(chunk)
+        if self.calls is not None and self._round.fold.error is None:
+            return b""  # the round is over, and this is its usage
+        self.calls = None
+        choice = _choice_of(chunk)
+        if choice is not None and _thinking_of(choice):
+            event, choice = self._hold_thinking(event, chunk, choice)
+        changed = None if choice is None else self._changed(choice, pieces)
+        thinking = b"" if changed is None else self._thinking_before(changed)
+        if changed is choice:
+            return thinking + (_event(self._before.with_head(chunk)) if self._before.number and event else event)
+        if changed is None:
+            return b""
+        if self._round.is_searching:  # its usage is added to that of the rounds that follow
+            chunk.pop("usage", None)
+        return thinking + _event({**self._before.with_head(chunk), "choices": [changed]})
+
+    def _hold_thinking(
+        self, event: bytes, chunk: dict[str, JsonValue], choice: Mapping[str, JsonValue]
+    ) -> tuple[bytes, Mapping[str, JsonValue]]:
+        """Hold the thinking of a choice until it is known what it leads to.
+
+        :returns: what is left of event and choice
+        """
+        blocks, delta = _thinking_of(choice), choice.get("delta")
+        rest = {name: value for name, value in delta.items() if name != THINKING} if isinstance(delta, dict) else {}
+        says = _says(rest) or bool(choice.get("finish_reason"))
+        if not self._before.text:
+            whole = event if not says and not self._before.number else self._thinking_event(blocks)
+            self._round.thinking.append(whole)
+        choice = {**choice, "delta": rest}
+        chunk["choices"] = [choice]
+        return _event(chunk) if says else b"", choice
+
+    def _thinking_before(self, choice: Mapping[str, JsonValue]) -> bytes:
+        """Return the events of the thinking that waited, where this choice makes it the client's."""
+        delta = choice.get("delta")
+        own = (
+            {name: value for name, value in delta.items() if name not in _NO_ANSWER} if isinstance(delta, dict) else {}
+        )
+        if not (choice.get("finish_reason") or _says(own)):
+            return b""
+        waiting, self._round.thinking = self._round.thinking, []
+        return b"".join(waiting)
+
+    def _thinking_event(self, blocks: JsonValue) -> bytes:
+        choice: dict[str, JsonValue] = {"index": 0, "delta": {THINKING: blocks}, "finish_reason": None}
+        return _event({**self._before.head, "object": "chat.completion.chunk", "choices": [choice]})
+
+    def _changed(self, choice: Mapping[str, JsonValue], pieces: list[Piece]) -> Mapping[str, JsonValue] | None:
+        """Return the client's part of a choice; None where nothing of it is."""
+        reason, own = choice.get("finish_reason"), choice.get("delta")
+        delta = dict(own) if isinstance(own, dict) else {}
+        if reason:
+            pieces = [*pieces, *self._round.nameless()]
+            if asks_to_search(self._round.searches(), reason):
+                self.calls = self._round.fold.reply().message
+                self._round.is_searching = self.calls is not None
+                reason = None if self._round.is_searching else reason
+        if "tool_calls" in delta and delta["tool_calls"] != pieces:
+            del delta["tool_calls"]
+        if pieces:
+            delta["tool_calls"] = pieces
+        self._continue_message(delta)
+        if delta == own and reason == choice.get("finish_reason"):
+            return choice
+        return {**choice, "delta": delta, "finish_reason": reason} if reason or _says(delta) else None
+
+    def _continue_message(self, delta: dict[str, JsonValue]) -> None:
+        """Let the delta of a later round go on with the message of the first."""
+        if "role" in delta:
+            if self._has_role:
+                del delta["role"]
+            self._has_role = True
+        text = delta.get("content")
+        if self._before.number and isinstance(text, str) and text and not self._round.has_text:
+            delta["content"] = self._before.separator(text) + text
+        self._round.has_text = self._round.has_text or bool(text)
+
+
+class _Round:
+    """One round of a stream: what came of it, and whose its calls are."""
+
+    def __init__(self) -> None:
+        self.fold = _CallingFold()
+        self.has_text = False
+        self.is_searching = False
+        """Whether the round has ended in searches alone."""
+        self._places: dict[int, int] = {}
+        """The index that each call of the client's has for the client, by the identity of the call."""
+        self.thinking: list[bytes] = []
+        """Events with signed thinking of which it is not yet known what it leads to."""
+        self._searches: set[int] = set()
+        """The searches, by the same."""
+        self._waiting: dict[int, list[Piece]] = {}
+        """The pieces of calls that have no name yet."""
+
+    def fold_in(self, chunk: Mapping[str, JsonValue]) -> list[Piece]:
+        """Take in a chunk, and return the pieces of the client's calls in it."""
+        self.fold.pieces = []
+        self.fold.add(chunk)
+        clients: list[Piece] = []
+        for piece, call in self.fold.pieces:
+            own = id(call)
+            if own in self._places:
+                clients += self._placed(call, [piece])
+            elif own not in self._searches:
+                clients += self._decided(call, piece)
+        return clients
+
+    def _decided(self, call: PartialObject, piece: Piece) -> list[Piece]:
+        """Return the pieces of a call so far where its name is there, and is none of the search function."""
+        waiting = [*self._waiting.pop(id(call), ()), piece]
+        value = call.value()
+        if is_search(value):
+            self._searches.add(id(call))
+            return []
+        if name_of(value) is None:
+            self._waiting[id(call)] = waiting
+            return []
+        return self._placed(call, waiting)
+
+    def nameless(self) -> list[Piece]:
+        """Return the pieces that still wait; a call without a name is the client's."""
+        return [piece for call in self.fold.calls for piece in self._placed(call, self._waiting.pop(id(call), []))]
+
+    def searches(self) -> list[bool]:
+        """Return for each call of the round whether it is a search."""
+        return [is_search(call.value()) for call in self.fold.calls]
+
+    def _placed(self, call: PartialObject, pieces: list[Piece]) -> list[Piece]:
+        """Return pieces of a call with the index that it has among the client's calls."""
+        if not pieces:
+            return []
+        place = self._places.setdefault(id(call), len(self._places))
+        return [piece if piece.get("index") == place else {**piece, "index": place} for piece in pieces]
+
+
+class _CallingFold(ChunkFold):
+    """Folds a stream, and notes to which call each piece belongs."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.pieces: list[tuple[Piece, PartialObject]] = []
+        """Of the newest chunk, with their calls."""
+
+    def call_for(self, piece: Mapping[str, JsonValue], position: int) -> PartialObject:
+        """Return the call that a piece belongs to."""
+        call = super().call_for(piece, position)
+        self.pieces.append((piece, call))
+        return call
+
+
+def _choice_of(chunk: Mapping[str, JsonValue]) -> Mapping[str, JsonValue] | None:
+    """Return the one choice of a chunk; None for a chunk of counts."""
+    choices = chunk.get("choices")
+    choice = choices[0] if isinstance(choices, list) and len(choices) == 1 else None
+    return choice if isinstance(choice, dict) else None
+
+
+def _thinking_of(choice: Mapping[str, JsonValue]) -> JsonValue:
+    """Return the signed thinking in a choice; None where it has none."""
+    delta = choice.get("delta")
+    return delta.get(THINKING) if isinstance(delta, dict) else None
+
+
+def _says(delta: Mapping[str, JsonValue]) -> bool:
+    """Return whether a delta has something beside empty members."""
+    return any(value not in (None, "", [], {}) for value in delta.values())
+
+
+def _event(chunk: Mapping[str, JsonValue]) -> bytes:
+    return b"data: " + encode_json(dict(chunk)) + b"\n\n"

@@ -1,0 +1,75 @@
+"""Offers the search function in the requests of any dialect, and adds up the tokens of its rounds (docs/adr/0027).
+
+``search_function.py`` of each dialect writes the definition and says which choices of a client leave a place for it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+from tidemark.core.conversation.messages import JsonValue
+from tidemark.core.conversation.request import ModelRequest
+from tidemark.core.recall.search_function import FUNCTION_NAME, QUERY, QUERY_DESCRIPTION
+from tidemark.dialects.bodies import body_of
+from tidemark.dialects.raw_json import decode_value
+
+PARAMETERS: Mapping[str, JsonValue] = {
+    "type": "object",
+    "properties": {QUERY: {"type": "string", "description": QUERY_DESCRIPTION}},
+    "required": [QUERY],
+    "additionalProperties": False,
+}
+"""The JSON schema of a call's arguments."""
+
+
+def with_function(request: ModelRequest, definition: bytes) -> ModelRequest | None:
+    """Return the request with the function at the end of its tools.
+
+    None where the client has a tool of this name, or tools that are no list.
+    """
+    fields = request.fields
+    tools = member_of(fields, "tools")
+    if tools is not None and (not isinstance(tools, list) or any(map(_has_name, tools))):
+        return None
+    own = fields["tools"].rstrip()[:-1] + b"," if tools else b"["
+    return with_member(request, "tools", own + definition + b"]")
+
+
+def with_member(request: ModelRequest, name: str, value: bytes) -> ModelRequest:
+    """Return the request with another value of one member."""
+    fields = {**request.fields, name: value}
+    return replace(request, fields=fields, body=body_of(fields, {}))
+
+
+def member_of(fields: Mapping[str, bytes], name: str) -> JsonValue:
+    """Return the value of a member; None where there is none."""
+    return decode_value(fields[name], name) if name in fields else None
+
+
+def is_about_functions(body: bytes) -> bool:
+    """Return whether a refusal names tools or functions, and is not about the length, which may name them too."""
+    text = body.lower()
+    return (b"tool" in text or b"function" in text) and b"context" not in text
+
+
+def sum_of(first: Mapping[str, JsonValue], second: Mapping[str, JsonValue]) -> dict[str, JsonValue]:
+    """Add up the numbers of two counts, member by member; what is no number is the second's."""
+    members: dict[str, JsonValue] = dict(first)
+    for name, value in second.items():
+        before = members.get(name)
+        if isinstance(before, dict) and isinstance(value, dict):
+            members[name] = sum_of(before, value)
+        elif isinstance(before, int | float) and isinstance(value, int | float):
+            members[name] = before + value
+        elif value is not None or name not in members:
+            members[name] = value
+    return members
+
+
+def _has_name(tool: JsonValue) -> bool:
+    """Return whether a tool of the client's has the name of the search function, whatever its type."""
+    if not isinstance(tool, dict):
+        return False
+    bodies = (tool, tool.get("function"), tool.get("custom"))
+    return any(isinstance(body, dict) and body.get("name") == FUNCTION_NAME for body in bodies)

@@ -1,0 +1,79 @@
+"""Runs all checks together. None stops another: what a check raises, or does not end in time, is a finding."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Mapping, Sequence
+from pathlib import Path
+
+from tidemark.app import Parts
+from tidemark.config import Settings, load
+from tidemark.core.errors import ConfigError
+from tidemark.core.ports import Caller
+from tidemark.doctor.findings import Finding, Progress
+from tidemark.doctor.guard import Guard, failure, in_thread
+from tidemark.doctor.machine import check_configuration, check_data_folder, check_vocabularies
+from tidemark.doctor.secrecy import secrets_of, without_secrets
+from tidemark.doctor.stores import check_store
+from tidemark.doctor.summaries import check_summaries
+from tidemark.doctor.upstreams import check_upstreams
+
+EXAMINATION_SECONDS = 180.0
+"""The longest examination. Each server and model has a shorter time of its own."""
+_GRACE_SECONDS = 1.0
+"""For a check of several parts, so that its parts end first and are told one by one."""
+_KEY = "OPENAI_API_KEY"
+
+
+async def examine(
+    path: Path | None,
+    environ: Mapping[str, str],
+    progress: Progress,
+    *,
+    offline: bool = False,
+    models: Sequence[str] = (),
+    seconds: float = EXAMINATION_SECONDS,
+) -> list[Finding]:
+    """Return the findings of all checks, in a fixed order.
+
+    :param offline: ask no upstream, and no summarizer's model
+    :param models: further models to ask, which entries with a pattern may serve
+    :param seconds: the longest time of all together
+    """
+    try:
+        settings = load(path, environ)
+    except ConfigError as error:
+        mend = "Correct the file; `tidemark schema` helps an editor to do so."
+        return [Finding("configuration", "error", line, mend) for line in error.message.splitlines()]
+    checks: dict[str, Awaitable[list[Finding]]] = {
+        "configuration": in_thread(lambda: check_configuration(settings)),
+        "data folder": in_thread(lambda: check_data_folder(settings)),
+        "store": in_thread(lambda: asyncio.run(check_store(settings, progress))),
+    }
+    warnings: list[Finding] = []
+    parts = _parts(settings, warnings)
+    guard = Guard(asyncio.get_running_loop().time() + seconds, seconds)
+    if parts is not None:
+        key = environ.get(_KEY)
+        caller = Caller(b"", ((b"authorization", b"Bearer " + key.encode()),) if key else ())
+        checks["vocabularies"] = in_thread(lambda: check_vocabularies(parts))
+        if not offline:
+            checks["upstreams"] = check_upstreams(parts, caller, progress, guard, models)
+            checks["summarizer"] = check_summaries(parts, caller, progress, guard, models)
+    try:
+        running = [guard.run(name, check, grace_seconds=_GRACE_SECONDS) for name, check in checks.items()]
+        findings = [finding for results in await asyncio.gather(*running) for finding in results]
+    finally:
+        if parts is not None:
+            await parts.upstream.aclose()
+    secrets = secrets_of(settings, environ)
+    return [without_secrets(finding, secrets) for finding in [*findings, *warnings]]
+
+
+def _parts(settings: Settings, findings: list[Finding]) -> Parts | None:
+    """Return the parts that most checks use; None where they cannot be built, which is a finding then."""
+    try:
+        return Parts(settings, lambda warning: findings.append(Finding("tokens", "warning", warning)))
+    except Exception as error:  # noqa: BLE001 - the checks that need no model go on
+        findings.append(failure("models", error))
+        return None

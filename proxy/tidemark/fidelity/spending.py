@@ -1,0 +1,96 @@
+"""Adds up what the calls of a summarizer cost: tokens, USD and seconds.
+
+A measure takes the sum after each compaction (``measuring.Sums``).
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+
+from tidemark.core.conversation.messages import JsonValue
+from tidemark.core.ports import Route, TextRequest, TokenCounter
+from tidemark.upstream.answers import content_of
+
+
+@dataclass(frozen=True, slots=True)
+class Spending:
+    """What some calls cost."""
+
+    asked_tokens: int = 0
+    answered_tokens: int = 0
+    is_estimated: bool = False
+    """Whether an upstream did not say its tokens, so that they were counted here."""
+    usd: float | None = 0.0
+    """By litellm's prices; None if a model has none."""
+    seconds: float = 0.0
+    rejected: int = 0
+    """Answers that were no usable summary, so that the deterministic one was measured in their place."""
+
+    def __add__(self, other: Spending) -> Spending:
+        """Return both together."""
+        usd = None if self.usd is None or other.usd is None else self.usd + other.usd
+        return Spending(
+            self.asked_tokens + other.asked_tokens,
+            self.answered_tokens + other.answered_tokens,
+            self.is_estimated or other.is_estimated,
+            usd,
+            self.seconds + other.seconds,
+            self.rejected + other.rejected,
+        )
+
+
+NOTHING_SPENT = Spending()
+
+
+@dataclass(slots=True)
+class Meter:
+    """Notes the calls of a summarizer, for ``LiteLLMUpstream.on_completion``.
+
+    :param prices: USD for each token of input and of output, by a model's name (``LiteLLMModelData.prices``)
+    """
+
+    counter: TokenCounter
+    prices: Mapping[str, tuple[float, float]]
+    timer: Callable[[], float] = time.perf_counter
+    models: dict[str, None] = field(default_factory=dict)
+    """The models that were asked, by the upstreams' names, in order."""
+    _sum: Spending = field(default_factory=Spending)
+
+    def note(self, route: Route, request: TextRequest, answer: JsonValue) -> None:
+        """Add one call."""
+        model = route.upstream_model
+        self.models[model] = None
+        usage = answer.get("usage") if isinstance(answer, dict) else None
+        counts = usage if isinstance(usage, dict) else {}
+        prompt, reply = counts.get("prompt_tokens"), counts.get("completion_tokens")
+        is_estimated = False
+        if not (isinstance(prompt, int) and isinstance(reply, int)):
+            is_estimated = True
+            texts = (str(message.get("content")) for message in request.messages)
+            prompt = sum(self.counter.count_text(text, model) for text in texts)
+            reply = self.counter.count_text(content_of(answer), model)
+        names = (f"{route.provider}/{model}", model)
+        price = next((self.prices[name] for name in names if name in self.prices), None)
+        usd = None if price is None else prompt * price[0] + reply * price[1]
+        self._sum += Spending(prompt, reply, is_estimated, usd)
+
+    def note_rejected(self) -> None:
+        """Add one answer that was no summary."""
+        self._sum += Spending(rejected=1)
+
+    @contextmanager
+    def timed(self) -> Iterator[None]:
+        """Add the seconds that the block takes."""
+        started = self.timer()
+        try:
+            yield
+        finally:
+            self._sum += Spending(seconds=self.timer() - started)
+
+    def take(self) -> Spending:
+        """Return the sum since the last time."""
+        spending, self._sum = self._sum, Spending()
+        return spending

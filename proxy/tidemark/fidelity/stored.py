@@ -1,0 +1,114 @@
+"""Measures what would survive of the user's own conversations, while nothing changes them (shadow mode).
+
+Nobody has planted facts in them. So what is counted is what a loss receipt counts: rules, decisions, numbers, names.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from dataclasses import dataclass
+
+from tidemark.core.errors import TidemarkError
+from tidemark.core.receipt import DETAIL_KINDS, Detail
+from tidemark.fidelity.measuring import NEWEST, Compact, Count, Figure, Sums
+from tidemark.fidelity.spending import Spending
+from tidemark.pipeline.offline import MIN_BUDGET_TOKENS
+
+CORPUS = "stored"
+LEAST_MESSAGES = 10
+"""A shorter conversation is left out: it says nothing about a compaction."""
+Details = Callable[[bytes, bytes], Awaitable[Sequence[Detail]]]
+"""Compares a chat request with its compacted form: returns what was said, and what became of it."""
+
+
+@dataclass(frozen=True, slots=True)
+class ExportedConversation:
+    """A conversation as it was exported."""
+
+    id: str
+    model: str
+    messages: Sequence[bytes]
+    """Each message as JSON, oldest first."""
+
+    @property
+    def body(self) -> bytes:
+        """Return a chat request with all messages."""
+        return b'{"model":%b,"messages":[%b]}' % (json.dumps(self.model).encode(), b",".join(self.messages))
+
+
+@dataclass(frozen=True, slots=True)
+class StoredMeasurement:
+    """What would survive of stored conversations."""
+
+    figures: Sequence[Figure]
+    measured: int
+    """The conversations of which the figures are."""
+    failures: Sequence[str]
+    """Why a conversation could not be compacted within a budget; one sentence for each time."""
+
+
+async def measure_stored(
+    conversations: Iterable[ExportedConversation],
+    compact: Compact,
+    count: Count,
+    details: Details,
+    budgets: Sequence[int],
+    *,
+    spent: Callable[[], Spending] = Spending,
+) -> StoredMeasurement:
+    """Compact each conversation once at each budget, and compare the result with the whole.
+
+    :param budgets: percent of each conversation's tokens
+    :param spent: returns what was spent since it was last asked
+    """
+    sums, failures, measured = Sums(spent), list[str](), 0
+    for conversation in conversations:
+        if len(conversation.messages) < LEAST_MESSAGES:
+            continue
+        measured += 1
+        for budget in budgets:
+            try:
+                await _add(sums, conversation, budget, compact=compact, count=count, details=details)
+            except TidemarkError as error:
+                failures.append(f"{conversation.id} at {budget} %: {error}")
+    return StoredMeasurement(sums.figures(), measured, failures)
+
+
+async def _add(
+    sums: Sums,
+    conversation: ExportedConversation,
+    budget: int,
+    *,
+    compact: Compact,
+    count: Count,
+    details: Details,
+) -> None:
+    """Add the figures of one conversation at one budget.
+
+    :raises TidemarkError: it cannot be counted or compacted
+    """
+    body = conversation.body
+    tokens = json.loads(await count(body))["input_tokens"]
+    compacted = json.loads(await compact(body, max(tokens * budget // 100, MIN_BUDGET_TOKENS)))
+    all_details = await details(body, json.dumps(compacted["request"]).encode())
+    totals = Counter(detail.kind for detail in all_details)
+    survivors = Counter(detail.kind for detail in all_details if detail.survival != "dropped")
+    newest = _newest_share(conversation.messages, compacted["request"]["messages"])
+    sums.share(CORPUS, budget, compacted["tokens_after"] / tokens, newest)
+    sums.count(CORPUS, "all", budget, survivors.total(), totals.total())
+    for kind in DETAIL_KINDS:
+        if totals[kind]:
+            sums.count(CORPUS, kind, budget, survivors[kind], totals[kind])
+
+
+def _newest_share(messages: Sequence[bytes], remaining: Sequence[object]) -> float:
+    """Return the share of the newest messages with which a compacted request still ends."""
+    newest = [json.loads(message) for message in messages[-NEWEST:]]
+    equal = 0
+    for before, after in zip(reversed(newest), reversed(remaining), strict=False):
+        if before != after:
+            break
+        equal += 1
+    return equal / len(newest)

@@ -1,0 +1,190 @@
+"""The step ``commands``: answers ``/context`` and ``/summarize``, and removes earlier ones from the request.
+
+It comes after stored history and before identity. ``pipeline/command_text.py`` recognizes commands,
+``pipeline/command_answers.py`` has the texts, and the dialect writes the answer in the client's format.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, replace
+from typing import assert_never
+
+from tidemark.core.conversation.messages import digest_of
+from tidemark.core.conversation.request import ModelRequest
+from tidemark.core.conversation.summary import PrefixSummary
+from tidemark.core.errors import CompactionFailed, ContextLengthExceeded, StoreError
+from tidemark.core.events import Listener, StoreDegraded
+from tidemark.core.planning.budget import ModelProfile
+from tidemark.core.planning.situation import Mode
+from tidemark.core.ports import Caller, Clock, ConversationStore
+from tidemark.core.report import OwnAnswer, Report
+from tidemark.pipeline.command_answers import ContextFacts, context_text, failed_text, nothing_text, summarized_text
+from tidemark.pipeline.command_text import (
+    Command,
+    command_in,
+    command_places,
+    is_free_of_commands,
+    without_places,
+)
+from tidemark.pipeline.fit import BudgetFitter
+from tidemark.pipeline.values import CommandAnswer, Progress, Refused, RequestContext
+
+FindProfile = Callable[[ModelRequest, Caller], Awaitable[ModelProfile]]
+"""Finds window and policy of the model that a request names."""
+
+
+@dataclass(frozen=True, slots=True)
+class CommandRequest:
+    """A command as the newest message of a request."""
+
+    command: Command
+    rest: ModelRequest
+    """The request without the command."""
+
+    @property
+    def mode(self) -> Mode:
+        """The mode in which the rest is planned."""
+        return "force" if self.command == "/summarize" else "auto"
+
+
+class Commands:
+    """Recognizes and answers commands. It has no state of its own.
+
+    :param mark_for: gives the mark of answers to a caller, by its fingerprint
+    """
+
+    def __init__(
+        self,
+        *,
+        fitter: BudgetFitter,
+        store: ConversationStore,
+        mark_for: Callable[[bytes], str],
+        emit: Listener,
+        clock: Clock,
+    ) -> None:
+        self._fitter = fitter
+        self._store = store
+        self._mark_for = mark_for
+        self._emit = emit
+        self._clock = clock
+
+    def is_free_of_commands(self, request: ModelRequest, caller: Caller) -> bool:
+        """Return whether nothing in a request is a command or an answer to one, as nearly always."""
+        return is_free_of_commands(request, self._mark_for(caller.fingerprint))
+
+    async def taken_out(
+        self, request: ModelRequest, caller: Caller, profile: FindProfile
+    ) -> tuple[ModelRequest, CommandRequest | None]:
+        """Return the request without earlier commands, and the command that its newest message is.
+
+        :raises InvalidRequest: nothing is in the request but commands and their answers
+        """
+        answered, unanswered = command_places(request, self._mark_for(caller.fingerprint))
+        if unanswered and (await profile(request, caller)).policy.answers_commands(request.dialect.name):
+            answered |= unanswered
+        request = without_places(request, answered)
+        newest = command_in(request.messages)
+        if newest is None:
+            return request, None
+        command, place = newest
+        return request, CommandRequest(command, request.dialect.without(request, {place}))
+
+    async def answer(self, command: CommandRequest, context: RequestContext, progress: Progress) -> CommandAnswer:
+        """Perform a command.
+
+        :param context: that of the request without the command
+        """
+        # A request that parts from the stored conversation begins a fork; a command does not.
+        context = replace(context, conversation=context.stored.conversation or context.conversation)
+        name = command.command
+        match name:
+            case "/summarize":
+                text, report = await self._summarize(context, progress)
+            case "/context":
+                text, report = await self._describe(context)
+            case _:
+                assert_never(name)
+        now = self._clock()
+        if not len(context.chain):  # the conversation gets its id with its first message
+            report = replace(report, conversation="")
+        suffix = digest_of(context.chain.tip, name.encode(), repr(now).encode()).hex()
+        progress.on_planned(report)
+        return CommandAnswer(OwnAnswer(text, suffix, now), report)
+
+    async def _describe(self, context: RequestContext) -> tuple[str, Report]:
+        """Describe the conversation for ``/context``, and change nothing (S2-6)."""
+        report = (await self._fitter.fit(at_rest(context))).report
+        summaries = await self._summaries(context)
+        facts = ContextFacts(
+            tokens=report.tokens_before,
+            forwarded=report.tokens_after,
+            limit=report.limit,
+            window=context.measure.budget.window,
+            messages=len(context.chain),
+            covered=report.summarized,
+            summaries=None if summaries is None else len(summaries),
+            last_summary_at=max((summary.created_at for summary in summaries or ()), default=None),
+            strategy=context.profile.policy.strategy,
+        )
+        return context_text(self._mark_of(context), facts), report
+
+    async def _summaries(self, context: RequestContext) -> list[PrefixSummary] | None:
+        """Return the summaries of prefixes of this conversation; None where the store does not answer."""
+        if context.stored.degraded:
+            return None
+        chain = context.chain
+        try:
+            summaries = await self._store.summaries(context.conversation)
+        except StoreError as error:
+            self._emit(StoreDegraded("summaries", error.internal or str(error)))
+            return None
+        return [
+            summary
+            for summary in summaries
+            if summary.covered <= len(chain) and summary.prefix == chain.at(summary.covered)
+        ]
+
+    async def _summarize(self, context: RequestContext, progress: Progress) -> tuple[str, Report]:
+        """Make the same compaction as ``X-Tidemark-Summarize: force``, for ``/summarize``."""
+        fitted = await self._fitter.fit(context, progress)
+        if isinstance(fitted, Refused):
+            if not isinstance(fitted.error, CompactionFailed | ContextLengthExceeded):
+                raise fitted.error
+            return self._failure(context, fitted.error, fitted.report), fitted.report
+        report = fitted.report
+        if report.action == "failed":
+            return self._failure(context, None, report), report
+        mark = self._mark_of(context)
+        if report.action != "forced":
+            return nothing_text(mark, covered=report.summarized, reason=report.warning), report
+        text = summarized_text(
+            mark,
+            messages=report.summarized,
+            before=report.tokens_before,
+            after=report.tokens_after,
+            strategy=report.strategy or context.profile.policy.strategy,
+            warning=report.warning,
+        )
+        return text, report
+
+    def _failure(
+        self, context: RequestContext, error: CompactionFailed | ContextLengthExceeded | None, report: Report
+    ) -> str:
+        """Explain a failed summary in words: a person in a chat sees no header and no status."""
+        mark = self._mark_of(context)
+        full = report.tokens_before / report.limit if report.limit else None
+        if isinstance(error, ContextLengthExceeded):
+            return failed_text(mark, "even with a summary, what has to stay is too long for the model", full=full)
+        reason = (report.warning or "").partition(": ")[2]  # behind the policy's name
+        return failed_text(mark, reason, full=full, retry_seconds=error.retry_after if error else 0.0)
+
+    def _mark_of(self, context: RequestContext) -> str:
+        return self._mark_for(context.caller.fingerprint)
+
+
+def at_rest(context: RequestContext) -> RequestContext:
+    """Return the same request with a budget in which nothing is ever due."""
+    budget = replace(context.measure.budget, high_water=sys.maxsize, prepare_mark=sys.maxsize)
+    return replace(context, measure=replace(context.measure, budget=budget))

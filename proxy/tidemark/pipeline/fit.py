@@ -1,0 +1,414 @@
+"""The step ``fit``: brings a request within its budget, by a plan, a summary and the messages that remain.
+
+It comes after ``identify`` and before the upstream. The rules are in ``core/planning/`` and the summaries are the
+compactor's; this file performs each outcome of the plan.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import replace
+from functools import partial
+from typing import assert_never
+
+from tidemark.compaction.background import BackgroundCompaction
+from tidemark.compaction.immediate import ImmediateCompaction
+from tidemark.compaction.values import CompactionOrder, NotSummarized, Summarized
+from tidemark.core.conversation.summary import PrefixSummary
+from tidemark.core.errors import ContextLengthExceeded
+from tidemark.core.planning.budget import CompactionPolicy, budget_for
+from tidemark.core.planning.clip import Clip, clips_for, could_shrink
+from tidemark.core.planning.plan import least_tokens, plan, plan_ahead, plan_at_once, would_help
+from tidemark.core.planning.situation import (
+    CannotFit,
+    Compact,
+    CompactionPlan,
+    EarlierMessagesNeeded,
+    NoCompaction,
+    PlanInput,
+    Reason,
+    ReuseSummary,
+    SwapSummary,
+)
+from tidemark.core.ports import Clock, TokenCounter
+from tidemark.core.report import Action, Report
+from tidemark.offload.threads import offload_if_many
+from tidemark.pipeline.clip import clip
+from tidemark.pipeline.native_compaction import NativeCompaction
+from tidemark.pipeline.notices import (
+    NO_SEARCH,
+    by_hand_warning,
+    compaction_failed,
+    does_not_fit,
+    is_full,
+    not_done_warning,
+    with_full_warning,
+    with_less_reply_warning,
+    with_warning,
+)
+from tidemark.pipeline.orders import order_of, swap_plan_of
+from tidemark.pipeline.recall import Recaller, recall_mark
+from tidemark.pipeline.search_offers import SearchOffers, without_search
+from tidemark.pipeline.values import NO_PROGRESS, FittedRequest, Prepare, Progress, Refused, RequestContext
+
+Fitted = FittedRequest | Refused
+
+
+class BudgetFitter:
+    """Plans and performs. It takes ports only, and has no state of its own."""
+
+    def __init__(
+        self,
+        *,
+        counter: TokenCounter,
+        compactor: ImmediateCompaction,
+        preparation: BackgroundCompaction,
+        recaller: Recaller,
+        timer: Clock,
+        natives: NativeCompaction,
+        searches: SearchOffers,
+    ) -> None:
+        self._counter = counter
+        self._natives = natives
+        self._searches = searches
+        self._recaller = recaller
+        self._compactor = compactor
+        self._preparation = preparation
+        self._timer = timer
+
+    def plan(self, context: RequestContext) -> CompactionPlan:
+        """Decide what to do with a request."""
+        planned = _plan_at_once(context) or plan(self._plan_input(context))
+        if isinstance(planned, NoCompaction | CannotFit):
+            _check_whole(context)
+        return planned
+
+    async def fit(self, context: RequestContext, progress: Progress = NO_PROGRESS) -> Fitted:
+        """Bring a request within its limit, or within the one that leaves the least space for the reply.
+
+        The second limit is only for what would be refused: the upstream may be content with a shorter reply. Before
+        that, the search function leaves.
+        """
+        fitted = await self._fit(context, progress)
+        if not _is_too_long(fitted):
+            return fitted
+        if self._searches.tokens(context):
+            fitted = await self._fit_without_search(context, progress)
+            if not _is_too_long(fitted):
+                return fitted
+            context = without_search(context)
+        wider = _with_least_reply(context)
+        if wider is None:
+            return fitted
+        wider = replace(wider, started=self._timer() - fitted.report.overhead_seconds)
+        has_search = self._searches.tokens(wider) > 0
+        fitted = await self._fit(wider, progress)
+        if isinstance(fitted, Refused):
+            return fitted
+        report = with_less_reply_warning(context, fitted.report)
+        return replace(fitted, report=report, has_search_tokens=has_search)
+
+    async def _fit_without_search(self, context: RequestContext, progress: Progress) -> Fitted:
+        """Bring a request within its limit that has no space for the search function."""
+        fitted = await self._fit(without_search(context), progress)
+        if isinstance(fitted, Refused) or fitted.summary is None:
+            return fitted
+        return replace(fitted, report=with_warning(fitted.report, NO_SEARCH), has_search_tokens=False)
+
+    async def _fit(self, context: RequestContext, progress: Progress) -> Fitted:
+        """Plan, and perform the plan; a request that stays critically large is sent with a warning."""
+        planned = _plan_at_once(context) or await self._planned(context)
+        if isinstance(planned, NoCompaction):
+            unchanged = self._unchanged(context, planned)
+            if planned.reason == "left_to_upstream" or not is_full(context, planned.tokens):
+                return unchanged
+            return self._with_full_warning(context, unchanged, planned.reason)
+        fitted = await self._fit_clipped(context, planned, progress)
+        if isinstance(fitted, Refused):
+            return fitted
+        if fitted.summary is not None:
+            fitted = await self._with_recall(context, planned, fitted, fitted.summary)
+            if isinstance(fitted, Refused):
+                return fitted
+        # What is recalled uses what is free, and would fill no context by itself.
+        tokens = fitted.report.local_tokens - fitted.report.local_recalled_tokens
+        if not is_full(context, tokens):
+            return fitted
+        reason = planned.reason if isinstance(planned, ReuseSummary) else None
+        return self._with_full_warning(context, fitted, reason)
+
+    def could_shrink(self, context: RequestContext) -> bool:
+        """Return whether the request, which an upstream refused, can be sent in another way than as it came."""
+        if could_shrink(self._plan_input(context)):
+            return True
+        _check_whole(context)
+        # An upstream that counts the whole reply would refuse less space for it again.
+        wider = None if context.profile.whole_reply else _with_least_reply(context)
+        return wider is not None and could_shrink(self._plan_input(wider))
+
+    def prepare_after(self, context: RequestContext, report: Report) -> Prepare | None:
+        """Return what prepares the next summary when the reply has ended; None where nothing is due."""
+        if report.local_tokens <= context.budget.prepare_mark or report.action not in ("none", "reused"):
+            return None
+        stored = context.stored
+        if stored.degraded or stored.preparing_count or context.controls.retention is not None:
+            return None
+        if context.request.left_to_upstream:
+            return None
+
+        async def prepare(conversation: str) -> None:
+            plan_input = self._plan_input(context, report.local_recalled_tokens)
+            try:
+                planned = await offload_if_many(len(plan_input.messages), partial(plan_ahead, plan_input))
+            except EarlierMessagesNeeded:  # the next compaction is made when it is due, with all messages
+                return
+            if planned is not None:
+                await self._preparation.begin(self._order(context, planned), conversation)
+                self._recaller.begin(context, planned.covered)
+
+        return prepare
+
+    async def _with_recall(
+        self, context: RequestContext, planned: CompactionPlan, fitted: FittedRequest, summary: PrefixSummary
+    ) -> Fitted:
+        """Put the epoch's recall back. Where it does not fit any more, a prepared summary comes into use now.
+
+        Without one, the request goes out without the recalled messages: nobody waits for a summary because of them.
+        """
+        recalled = await self._recaller.recall(context, fitted, summary)
+        if recalled is None:
+            return fitted
+        after = fitted.report.local_tokens + recalled.tokens
+        if isinstance(planned, ReuseSummary) and recalled.texts and after > recall_mark(context):
+            replanned = plan(self._plan_input(context, recalled.tokens))
+            if isinstance(replanned, SwapSummary):
+                swapped = await self._swap(context, replanned)
+                if isinstance(swapped, Refused) or swapped.summary is None:
+                    return swapped
+                fitted = swapped
+                recalled = await self._recaller.recall(context, fitted, swapped.summary) or recalled
+        return self._recaller.put_back(context, fitted, recalled)
+
+    async def _planned(self, context: RequestContext) -> CompactionPlan:
+        """Decide the same as ``plan``, in a thread where there are very many messages."""
+        return await offload_if_many(len(context.request.messages), partial(self.plan, context))
+
+    async def _fit_clipped(self, context: RequestContext, planned: CompactionPlan, progress: Progress) -> Fitted:
+        """Perform the plan; where the request cannot fit, clip its tool results first (FR-5.3.1)."""
+        clips: tuple[Clip, ...] = ()
+        if isinstance(planned, CannotFit):
+            clips = await offload_if_many(len(context.request.messages), partial(clips_for, self._plan_input(context)))
+        if not clips:
+            return await self._perform(context, planned, progress)
+        clipped = await clip(context, clips, self._counter)
+        fitted = await self._perform(clipped.context, await self._planned(clipped.context), progress)
+        if isinstance(fitted, Refused):
+            return replace(fitted, report=clipped.report_of(fitted.report, is_forwarded=False))
+        # Where no summary came about, ``passthrough`` wants the request to go out as the client sent it.
+        is_forwarded = fitted.changed or fitted.report.action != "failed"
+        report = clipped.report_of(fitted.report, is_forwarded=is_forwarded)
+        return replace(fitted, report=report, changed=is_forwarded)
+
+    async def _perform(self, context: RequestContext, planned: CompactionPlan, progress: Progress) -> Fitted:
+        """Perform any outcome of the plan."""
+        if isinstance(planned, Compact):
+            return await self._compact(context, planned, progress)
+        return await self._perform_at_once(context, planned)
+
+    async def _perform_at_once(
+        self, context: RequestContext, planned: NoCompaction | ReuseSummary | SwapSummary | CannotFit
+    ) -> Fitted:
+        """Perform an outcome for which no summary has to be made."""
+        match planned:
+            case NoCompaction():
+                return self._unchanged(context, planned)
+            case ReuseSummary():
+                return self._reused(context, planned)
+            case SwapSummary():
+                return await self._swap(context, planned)
+            case CannotFit():
+                error = does_not_fit(context, planned.tokens)
+                return Refused(error, context.report("failed", planned.tokens, self._timer()))
+            case _:
+                assert_never(planned)
+
+    async def _compact(self, context: RequestContext, planned: Compact, progress: Progress) -> Fitted:
+        """Make a summary, or wait for one that is being made; at most as long as the policy says."""
+        progress.on_summarizing(planned.covered, planned.replaced_tokens)
+        began, loop = self._timer(), asyncio.get_running_loop()
+        deadline = loop.time() + _wait_seconds(context.profile.policy)
+        if self._is_worth_waiting(context):
+            context = await self._with_preparation(context, deadline - loop.time())
+            context = replace(context, started=context.started + self._timer() - began)
+            replanned = await self._planned(context)
+            if not isinstance(replanned, Compact):
+                return await self._perform_at_once(context, replanned)
+            planned, began = replanned, self._timer()
+        self._recaller.begin(context, planned.covered)
+        result = await self._compactor.compact(self._order(context, planned), wait_seconds=deadline - loop.time())
+        context = replace(context, started=context.started + self._timer() - began)
+        if isinstance(result, NotSummarized):
+            return self._without_summary(context, planned, result)
+        action: Action = "forced" if context.controls.mode == "force" else "compacted"
+        return self._with_summary(context, result, planned.rest_tokens + result.tokens, action)
+
+    def _is_worth_waiting(self, context: RequestContext) -> bool:
+        """Return whether a summary is in preparation that would help this request."""
+        stored, controls = context.stored, context.controls
+        if not stored.preparing_count or controls.mode != "auto" or controls.retention is not None:
+            return False
+        return would_help(self._plan_input(context), stored.preparing_count, stored.preparing_absorbed)
+
+    async def _with_preparation(self, context: RequestContext, seconds: float) -> RequestContext:
+        """Return the context with the summary that is in preparation, if it comes in time."""
+        recipe = self._preparation.recipe_for(context.profile, context.route)
+        stored = context.stored
+        prepared = await self._preparation.awaited(
+            stored.preparing_lease,
+            context.chain,
+            stored.preparing_count,
+            recipe,
+            seconds,
+            absorbed=stored.preparing_absorbed,
+        )
+        return replace(context, stored=replace(stored, prepared=prepared, preparing_count=0))
+
+    async def _swap(self, context: RequestContext, planned: SwapSummary) -> Fitted:
+        """Put the prepared summary into use."""
+        result = await self._compactor.adopt(order_of(context, swap_plan_of(planned)), planned.summary)
+        after = planned.tokens - self._natives.tokens(context, planned.summary) + result.tokens
+        return self._with_summary(context, result, after, "compacted")
+
+    def _with_summary(self, context: RequestContext, result: Summarized, after: int, action: Action) -> Fitted:
+        """Return the request with a new summary; a refusal where even that does not fit."""
+        summary = result.summary
+        warning = result.warning or by_hand_warning(context, after)
+        report = context.report(
+            action, after, self._timer(), summary=summary, warning=warning, degraded=result.degraded
+        )
+        if after > context.budget.limit:
+            return Refused(does_not_fit(context, after), replace(report, action="failed"))
+        return self._fitted(context, summary, report)
+
+    def _without_summary(self, context: RequestContext, planned: Compact, result: NotSummarized) -> Fitted:
+        """Return what the failure policy decides where no summary could be made (FR-5.1.1, FR-5.1.2)."""
+        policy = context.profile.policy.on_failure
+        warning = f"the summary failed ({policy}): {result.reason}"
+        accepted = context.controls.acknowledge or policy == "passthrough"
+        if not accepted and (policy == "block" or planned.fallback is None):
+            error = compaction_failed(context, result)
+            return Refused(error, context.report("failed", context.count.total, self._timer(), warning=warning))
+        if isinstance(planned.fallback, ReuseSummary):
+            fitted = self._reused(context, planned.fallback)
+        else:
+            fitted = self._unchanged(context, NoCompaction("fits", context.count.total))
+        return replace(fitted, report=replace(fitted.report, action="failed", warning=warning))
+
+    def _unchanged(self, context: RequestContext, planned: NoCompaction) -> FittedRequest:
+        """Return the request as it came."""
+        if context.count.left_out.count:  # each request comes here
+            _check_whole(context)
+        action: Action = "bypassed" if planned.reason == "off" else "none"
+        warning = not_done_warning(context, planned.reason)
+        report = context.report(action, planned.tokens, self._timer(), warning=warning)
+        return FittedRequest(context.request.messages, report, changed=False)
+
+    def _reused(self, context: RequestContext, planned: ReuseSummary) -> FittedRequest:
+        """Return the request with the summary that is in use already."""
+        summary = planned.summary
+        warning = not_done_warning(context, planned.reason)
+        report = context.report("reused", planned.tokens, self._timer(), summary=summary, warning=warning)
+        return self._fitted(context, summary, report)
+
+    def _with_full_warning(
+        self, context: RequestContext, fitted: FittedRequest, reason: Reason | None
+    ) -> FittedRequest:
+        """Warn of a full context, unless the next compaction will free enough (FR-5.3.1c).
+
+        :param reason: why the plan left the request as it was; None where it did all that it could
+        """
+        if reason == "fits" and not is_full(context, least_tokens(self._plan_input(context))):
+            return fitted
+        return replace(fitted, report=with_full_warning(context, fitted.report), full=True)
+
+    def _plan_input(self, context: RequestContext, recalled_tokens: int = 0) -> PlanInput:
+        """Return everything that a plan depends on.
+
+        :param recalled_tokens: of the epoch, which leave the conversation so much less below the high water
+        """
+        budget = context.budget
+        if recalled_tokens:
+            budget = replace(budget, high_water=budget.high_water - recalled_tokens)
+        summary = context.stored.summary
+        # A preparation did not know the retention of this request.
+        prepared = context.stored.prepared if context.controls.retention is None else None
+        return PlanInput(
+            messages=context.request.messages,
+            tokens=context.count.messages,
+            other_tokens=context.count.other_tokens,
+            budget=budget,
+            policy=context.profile.policy,
+            mode=context.controls.mode,
+            summary=summary,
+            summary_tokens=self._natives.tokens(context, summary) if summary else 0,
+            prepared=prepared,
+            prepared_tokens=self._natives.tokens(context, prepared) if prepared else 0,
+            first_summary_tokens=context.count.first_summary_tokens + self._searches.tokens(context),
+            left_out=context.count.left_out,
+            asks_provider=self._natives.is_due(context),
+        )
+
+    def _order(self, context: RequestContext, planned: Compact) -> CompactionOrder:
+        """Return the order for the summary that a plan asks for, with what asks the provider for it."""
+        return replace(order_of(context, planned), ask_provider=self._natives.ask_for(context, planned))
+
+    def _fitted(self, context: RequestContext, summary: PrefixSummary, report: Report) -> FittedRequest:
+        native = self._natives.standing(context, summary)
+        return FittedRequest(self._natives.assembled(context, summary), report, summary=summary, native=native)
+
+
+def _is_too_long(fitted: Fitted) -> bool:
+    return isinstance(fitted, Refused) and isinstance(fitted.error, ContextLengthExceeded)
+
+
+def _check_whole(context: RequestContext) -> None:
+    """Make sure that nothing was left out of a request that goes out, or is refused, without its summary.
+
+    :raises EarlierMessagesNeeded: its oldest messages were not read
+    """
+    if context.count.left_out.count:
+        raise EarlierMessagesNeeded
+
+
+def _wait_seconds(policy: CompactionPolicy) -> float:
+    """Return the longest time that a request waits for a summary, whoever makes it.
+
+    A preparation that hangs takes the model's time, too: the request does not wait for it twice.
+    """
+    if policy.strategy == "extractive":
+        return policy.wait_seconds
+    return min(policy.wait_seconds, policy.summarizer_timeout_seconds)
+
+
+def _with_least_reply(context: RequestContext) -> RequestContext | None:
+    """Return a context whose limit leaves the least space for the reply; None where that is no higher."""
+    budget = context.measure.budget
+    reply_tokens, retention = context.request.max_output_tokens, context.controls.retention
+    wider = budget_for(context.profile, reply_tokens, retention, least_reply=True)
+    if wider.limit <= budget.limit:
+        return None
+    return replace(context, measure=replace(context.measure, budget=wider))
+
+
+def _plan_at_once(context: RequestContext) -> NoCompaction | None:
+    """Decide without a look at the messages; None where that is not possible."""
+    if context.request.left_to_upstream and context.controls.mode != "off":
+        return NoCompaction("left_to_upstream", context.count.total)
+    is_summarized = context.stored.summary is not None
+    return plan_at_once(
+        context.count.total,
+        context.measure.marks,
+        context.profile.policy,
+        context.controls.mode,
+        summarized=is_summarized,
+    )

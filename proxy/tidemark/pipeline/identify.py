@@ -1,0 +1,223 @@
+"""The step ``identify`` finds a request's tenant, its stored conversation, its size and its budget.
+
+It comes after the catalog and before any decision. It makes one round trip to the store, and counts
+what is new. A request that repeats an answer in other words takes one more (``changed_echoes.py``).
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Collection, Sequence
+from dataclasses import replace
+from functools import lru_cache
+
+from tidemark.core.conversation.messages import Message, digest_of
+from tidemark.core.conversation.prefix import PrefixChain, owner_of
+from tidemark.core.conversation.records import StoredState, response_conversation_id
+from tidemark.core.conversation.request import ModelRequest
+from tidemark.core.conversation.summary import NO_SYSTEMS, InnerSystems, SummaryRecipe, inner_systems
+from tidemark.core.errors import StoreError
+from tidemark.core.events import Listener, StoreDegraded
+from tidemark.core.models import model_id
+from tidemark.core.planning.budget import ModelProfile
+from tidemark.core.planning.calibration import CalibratedBudget, CalibrationKey, calibration_key
+from tidemark.core.planning.situation import NOTHING_LEFT_OUT, EarlierMessagesNeeded, LeftOut
+from tidemark.core.ports import (
+    CalibrationStore,
+    Caller,
+    ChooseSummarizer,
+    Clock,
+    ConversationStore,
+    RequestCount,
+    Route,
+    TokenCounter,
+)
+from tidemark.pipeline.caches import BudgetCache, ChainCache
+from tidemark.pipeline.changed_echoes import EchoFinder, ReadStored, leaves_at_answer
+from tidemark.pipeline.prompt_watch import PromptWatch
+from tidemark.pipeline.values import Controls, RequestContext, StoredPlace
+
+
+def tenant_of(caller: Caller, route: Route) -> str:
+    """Return the tenant of a request: a credential together with an upstream (promise 8)."""
+    return _tenant(caller.fingerprint, route.provider, route.base_url)
+
+
+@lru_cache(maxsize=4096)
+def _tenant(fingerprint: bytes, provider: str, base_url: str) -> str:
+    return digest_of(fingerprint, provider.encode(), base_url.encode()).hex()
+
+
+class Identifier:
+    """Builds the context of a request. Its only state is caches.
+
+    :param read_stored: reads stored messages of any dialect; without it every changed answer begins a fork
+    :param full: owners for whom nothing more is stored; read with each request
+    """
+
+    def __init__(
+        self,
+        *,
+        store: ConversationStore,
+        calibrations: CalibrationStore,
+        counter: TokenCounter,
+        choose: ChooseSummarizer,
+        emit: Listener,
+        clock: Clock,
+        timer: Clock,
+        read_stored: ReadStored | None = None,
+        full: Collection[str] = (),
+    ) -> None:
+        self._full = full
+        self._echoes = None if read_stored is None else EchoFinder(store, read_stored)
+        self._prompts = PromptWatch(store, read_stored, emit)
+        self._store = store
+        self._calibrations = calibrations
+        self._counter = counter
+        self._choose = choose
+        self._emit = emit
+        self._clock = clock
+        self._timer = timer
+        self._chains = ChainCache()
+        self._budgets = BudgetCache()
+
+    async def identify(
+        self,
+        request: ModelRequest,
+        caller: Caller,
+        controls: Controls,
+        route: Route,
+        profile: ModelProfile,
+        *,
+        place: StoredPlace | None = None,
+    ) -> RequestContext:
+        """Look up what is stored of a request, and count what is new.
+
+        :param place: where the request's messages were read from, where no client sent them
+        """
+        started = self._timer()
+        if place is None:
+            tenant = tenant_of(caller, route)
+            chain = self._chains.of(tenant, request.messages, conversation=controls.conversation)
+        else:
+            tenant, chain = place.tenant, place.chain
+        recipe = self._choose(profile, route).recipe
+        left_out = NOTHING_LEFT_OUT if place is None else place.left_out
+        systems = _systems_of(request.messages, len(chain.hashes) - left_out.count)
+        measure = CalibratedBudget(self._budgets.of(profile, request.max_output_tokens, controls.retention))
+        if profile.policy.calibrate:
+            key = _calibration_key(request, caller, route)
+            stored, calibration = await asyncio.gather(
+                self._recall(chain, recipe, systems), self._calibrations.calibration(key)
+            )
+            factor = calibration.within(profile.policy.margin) if calibration.replies else profile.density
+            measure = replace(measure, factor=factor, key=key)
+        else:
+            stored = await self._recall(chain, recipe, systems)
+        if stored.diverges and place is None:
+            stored = await self._with_changed_answers(stored, request, chain)
+        if left_out.count:
+            _check_left_out(left_out, stored, profile, measure)
+        if self._full and owner_of(caller.fingerprint) in self._full:
+            stored = replace(stored, full=True)
+        prompt = await self._prompts.look(request, stored, chain, has_earlier=place is None)
+        if stored.conversation is None or not stored.stored_count:
+            count = await self._counter.count(request, route.upstream_model)
+        else:
+            count = await self._count_new(
+                request, stored.conversation, stored.stored_count, route.upstream_model, left_out.count
+            )
+            if left_out.count:
+                count = replace(count, left_out=left_out)
+        conversation = response_conversation_id(stored, chain, self._clock())
+        return RequestContext(  # in the fields' order
+            request,
+            controls,
+            caller,
+            route,
+            profile,
+            tenant,
+            chain,
+            stored,
+            count,
+            measure,
+            started,
+            conversation,
+            prompt,
+        )
+
+    async def _recall(self, chain: PrefixChain, recipe: SummaryRecipe, systems: InnerSystems) -> StoredState:
+        """Read what is stored; a store that fails degrades the request, and does not refuse it."""
+        try:
+            return await self._store.recall(chain, recipe, systems)
+        except StoreError as error:
+            self._emit(StoreDegraded("recall", error.internal or str(error)))
+            return StoredState(degraded=True)
+
+    async def _with_changed_answers(
+        self, stored: StoredState, request: ModelRequest, chain: PrefixChain
+    ) -> StoredState:
+        """Return the state of the conversation whose answers the request repeats in other words, if there is one."""
+        if self._echoes is None or not leaves_at_answer(stored, request.messages, len(chain)):
+            return stored
+        try:
+            return await self._echoes.find(stored, request.messages, chain)
+        except StoreError as error:
+            self._emit(StoreDegraded("branches", error.internal or str(error)))
+            return stored
+
+    def _count_new(
+        self, request: ModelRequest, conversation: str, stored_count: int, model: str, left_out: int
+    ) -> Awaitable[RequestCount]:
+        """Count a request; stored counts of a long conversation are taken over from the worker that made them."""
+
+        async def stored_counts(mark: str, first: int) -> list[tuple[Message, int]]:
+            try:
+                records = await self._store.messages(conversation, start=left_out + first, stop=stored_count)
+            except StoreError as error:
+                self._emit(StoreDegraded("messages", error.internal or str(error)))
+                return []
+            messages = [message for message in request.messages if not message.is_system][first - 1 :]
+            return [
+                (message, record.tokens)
+                for message, record in zip(messages, records, strict=False)
+                if record.scheme == mark and record.raw == message.raw
+            ]
+
+        return self._counter.count(request, model, stored_count=stored_count - left_out, stored=stored_counts)
+
+
+def _check_left_out(left_out: LeftOut, stored: StoredState, profile: ModelProfile, measure: CalibratedBudget) -> None:
+    """Make sure that a request can do without its oldest messages.
+
+    :raises EarlierMessagesNeeded: no summary of the model's stands for them, or something else reads them
+    """
+    summary, policy = stored.summary, profile.policy
+    if (
+        summary is None
+        or summary.covered < left_out.count
+        or summary.absorbed
+        or stored.stored_count <= left_out.count
+        or stored.diverges
+        or policy.recall_tool
+        or policy.summarizer_cache_friendly
+        or policy.strategy == "native"
+        or measure.marks.max_recall
+    ):
+        raise EarlierMessagesNeeded
+
+
+def _calibration_key(request: ModelRequest, caller: Caller, route: Route) -> CalibrationKey:
+    """Return what the request's reply calibrates: a model at one address, with one set of tools."""
+    tools = [request.fields[name] for name in request.dialect.tool_members if name in request.fields]
+    model = model_id(route.provider, route.upstream_model)
+    return calibration_key(caller.fingerprint, model, route.base_url, tools)
+
+
+def _systems_of(messages: Sequence[Message], others: int) -> InnerSystems:
+    """Return ``inner_systems``, without a look at the messages where most requests have none.
+
+    :param others: how many of the messages are no system messages
+    """
+    systems = len(messages) - others
+    return inner_systems(messages) if systems and systems > messages[0].is_system else NO_SYSTEMS

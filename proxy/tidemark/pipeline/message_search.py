@@ -1,0 +1,114 @@
+"""Searches the earlier messages of a compacted conversation for a model that asked for them.
+
+``search_rounds.py`` calls it between two rounds of one request. What is searched are the request's own messages behind
+the summary's cut, by the index that the step ``recall`` uses (docs/adr/0027).
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from tidemark.core.conversation.messages import Message
+from tidemark.core.conversation.summary import PrefixSummary
+from tidemark.core.ports import TokenCounter
+from tidemark.core.recall.index import MessageIndex, ranked
+from tidemark.core.recall.quotation import FRAME_TOKENS, chosen
+from tidemark.core.recall.search_function import NO_QUERY, NO_ROOM, NOT_READY, NOTHING, query_of, search_result
+from tidemark.core.report import RecallOutcome
+from tidemark.pipeline.originals import originals_of
+from tidemark.pipeline.recall_indexes import RecallIndexes
+from tidemark.pipeline.values import RequestContext
+
+MOST_WAITS = 40
+"""So often a search waits for an index that is being made.
+
+That is 2 s, after which the model goes on without an answer.
+"""
+LEAST_TOKENS = FRAME_TOKENS + 32
+"""A smaller answer would have no more than its frame."""
+
+
+@dataclass(frozen=True, slots=True)
+class SearchAnswer:
+    """What answers one call of the search function."""
+
+    text: str
+    outcome: RecallOutcome
+
+
+@dataclass(frozen=True, slots=True)
+class _OriginalsQuery:
+    """What is searched for, and in what."""
+
+    query: str
+    originals: Sequence[Message]
+    """The messages behind the summary's cut."""
+    tokens: Sequence[int]
+    """Of each original."""
+    max_tokens: int
+    in_context: frozenset[bytes]
+    model: str
+
+
+class OriginalsSearch:
+    """Searches earlier messages. It has no state but the indexes."""
+
+    def __init__(self, counter: TokenCounter, indexes: RecallIndexes) -> None:
+        self._counter = counter
+        self._indexes = indexes
+
+    async def answer(
+        self,
+        context: RequestContext,
+        summary: PrefixSummary,
+        arguments: str,
+        max_tokens: int,
+        in_context: frozenset[bytes] = frozenset(),
+    ) -> SearchAnswer:
+        """Search for what a call asks for.
+
+        :param summary: what stands for the messages that are searched
+        :param arguments: of the call, the model's own JSON text
+        :param max_tokens: the most that the answer may take
+        :param in_context: digests of the messages that the model has already
+        """
+        query = query_of(arguments)
+        if not query:
+            return SearchAnswer(NO_QUERY, "nothing")
+        if max_tokens < LEAST_TOKENS:
+            return SearchAnswer(NO_ROOM, "no_room")
+        originals, tokens = originals_of(context, summary.covered)
+        index = await self._index(context, summary, originals)
+        if index is None:
+            return SearchAnswer(NOT_READY, "not_ready")
+        search = _OriginalsQuery(query, originals, tokens, max_tokens, in_context, context.route.upstream_model)
+        return await asyncio.to_thread(self._search, index, search)
+
+    async def _index(
+        self, context: RequestContext, summary: PrefixSummary, originals: Sequence[Message]
+    ) -> MessageIndex | None:
+        """Return the index of the originals; None where it takes too long to make."""
+        prefix, method = context.chain.at(summary.covered), context.profile.policy.recall_method
+        for _ in range(MOST_WAITS):
+            index = await self._indexes.ready(prefix, originals, summary.previous, method)
+            if index is not None:
+                return index
+        return None
+
+    def _search(self, index: MessageIndex, search: _OriginalsQuery) -> SearchAnswer:
+        """Return the exchanges that share words with a query and fit. Any thread may do this."""
+        originals, max_tokens = search.originals, search.max_tokens
+        ranking = ranked(index.scores(search.query, len(originals)), len(originals))
+        if not ranking:
+            return SearchAnswer(NOTHING, "nothing")
+        exchanges = chosen(originals, search.tokens, ranking, max_tokens, search.in_context)
+        while exchanges:
+            text = search_result(originals, exchanges)
+            excess = self._counter.count_text(text, search.model) - max_tokens
+            if excess <= 0:
+                return SearchAnswer(text, "recalled")
+            while exchanges and excess > 0:  # the worst go first
+                excess -= exchanges.pop().tokens
+        return SearchAnswer(NO_ROOM, "no_room")

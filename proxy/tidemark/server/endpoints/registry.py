@@ -1,0 +1,103 @@
+"""``/tidemark/models``: the registry of models, which every client may read and the operator may change.
+
+The command ``tidemark models`` uses the same registry.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Protocol
+
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import BaseRoute, Route
+
+from tidemark.core.conversation.messages import JsonValue
+from tidemark.core.conversation.prefix import owner_of
+from tidemark.core.ports import NO_CREDENTIAL, Authenticator, Caller
+from tidemark.dialects.raw_json import decode_value, read_members
+from tidemark.server.encodings import read_plain_body
+from tidemark.server.operator import OperatorAccess
+from tidemark.server.responses import to_json, with_error_envelope
+
+MAX_BODY_BYTES = 65_536
+Description = Mapping[str, JsonValue]
+"""A JSON object that describes one model or all of them."""
+
+
+class ModelRegistryPort(Protocol):
+    """Reads and changes the registry.
+
+    A model is named by its id, ``provider:model``, or by the name that clients use. ``owner`` says whose
+    calibrations are shown; None shows what the operator sees. Every method raises ``StoreUnavailable`` when the
+    store did not answer, and all but ``listed`` raise ``ModelNotFound``.
+    """
+
+    async def listed(self, caller: Caller, owner: str | None) -> Description:
+        """Return all models."""
+        ...
+
+    async def described(self, name: str, caller: Caller, owner: str | None) -> Description:
+        """Return one model."""
+        ...
+
+    async def change(
+        self, name: str, fields: Mapping[str, JsonValue], caller: Caller, owner: str | None
+    ) -> Description:
+        """Set some of a model's fields.
+
+        :raises InvalidRequest: a field is unknown, of another type or out of range
+        """
+        ...
+
+    async def reset(self, name: str, caller: Caller, owner: str | None) -> Description:
+        """Remove everything that was set for a model."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class RegistryEndpoints:
+    """Serves the registry."""
+
+    registry: ModelRegistryPort
+    auth: Authenticator
+    access: OperatorAccess
+
+    def routes(self) -> list[BaseRoute]:
+        """Return a route for each path and method."""
+        model = "/tidemark/models/{model:path}"
+        return [
+            Route("/tidemark/models", with_error_envelope(self._list), methods=["GET"]),
+            Route(model, with_error_envelope(self._describe), methods=["GET"]),
+            Route(model, with_error_envelope(self._change), methods=["PUT"]),
+            Route(model, with_error_envelope(self._reset), methods=["DELETE"]),
+        ]
+
+    async def _list(self, request: Request) -> Response:
+        return to_json(await self.registry.listed(*self._identify(request)))
+
+    async def _describe(self, request: Request) -> Response:
+        return to_json(await self.registry.described(request.path_params["model"], *self._identify(request)))
+
+    async def _change(self, request: Request) -> Response:
+        self.access.require(request)
+        body = await read_plain_body(request, MAX_BODY_BYTES)
+        fields = {name: decode_value(raw, name) for name, raw in read_members(body).items()}
+        caller, owner = self._identify(request)
+        return to_json(await self.registry.change(request.path_params["model"], fields, caller, owner))
+
+    async def _reset(self, request: Request) -> Response:
+        self.access.require(request)
+        return to_json(await self.registry.reset(request.path_params["model"], *self._identify(request)))
+
+    def _identify(self, request: Request) -> tuple[Caller, str | None]:
+        """Return the caller, and the owner whose calibrations the caller sees (promise 8).
+
+        The operator has no owner and sees the newest calibrations of all owners. The caller's key is sent to a
+        server that is asked for its window; the admin token is never sent.
+        """
+        caller = self.auth.caller(request.headers.raw)
+        if not self.access.grants(request):
+            return caller, owner_of(caller.fingerprint)
+        return (caller if self.access.token is None else NO_CREDENTIAL), None

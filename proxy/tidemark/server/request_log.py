@@ -1,0 +1,100 @@
+"""Collects what happened to one request, and makes the event that is emitted at its end.
+
+The endpoints of the dialects note each fact here as soon as they know it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+from tidemark.core.conversation.request import ModelRequest
+from tidemark.core.errors import TidemarkError
+from tidemark.core.events import Outcome, RequestServed
+from tidemark.core.report import NO_USAGE, Report
+from tidemark.pipeline.values import Ending
+from tidemark.server.asgi import CLIENT_GONE, Response
+from tidemark.server.headers import report_lines
+from tidemark.server.permits import Permit
+
+
+class RequestLog:
+    """Holds what is known of one request; until something else is noted, the client has disconnected."""
+
+    def __init__(self, path: str, response: Response, timer: Callable[[], float]) -> None:
+        self.path = path
+        self.response = response
+        self.request: ModelRequest | None = None
+        self.model = ""
+        """The model's name, where the request is none that Tidemark understands."""
+        self.endpoint = ""
+        """The label of the endpoint of such a request."""
+        self.trace_id = ""
+        self.permit: Permit | None = None
+        """The permit of a large request, which may have ended."""
+        self.is_shed = False
+        """Whether the request was refused beyond the limits."""
+        self.report: Report | None = None
+        self.ending: Ending | None = None
+        self.answered_here = False
+        """Whether the reply is Tidemark's own: nothing was forwarded, and its counts are no provider's."""
+        self.outcome: Outcome = "disconnected"
+        self.code: str | None = None
+        self.cause: str | None = None
+        self.first_byte: float | None = None
+        self._timer = timer
+        self._started = timer()
+
+    def on_planned(self, report: Report) -> None:
+        """Note what was done to the request."""
+        self.report = report
+        self.end_permit()
+
+    def end_permit(self) -> None:
+        """End the permit of a large request: what follows is a wait for others."""
+        if self.permit is not None:
+            self.permit.end()
+
+    def on_summarizing(self, messages: int, tokens: int) -> None:  # noqa: ARG002 - Progress has them
+        """End the permit; a client that waits for a whole answer sees no progress."""
+        self.end_permit()
+
+    def facts(self) -> list[tuple[bytes, bytes]]:
+        """Return the header lines that report what was done to the request (promise 9); none before it is known."""
+        return report_lines(self.report) if self.report else []
+
+    def note_error(self, error: TidemarkError) -> None:
+        """Note an error: its code for log and metrics, its cause for the log."""
+        self.code, self.cause = error.code, error.internal or None
+
+    def note_unstored(self) -> None:
+        """Note that the turn is not in the store, so the store counts as degraded for this request."""
+        if self.report is not None:
+            self.report = replace(self.report, degraded=True)
+
+    def note_first_byte(self) -> None:
+        """Note that the first byte is sent to the client."""
+        self.first_byte = self._timer() - self._started
+
+    def to_event(self) -> RequestServed:
+        """Return the event that the listeners get."""
+        request, report, usage = self.request, self.report, NO_USAGE
+        if self.answered_here:
+            report = report and replace(report, tokens_before=0, tokens_after=0)
+        elif request and self.ending:
+            usage = request.dialect.usage(self.ending.reply.usage)
+        return RequestServed(
+            self.path,
+            self.response.status or CLIENT_GONE,
+            self.outcome,
+            self._timer() - self._started,
+            self.first_byte,
+            request.model if request else self.model,
+            request.stream if request else False,
+            report,
+            usage,
+            self.code,
+            self.cause,
+            self.endpoint,
+            self.trace_id,
+        )

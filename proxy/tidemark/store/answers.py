@@ -1,0 +1,62 @@
+"""Keeps the newest answer of a stored history that was asked for with an ``Idempotency-Key``: for all workers.
+
+It is one key of the conversation, so it is deleted with it.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+from tidemark.core.errors import RecordUnreadable
+from tidemark.core.ports import KeptAnswer
+from tidemark.store import keys
+from tidemark.store.codec import VERSION, Codec, unreadable
+from tidemark.store.commands import Ask
+
+_KEEP = """
+if redis.call('EXISTS', KEYS[2]) == 1 then redis.call('SET', KEYS[1], ARGV[1], 'EX', ARGV[2]) end
+"""
+_pack = msgspec.msgpack.Encoder().encode
+_ANSWER = msgspec.msgpack.Decoder(KeptAnswer)
+
+
+class RedisAnswers:
+    """``AnswerStore``; it has no state."""
+
+    def __init__(self, ask: Ask, codec: Codec) -> None:
+        self._ask = ask
+        self._codec = codec
+
+    async def find(self, conversation: str) -> KeptAnswer | None:
+        """Return the answer; None where none is kept, or it cannot be read.
+
+        :raises StoreUnavailable: the store did not answer in time
+        """
+        packed = await self._ask("GET", keys.newest_answer(conversation))
+        try:
+            return None if packed is None else unpack_answer(self._codec, packed)
+        except RecordUnreadable:
+            return None
+
+    async def keep(self, conversation: str, answer: KeptAnswer, seconds: int) -> None:
+        """Keep an answer in place of the one before, unless the conversation is gone.
+
+        :raises StoreUnavailable: the store did not answer in time
+        """
+        packed = self._codec.seal(VERSION + _pack(answer))
+        names = (keys.newest_answer(conversation), keys.record_hash(conversation))
+        await self._ask("EVAL", _KEEP, 2, *names, packed, seconds)
+
+
+def unpack_answer(codec: Codec, packed: bytes) -> KeptAnswer:
+    """Return a kept answer.
+
+    :raises RecordUnreadable: another version wrote it, or its bytes have changed since
+    """
+    plain = codec.open(packed)
+    if plain[:1] != VERSION:
+        raise unreadable(f"version {plain[:1].hex()} of an answer")
+    try:
+        return _ANSWER.decode(plain[1:])
+    except msgspec.MsgspecError as error:
+        raise unreadable(str(error)) from error

@@ -1,0 +1,127 @@
+"""Stores what was learned of providers' tokenizers, by credential: the adapter of ``CalibrationStore``.
+
+A request whose model is calibrated meets it twice: it is read beside ``recall`` and written beside ``record``. A write
+takes effect only where the stored value is still the one it was learned from; else it is learned again from the newer
+value.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from tidemark.core.bounded import BoundedCache
+from tidemark.core.errors import RecordUnreadable, StoreError, StoreUnavailable
+from tidemark.core.planning.calibration import ANY_TOOLS, UNCALIBRATED, Calibration, CalibrationEntry, CalibrationKey
+from tidemark.store import keys
+from tidemark.store.codec import Codec
+from tidemark.store.commands import Ask
+from tidemark.store.models import MOST_MODELS
+
+MOST_TOOL_SETS = 256
+"""Of one credential, over all models; further tool sets use their model's own calibration."""
+LEARN_SECONDS = 1.0
+"""The last byte of the response waits for it, as for ``record``."""
+TRIES = 16
+"""Replies that may end at the same instant and all be learned from; of more, some may be lost."""
+_CACHED = 1024
+_KEEP = (Path(__file__).with_name("lua") / "calibrate.lua").read_text("utf-8")
+
+
+class RedisCalibrations:
+    """Calibrations in Redis. Its state is a bounded cache of the last ones, for outages.
+
+    :param ttl_seconds: how long a calibration is stored that no reply renews; None for no limit
+    """
+
+    def __init__(
+        self, ask: Ask, codec: Codec, *, ttl_seconds: float | None, learn_timeout_seconds: float = LEARN_SECONDS
+    ) -> None:
+        self._ask = ask
+        self._codec = codec
+        self._ttl = max(1, math.ceil(ttl_seconds)) if ttl_seconds else 0
+        self._learn_seconds = learn_timeout_seconds
+        self._newest: BoundedCache[CalibrationKey, Calibration] = BoundedCache(_CACHED)
+
+    async def calibration(self, key: CalibrationKey) -> Calibration:
+        """Return the calibration of a tool set, else of its model; during an outage the last one of this process."""
+        try:
+            own, overall = map(self._unpack, await self._read(key, briefly=True))
+        except StoreError:
+            return self._newest.get(key, UNCALIBRATED)
+        calibration = own or overall or UNCALIBRATED
+        self._newest.put(key, calibration)
+        return calibration
+
+    async def learn(self, key: CalibrationKey, counted: int, reported: int, now: float) -> None:
+        """Take in one more reply, for the tool set and for the model."""
+        try:
+            async with asyncio.timeout(self._learn_seconds):
+                after = await self._learn(key, counted, reported, now)
+        except (StoreError, TimeoutError):
+            after = self._newest.get(key, UNCALIBRATED).learned(counted, reported, now)
+        self._newest.put(key, after)
+
+    async def _learn(self, key: CalibrationKey, counted: int, reported: int, now: float) -> Calibration:
+        """Store what one more reply teaches, and return the tool set's calibration after it."""
+        before = await self._read(key)
+        for _ in range(TRIES):
+            own, overall = ((self._unpack(packed) or UNCALIBRATED).learned(counted, reported, now) for packed in before)
+            of_set = (_field(key), before[0] or "", self._pack(own))
+            of_model = (_field(_any(key)), before[1] or "", self._pack(overall))
+            arguments = (MOST_TOOL_SETS, self._ttl, *of_set, *of_model)
+            before = await self._ask("EVAL", _KEEP, 1, keys.calibrations(key.owner), *arguments)
+            if not before:
+                newest = (MOST_MODELS, 0, key.model, "*", self._pack(overall))
+                await self._ask("EVAL", _KEEP, 1, keys.models_part("k"), *newest)
+                return own
+        raise StoreUnavailable("Too many replies end at once.")
+
+    async def readings(self, owner: str | None) -> Mapping[str, Sequence[CalibrationEntry]]:
+        """Return calibrations by model id, the model's own first; for None the newest of any credential."""
+        key = keys.models_part("k") if owner is None else keys.calibrations(owner)
+        entries: dict[str, list[CalibrationEntry]] = {}
+        for field, packed in sorted((await self._ask("HGETALL", key)).items()):
+            model, _, rest = field.decode().partition("\0")
+            tools = rest.partition("\0")[2] if rest else ANY_TOOLS
+            if calibration := self._unpack(packed):
+                entries.setdefault(model, []).append(CalibrationEntry(tools, calibration))
+        return {model: sorted(own, key=lambda entry: entry.tools != ANY_TOOLS) for model, own in entries.items()}
+
+    async def _read(self, key: CalibrationKey, *, briefly: bool = False) -> Sequence[bytes | None]:
+        """Return the stored calibrations of the tool set and of its model."""
+        fields = (_field(key), _field(_any(key)))
+        packed: Sequence[bytes | None] = await self._ask(
+            "HMGET", keys.calibrations(key.owner), *fields, briefly=briefly
+        )
+        return packed
+
+    def _pack(self, calibration: Calibration) -> bytes:
+        content = {
+            "counted": calibration.local_tokens,
+            "told": calibration.provider_tokens,
+            "replies": calibration.replies,
+            "updated_at": calibration.updated_at,
+        }
+        return self._codec.pack_json(content)
+
+    def _unpack(self, packed: bytes | None) -> Calibration | None:
+        """Return None for a record that another version wrote and this one cannot read."""
+        try:
+            content = None if packed is None else self._codec.unpack_json(packed)
+            if content is None:
+                return None
+            return Calibration(content["counted"], content["told"], content["replies"], content["updated_at"])
+        except (RecordUnreadable, KeyError, TypeError):
+            return None
+
+
+def _any(key: CalibrationKey) -> CalibrationKey:
+    return replace(key, tools=ANY_TOOLS)
+
+
+def _field(key: CalibrationKey) -> str:
+    return f"{key.model}\0{key.upstream}\0{key.tools}"

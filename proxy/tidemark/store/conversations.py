@@ -1,0 +1,292 @@
+"""Stores conversations in Redis or Valkey: the adapter of ``ConversationStore``.
+
+A request meets it twice: ``recall`` before it is forwarded, ``record`` when its response has ended. ``scripts.py``
+holds what is atomic, ``commands.py`` sends it, and ``records.py`` reads stored conversations back.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Coroutine, Mapping
+from dataclasses import replace
+from functools import partial
+from typing import Any
+
+from tidemark.core.conversation.echoes import StoredBranch, StoredBranches
+from tidemark.core.conversation.prefix import PrefixChain, split_id
+from tidemark.core.conversation.records import StoredState, TurnRecord
+from tidemark.core.conversation.summary import NO_SYSTEMS, InnerSystems, PrefixSummary, SummaryRecipe
+from tidemark.core.errors import StoreError, SummaryOutdated
+from tidemark.core.events import Listener
+from tidemark.core.ports import Lease
+from tidemark.store import keys, scripts
+from tidemark.store.codec import Codec
+from tidemark.store.commands import RECALL_SECONDS, RECORD_SECONDS, CommandSender
+from tidemark.store.kept_conversations import RedisKeptConversations
+from tidemark.store.lifetimes import Lifetimes, lifetime
+from tidemark.store.listing import Listing
+from tidemark.store.owners import RedisOwners
+from tidemark.store.records import RecordReader
+from tidemark.store.references import pack_reference, prepared_for
+from tidemark.store.responses import RedisResponses
+from tidemark.store.schema import SCHEMA
+from tidemark.store.summary_replacement import MAX_VERSIONS
+from tidemark.store.turn_writer import TurnWriter
+from tidemark.store.turns import RedisTurns
+from tidemark.store.usage import OwnerUsage
+
+NOTHING_STORED = StoredState()
+
+
+class RedisStore(RecordReader):
+    """Conversations in Redis. It belongs to the event loop that uses it first.
+
+    Its state is the connection, and what its parts hold.
+
+    :param url: ``redis://``, ``rediss://``, ``unix://``; ``redis+cluster://`` or ``?cluster=true``; ``redis+sentinel://``
+    :param codec: packs every stored value
+    :param ttl_seconds: how long an unused conversation is stored; None for no limit
+    :param lifetimes: the same and more, by tenant
+    :param emit: receives an event for each record that cannot be read
+    :param max_tenant_bytes: what one credential may store; None for no bound
+    :param library: send commands by redis-py, not only those over TLS
+    :param wait_replicas: how many replicas must have a turn before it counts as stored, within ``wait_seconds``
+    :param owner_seconds: how long it is known who made what a shared account has; None for no limit
+    :raises ConfigError: the URL cannot be used
+    """
+
+    def __init__(
+        self,
+        url: str,
+        codec: Codec,
+        *,
+        ttl_seconds: float | None,
+        lifetimes: Lifetimes | None = None,
+        emit: Listener = lambda _: None,
+        max_tenant_bytes: int | None = None,
+        recall_timeout_seconds: float = RECALL_SECONDS,
+        record_timeout_seconds: float = RECORD_SECONDS,
+        library: bool = False,
+        wait_replicas: int = 0,
+        wait_seconds: float = 0.0,
+        owner_seconds: float | None = 365 * 86_400.0,
+    ) -> None:
+        sender = CommandSender(
+            url,
+            recall_timeout_seconds=recall_timeout_seconds,
+            record_timeout_seconds=record_timeout_seconds,
+            library=library,
+            wait_replicas=wait_replicas,
+            wait_seconds=wait_seconds,
+        )
+        super().__init__(sender, codec, emit)
+        self._run = sender.run
+        self._node = sender.node
+        self._lifetimes = lifetimes or Lifetimes(lifetime(ttl_seconds))
+        longest = self._lifetimes.longest
+        self.turns = RedisTurns(sender, self.described)
+        self.owners = RedisOwners(sender, owner_seconds)
+        self.responses = RedisResponses(sender, codec, longest, self.owners)
+        self.kept_conversations = RedisKeptConversations(self.ask, codec, self._lifetimes)
+        self.listing = Listing(self.ask, longest)
+        self.usage = OwnerUsage(
+            self.ask,
+            self._weigh,
+            max_bytes=max_tenant_bytes,
+            keep_seconds=longest,
+            weigh_others=self.kept_conversations.weigh,
+        )
+        self.kept_conversations.note_size = partial(self.usage.note, accepted=False)
+        self._writer = TurnWriter(
+            sender,
+            codec,
+            lifetimes=self._lifetimes,
+            responses=self.responses,
+            listing=self.listing,
+            usage=self.usage,
+            emit=emit,
+        )
+
+    async def recall(
+        self, chain: PrefixChain, recipe: SummaryRecipe, systems: InnerSystems = NO_SYSTEMS
+    ) -> StoredState:
+        """Return what is stored of a request's conversation; the chain holds its tenant.
+
+        The newest prefixes are sent first, and all of them only where none of those is stored and there are more.
+
+        :param systems: the request's own; a summary that absorbed any other system message does not apply
+        :raises StoreUnavailable: the store did not answer in time
+        """
+        if not chain.hashes:
+            return NOTHING_STORED
+        before = max(0, len(chain.hashes) - scripts.NEAR)
+        node = self._node(chain.family)
+        with node.recalling:
+            answer = await self._recall(chain, before, recipe, systems)
+            if before and answer[0] is None:
+                answer = await self._recall(chain, 0, recipe, systems)
+        if answer is None:
+            return NOTHING_STORED
+        own, shared, count, summary, prepared, lease, name, bindings, prompt_record = answer
+        preparing, absorbed = prepared_for(lease, chain, recipe, systems) if lease else (0, ())
+        stored_state = StoredState(
+            conversation=chain.family + own.decode() if own else None,
+            stored_count=shared,
+            diverges=count > shared,
+            summary=self._codec.readable_summary(summary) if summary else None,
+            prepared=self._codec.readable_summary(prepared) if prepared else None,
+            preparing_count=preparing,
+            preparing_absorbed=absorbed,
+            preparing_lease=name.decode() if lease else "",
+            bindings=bindings or b"",
+            prompt_record=prompt_record or b"",
+        )
+        return replace(stored_state, unwritable=True) if node.backoff.refuses_writes else stored_state
+
+    async def branches(self, chain: PrefixChain, conversation: str, shared: int) -> StoredBranches:
+        """Return the conversations that go on otherwise after a chain's first messages, newest first.
+
+        Those are left out that the chain could not repeat as a whole, and those with a message that cannot be read.
+
+        :param conversation: the one that ``recall`` found
+        :param shared: how many messages the chain shares with it, at least 1
+        :raises StoreUnavailable: the store did not answer in time
+        """
+        with self._node(chain.family).recalling:
+            alone, *answer = await self._run(
+                scripts.BRANCHES, chain.family, *scripts.branches_arguments(chain, conversation, shared)
+            )
+        branches: list[StoredBranch] = []
+        for own, count, tip, turns, entries in zip(*[iter(answer)] * 5, strict=True):
+            messages = [self._codec.readable_message(entry, shared + i, tip) for i, entry in enumerate(entries, 1)]
+            if any(message.unreadable for message in messages):
+                alone = 0  # it may hold anything
+                continue
+            raws = tuple([message.raw for message in messages])
+            branches.append(StoredBranch(chain.family + own.decode(), count, tip, raws, turns))
+        return StoredBranches(branches, has_one_answer=bool(alone))
+
+    def record(self, turn: TurnRecord) -> Coroutine[Any, Any, str]:
+        """Append what a turn adds, in one atomic write; see ``TurnWriter``."""
+        return self._writer.record(turn)
+
+    async def keep_summary(
+        self,
+        tenant: str,
+        conversation: str,
+        chain: PrefixChain,
+        summary: PrefixSummary,
+        *,
+        waiting: bool = False,
+        lease: Lease | None = None,
+        replacing: bool = False,
+        upon: PrefixSummary | None = None,
+        begun_at: float | None = None,
+    ) -> PrefixSummary | None:
+        """Store a summary of the first ``summary.covered`` messages of ``chain``; the first one stays.
+
+        :returns: the one that is stored now; None where there is none and another worker has the lease by now
+        :raises SummaryOutdated: a person has replaced ``upon`` since, or has had the conversation forgotten
+        :raises StoreUnavailable: the store did not answer in time
+        """
+        family, own = split_id(conversation)
+        if family != chain.family:
+            raise StoreError("The summary is of another conversation.", internal=f"{conversation} {chain.family}")
+        packed = self._codec.pack_summary(summary)
+        with self._node(family).recording:
+            stored = await self._run(
+                scripts.KEEP_SUMMARY,
+                family,
+                b"",
+                0,
+                own,
+                self._lifetimes.of(tenant).idle,
+                summary.created_at,
+                tenant,
+                pack_reference(summary),
+                packed,
+                "w" if waiting else "s",
+                lease.name if lease else "",
+                lease.value if lease else "",
+                int(replacing),
+                MAX_VERSIONS,
+                pack_reference(upon) if upon else b"",
+                upon.created_at if upon else "",
+                summary.created_at if begun_at is None else begun_at,
+            )
+        if stored == 0:
+            raise SummaryOutdated
+        return None if stored is None else self._codec.readable_summary(stored) or summary
+
+    async def find_by_name(self, owner: str, name: str) -> str | None:
+        """Return the id of the conversation that a credential's client calls by a name, or None.
+
+        :raises StoreUnavailable: the store did not answer in time
+        """
+        await self.listing.settle()
+        conversation = await self.ask("GET", keys.name(owner, name))
+        if conversation is None:
+            return None
+        family, own = split_id(conversation.decode())
+        head = await self.ask("GET", keys.head(family))
+        return family + (head.decode() if head else own)
+
+    async def forget(self, conversation: str, owner: str, name: str, now: float) -> bool:
+        """Delete a conversation's messages, summaries, turns and name; what forks share with it stays theirs.
+
+        :returns: whether there was one
+        :raises StoreUnavailable: the store did not answer in time
+        """
+        family, own = split_id(conversation)
+        with self._node(family).recording:
+            deleted = await self._run(scripts.FORGET, family, b"", 0, own, now)
+        await self.listing.drop(owner, conversation, name, now)
+        await self.usage.forgotten(owner)
+        return bool(deleted)
+
+    @property
+    def is_well(self) -> bool:
+        """Whether the store answers and takes writes, as far as is known."""
+        return self._sender.is_well
+
+    async def ping(self) -> None:
+        """Write one key, during an outage too, to learn whether the store takes writes.
+
+        :raises StoreUnavailable: the store does not answer, or refuses to write, or a newer version wrote it
+        """
+        await asyncio.gather(self._sender.check_schema(), self._sender.ping())
+
+    async def server_facts(self) -> list[Mapping[str, str]]:
+        """Return the fields of ``INFO memory`` of each server; none of a server that does not answer, or refuses."""
+        return await self._sender.server_facts()
+
+    async def check_schema(self) -> int:
+        """Refuse all calls while the store has an unknown schema; note the known one in a new store.
+
+        :returns: the store's schema; 0 where it does not answer
+
+        :raises SchemaUnknown: it is a newer one
+        """
+        return await self._sender.check_schema()
+
+    async def raise_schema(self) -> None:
+        """Give the store this program's schema, so that older workers leave it alone from their next look on.
+
+        :raises StoreUnavailable: the store did not answer in time
+        """
+        await self.ask("SET", keys.SCHEMA, str(SCHEMA), "XX")
+
+    async def close(self) -> None:
+        """Write what has yet to be written, and close all connections."""
+        await self._sender.end_probes()
+        await self.turns.aclose()
+        await self.listing.aclose()
+        await self.usage.aclose()
+        await self._sender.aclose()
+
+    def _recall(self, chain: PrefixChain, before: int, recipe: SummaryRecipe, systems: InnerSystems) -> Awaitable[Any]:
+        arguments = scripts.recall_arguments(chain, before, recipe, systems)
+        return self._run(scripts.RECALL, chain.family, *arguments)
+
+    async def _weigh(self, conversation: str) -> int:
+        return int(await self._sender.read(scripts.WEIGH, conversation))

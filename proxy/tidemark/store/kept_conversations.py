@@ -1,0 +1,188 @@
+"""Stores conversations of the Conversations API: the adapter of ``KeptConversationStore``.
+
+Each is one hash, found by its id and the credential that made it: its head, the number of the newest item, and its
+items by their numbers. All of it expires after its last use, as a conversation's other records do.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+
+from tidemark.core.conversation.kept import KeptConversation, KeptHistory, KeptItem
+from tidemark.core.errors import RecordUnreadable
+from tidemark.store import keys
+from tidemark.store.codec import Codec, unreadable
+from tidemark.store.commands import Ask
+from tidemark.store.lifetimes import Lifetimes
+
+_HEAD, _TENANT = b"head", b"tenant"
+_WRITE = """
+local at, head, tenant, ttl = KEYS[1], ARGV[1], ARGV[2], ARGV[3]
+if ARGV[4] == '0' and redis.call('HEXISTS', at, 'head') == 0 then return 0 end
+if head ~= '' then redis.call('HSET', at, 'head', head) end
+if tenant ~= '' then redis.call('HSETNX', at, 'tenant', tenant) end
+for place = 5, #ARGV do
+  redis.call('HSET', at, redis.call('HINCRBY', at, 'newest', 1), ARGV[place])
+end
+if ttl ~= '0' then redis.call('EXPIRE', at, ttl) else redis.call('PERSIST', at) end
+return 1
+"""
+"""Writes to a conversation that is there, or to a new one. An empty head or tenant stays as it is."""
+_WEIGH = """
+local size = redis.pcall('MEMORY', 'USAGE', KEYS[1], 'SAMPLES', 0)
+return type(size) == 'number' and size or -redis.call('EXISTS', KEYS[1])
+"""
+"""The bytes of memory of a conversation; 0 where it is gone, -1 where the server does not report them."""
+
+
+class RedisKeptConversations:
+    """Conversations in Redis. All state is the server's."""
+
+    def __init__(self, ask: Ask, codec: Codec, lifetimes: Lifetimes, clock: Callable[[], float] = time.time) -> None:
+        self._ask = ask
+        self._codec = codec
+        self._lifetimes = lifetimes
+        self._clock = clock
+        self.note_size: Callable[[str, int], None] = lambda *_: None
+        """Takes an owner and how many bytes were stored; the store's counts replace it."""
+
+    async def create(self, owner: str, conversation: KeptConversation, items: Sequence[KeptItem]) -> None:
+        """Store a new conversation.
+
+        :raises StoreUnavailable: the store did not answer in time
+        """
+        await self._write(owner, conversation, items, head=self._packed_head(conversation), is_new=True)
+        index, longest = keys.kept_index(owner), self._lifetimes.longest
+        await self._ask("SADD", index, conversation.id)
+        await (self._ask("EXPIRE", index, longest) if longest else self._ask("PERSIST", index))
+
+    async def find(self, owner: str, identifier: str) -> KeptHistory | None:
+        """Return a conversation, which lives on as if it were new; None where the owner has none.
+
+        An item that cannot be read is missing.
+
+        :raises StoreUnavailable: the store did not answer in time
+        """
+        fields = await self._ask("HGETALL", keys.kept_conversation(owner, identifier))
+        if _HEAD not in fields:
+            return None
+        try:
+            head = self._codec.unpack_json(fields[_HEAD])
+        except RecordUnreadable:
+            return None
+        conversation = KeptConversation(
+            identifier, head["created_at"], head["metadata"].encode(), fields.get(_TENANT, b"").decode()
+        )
+        items: list[KeptItem] = []
+        for number in sorted(int(name) for name in fields if name.isdigit()):
+            try:
+                items.append(_item(self._codec, fields[b"%d" % number]))
+            except RecordUnreadable:
+                continue
+        if not await self._write(owner, conversation, ()):  # it has expired meanwhile
+            return None
+        return KeptHistory(conversation, items)
+
+    async def add(
+        self, owner: str, conversation: KeptConversation, items: Sequence[KeptItem], tenant: str = ""
+    ) -> bool:
+        """Store items behind the others, and return whether the conversation is still there.
+
+        :param tenant: whose request brought them; the first one's stays
+        :raises StoreUnavailable: the store did not answer in time
+        """
+        return await self._write(owner, conversation, items, tenant=tenant)
+
+    async def change(self, owner: str, conversation: KeptConversation, metadata: bytes) -> KeptConversation | None:
+        """Replace the metadata; None where the conversation is gone.
+
+        :raises StoreUnavailable: the store did not answer in time
+        """
+        changed = replace(conversation, metadata=metadata)
+        return changed if await self._write(owner, changed, (), head=self._packed_head(changed)) else None
+
+    async def remove(self, owner: str, conversation: KeptConversation, item: str) -> bool:
+        """Delete the items with an id, and return whether there was one.
+
+        :raises StoreUnavailable: the store did not answer in time
+        """
+        at, numbers = keys.kept_conversation(owner, conversation.id), []
+        for name, packed in (await self._ask("HGETALL", at)).items():
+            if name.isdigit() and _has_id(self._codec, packed, item):
+                numbers.append(name)
+        return bool(numbers) and bool(await self._ask("HDEL", at, *numbers))
+
+    async def weigh(self, owner: str) -> int:
+        """Return the bytes of memory of all that an owner has here; those that are gone leave the owner's list.
+
+        :raises StoreUnavailable: the store did not answer in time
+        """
+        total, index = 0, keys.kept_index(owner)
+        for name in await self._ask("SMEMBERS", index):
+            size = await self._ask("EVAL", _WEIGH, 1, keys.kept_conversation(owner, name.decode()))
+            total += max(size, 0)
+            if size == 0:
+                await self._ask("SREM", index, name)
+        return total
+
+    async def forget(self, owner: str, identifier: str) -> bool:
+        """Delete a conversation, and return whether it was there.
+
+        :raises StoreUnavailable: the store did not answer in time
+        """
+        await self._ask("SREM", keys.kept_index(owner), identifier)
+        return bool(await self._ask("DEL", keys.kept_conversation(owner, identifier)))
+
+    async def _write(
+        self,
+        owner: str,
+        conversation: KeptConversation,
+        items: Sequence[KeptItem],
+        *,
+        head: bytes = b"",
+        tenant: str = "",
+        is_new: bool = False,
+    ) -> bool:
+        packed = [self._codec.pack_json([item.id, item.raw.decode("utf-8", "surrogatepass")]) for item in items]
+        arguments = (head, tenant, self._seconds(owner, conversation), int(is_new), *packed)
+        at = keys.kept_conversation(owner, conversation.id)
+        is_written = bool(await self._ask("EVAL", _WRITE, 1, at, *arguments))
+        if is_written and packed:
+            self.note_size(owner, sum(map(len, packed)))
+        return is_written
+
+    def _packed_head(self, conversation: KeptConversation) -> bytes:
+        metadata = conversation.metadata.decode("utf-8", "surrogatepass")
+        return self._codec.pack_json({"created_at": conversation.created_at, "metadata": metadata})
+
+    def _seconds(self, owner: str, conversation: KeptConversation) -> int:
+        """Return how long a conversation lives on after this use; 0 for no limit."""
+        lifetime = self._lifetimes.of(owner)
+        bounds = [lifetime.idle] if lifetime.idle else []
+        if lifetime.age:
+            bounds.append(max(1, int(conversation.created_at + lifetime.age - self._clock())))
+        return min(bounds, default=0)
+
+
+def check_kept(codec: Codec, field: bytes, packed: bytes) -> None:
+    """Check that a field of a conversation can be read; raises ``RecordUnreadable``."""
+    if field == _HEAD:
+        codec.unpack_json(packed)
+    elif field.isdigit():
+        _item(codec, packed)
+
+
+def _item(codec: Codec, packed: bytes) -> KeptItem:
+    entry = codec.unpack_json(packed)
+    if not (isinstance(entry, list) and len(entry) == 2 and all(isinstance(text, str) for text in entry)):
+        raise unreadable("it is no item")
+    return KeptItem(entry[0], entry[1].encode("utf-8", "surrogatepass"))
+
+
+def _has_id(codec: Codec, packed: bytes, identifier: str) -> bool:
+    try:
+        return _item(codec, packed).id == identifier
+    except RecordUnreadable:
+        return False

@@ -1,0 +1,185 @@
+"""Reads stored conversations back: records, messages, turns, summaries and system messages.
+
+The archive reads through it, and so do stored history and recovery. One broken record, or one of a newer version,
+hides no other: it is left out or marked, and the event ``RecordBroken`` names its place.
+"""
+
+from __future__ import annotations
+
+import math
+import sys
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from tidemark.core.conversation.prefix import PrefixChain, split_id
+from tidemark.core.conversation.records import StoredConversation, StoredMessage
+from tidemark.core.conversation.summary import PrefixSummary, SummaryRecipe
+from tidemark.core.errors import RecordUnreadable
+from tidemark.core.events import Listener, RecordBroken
+from tidemark.store import keys, scripts
+from tidemark.store.codec import Codec, StoredTurn, clipped
+from tidemark.store.commands import Ask, CommandSender
+from tidemark.store.described import read_conversation, read_path
+from tidemark.store.references import recipe_digest
+
+_PAGE = 500
+"""Messages of one read."""
+
+
+class RecordReader:
+    """Reads conversations. It holds no state of its own.
+
+    :param emit: receives an event for each record that cannot be read
+    """
+
+    def __init__(self, sender: CommandSender, codec: Codec, emit: Listener) -> None:
+        self._sender = sender
+        self._codec = codec
+        self._emit = emit
+        self.ask: Ask = sender.ask
+        """Send one command; the other adapters share the connection through this."""
+
+    async def conversation(self, conversation: str) -> StoredConversation | None:
+        """Return a conversation's record, or None; the id that a client was told may lead to another conversation.
+
+        :raises RecordUnreadable: there is one, and its number of messages cannot be read
+        """
+        try:
+            answer = await self._sender.read(scripts.DESCRIBE, conversation)
+            return self.described(split_id(conversation)[0], answer)
+        except RecordUnreadable as error:
+            self._emit(RecordBroken(conversation, "conversation", error.internal))
+            raise
+
+    def described(self, family: str, answer: Sequence[Any]) -> StoredConversation | None:
+        """Return a conversation's record from a script's answer; a field that cannot be read is 0 or empty."""
+        record = read_conversation(family, answer, self._codec.open_text)
+        if record is not None and record.broken:
+            self._emit(RecordBroken(record.id, "conversation", f"no numbers: {', '.join(record.broken)}"))
+        return record
+
+    async def messages(self, conversation: str, *, start: int = 1, stop: int | None = None) -> Sequence[StoredMessage]:
+        """Return the messages from ``start`` to ``stop``, both included, a fork's earlier ones too.
+
+        A message that cannot be read keeps its place and has no bytes, and ``unreadable`` says why.
+        """
+        messages: list[StoredMessage] = []
+        last = math.inf if stop is None else stop
+        for holder, base, count in await self._path(conversation):
+            for first in range(max(start, base + 1), int(min(last, count)) + 1, _PAGE):
+                page = min(last, count, first + _PAGE - 1)
+                messages += await self._page(holder, base, first, int(page))
+            last = min(last, base)
+        messages.sort(key=lambda message: message.position)
+        for message in messages:
+            if message.unreadable:
+                self._emit(RecordBroken(conversation, f"message {message.position}", message.unreadable))
+        return messages
+
+    async def originals(self, conversation: str) -> Mapping[int, StoredMessage]:
+        """Return the answers that the client repeats in other words since, as they were answered, by position."""
+        originals: dict[int, StoredMessage] = {}
+        last = sys.maxsize
+        for holder, base, _ in await self._path(conversation):
+            for field, entry in (await self.ask("HGETALL", keys.answer_hash(holder))).items():
+                position = int(field)
+                if position <= last and position not in originals:
+                    originals[position] = self._codec.readable_message(entry, position, b"")
+            last = min(last, base)
+        return originals
+
+    async def message_ids(self, conversation: str, stop: int) -> Sequence[str]:
+        """Return the ids of the messages up to position ``stop``, a fork's earlier ones too, oldest first."""
+        pages: list[list[str]] = []
+        for holder, base, count in await self._path(conversation):
+            stop, last = min(stop, base), min(stop, count)
+            if last > base:
+                hashes = await self.ask("GETRANGE", keys.hash_string(holder), 0, 16 * (last - base) - 1)
+                pages.append([hashes[i : i + 16].hex() for i in range(0, len(hashes), 16)])
+        return [message_id for page in reversed(pages) for message_id in page]
+
+    async def summary(
+        self,
+        chain: PrefixChain,
+        covered: int,
+        recipe: SummaryRecipe,
+        *,
+        absorbed: Sequence[bytes] = (),
+        waiting: bool = False,
+    ) -> PrefixSummary | None:
+        """Return the stored summary of the first ``covered`` messages of ``chain``.
+
+        :param absorbed: digests of exactly the system messages that it absorbs
+        :param waiting: return the prepared summary that is not in use yet
+        :raises StoreUnavailable: the store did not answer in time
+        """
+        digest, prefix = recipe_digest(recipe), chain.at(covered)
+        packed = await self.ask("GET", keys.summary(chain.family, digest, prefix, absorbed, waiting=waiting))
+        return self._codec.readable_summary(packed) if packed else None
+
+    async def summaries(self, conversation: str, *, standing: bool = False) -> Sequence[PrefixSummary]:
+        """Return all summaries of a conversation, oldest first.
+
+        :param standing: only those of a prefix of the stored messages; a turn that was never recorded may have left
+            another one
+        """
+        records = await self._sender.read(scripts.SUMMARIES, conversation, *(["standing"] if standing else []))
+        readable = [summary for record in records if (summary := self._codec.readable_summary(record)) is not None]
+        return sorted(readable, key=lambda summary: (summary.created_at, summary.covered))
+
+    async def summary_versions(self, conversation: str) -> Sequence[PrefixSummary]:
+        """Return the summaries of a conversation that others replaced, oldest first.
+
+        :raises StoreUnavailable: the store did not answer in time
+        """
+        records = await self.ask("LRANGE", keys.version_list(conversation), 0, -1)
+        return [summary for record in records if (summary := self._codec.readable_summary(record)) is not None]
+
+    async def all_turns(self, conversation: str) -> Sequence[StoredTurn]:
+        """Return all turns of a conversation, oldest first; of a fork's parents those that it shares."""
+        turns: list[StoredTurn] = []
+        last = sys.maxsize
+        for holder, base, _ in await self._path(conversation):
+            entries = await self.ask("LRANGE", keys.turn_list(holder), 0, -1)
+            turns += [clipped(turn, last) for turn in self._turns(holder, entries) if turn.first <= last]
+            last = min(last, base)
+        return sorted(turns, key=lambda turn: turn.created_at)
+
+    async def latest_turn(self, conversation: str) -> StoredTurn | None:
+        """Return the last turn of a conversation; None without one, and for one that cannot be read.
+
+        :raises StoreUnavailable: the store did not answer in time
+        """
+        entry = await self.ask("LINDEX", keys.turn_list(conversation), -1)
+        return self._codec.readable_turn(entry) if entry else None
+
+    async def system_messages(self, conversation: str) -> Mapping[bytes, bytes]:
+        """Return every system message that a conversation ever had: digest to the client's bytes."""
+        messages: dict[bytes, bytes] = {}
+        for holder, _, _ in await self._path(conversation):
+            for digest, sealed in (await self.ask("HGETALL", keys.system_hash(holder))).items():
+                try:
+                    messages[digest] = self._codec.open(sealed)
+                except RecordUnreadable as error:
+                    self._emit(RecordBroken(holder, f"system message {digest.hex()}", error.internal))
+        return messages
+
+    def _turns(self, holder: str, entries: Sequence[bytes]) -> list[StoredTurn]:
+        turns: list[StoredTurn] = []
+        for place, entry in enumerate(entries, 1):
+            try:
+                turns.append(self._codec.unpack_turn(entry))
+            except RecordUnreadable as error:
+                self._emit(RecordBroken(holder, f"turn {place}", error.internal))
+        return turns
+
+    async def _path(self, conversation: str) -> list[tuple[str, int, int]]:
+        family, _ = split_id(conversation)
+        return read_path(family, await self._sender.read(scripts.PATH, conversation))
+
+    async def _page(self, holder: str, base: int, first: int, last: int) -> list[StoredMessage]:
+        low, high = first - base - 1, last - base - 1
+        entries = await self.ask("LRANGE", keys.message_list(holder), low, high)
+        hashes = await self.ask("GETRANGE", keys.hash_string(holder), 16 * low, 16 * high + 15)
+        unpack = self._codec.readable_message
+        return [unpack(entry, first + i, hashes[16 * i : 16 * i + 16]) for i, entry in enumerate(entries)]

@@ -1,0 +1,66 @@
+"""Replaces the stored summary of a prefix, for compaction by hand and people. Other writers leave the first one.
+
+The compactor and the archive call it through a port (``compaction/storing.py``).
+"""
+
+from __future__ import annotations
+
+from tidemark.core.conversation.prefix import split_id
+from tidemark.core.conversation.summary import PrefixSummary
+from tidemark.core.errors import SummaryConflict
+from tidemark.store import keys, scripts
+from tidemark.store.codec import Codec
+from tidemark.store.commands import Ask
+from tidemark.store.lifetimes import Lifetimes, lifetime
+from tidemark.store.references import pack_reference, recipe_digest
+
+MAX_VERSIONS = 32
+"""Replaced summaries that are stored for a conversation; of more the oldest goes."""
+MARK_SECONDS = 3600
+"""How long a replaced text is remembered. No summary takes longer to be made."""
+
+
+class RedisSummaryReplacement:
+    """``SummaryReplacement``; it has no state.
+
+    :param ttl_seconds: how long an unused conversation is stored; None for no limit
+    :param lifetimes: the same and more, by tenant
+    """
+
+    def __init__(
+        self, ask: Ask, codec: Codec, *, ttl_seconds: float | None, lifetimes: Lifetimes | None = None
+    ) -> None:
+        self._ask = ask
+        self._codec = codec
+        self._lifetimes = lifetimes or Lifetimes(lifetime(ttl_seconds))
+
+    async def replace(
+        self, tenant: str, conversation: str, summary: PrefixSummary, present: PrefixSummary | None = None
+    ) -> None:
+        """Store a summary of a prefix of ``conversation`` in place of any other one, which stays as an earlier version.
+
+        :param present: the one that must stand there now; None for any
+        :raises SummaryConflict: another one stands there, or the conversation was forgotten
+        :raises StoreUnavailable: the store did not answer in time
+        """
+        family, own = split_id(conversation)
+        expected = b"" if present is None else await self._packed(family, present)
+        ttl, packed = self._lifetimes.of(tenant).idle, self._codec.pack_summary(summary)
+        reference = pack_reference(summary)
+        arguments = (own, ttl, summary.created_at, tenant, reference, packed, expected, MAX_VERSIONS, MARK_SECONDS)
+        prefix = keys.family_prefix(family)
+        replaced = await self._ask("EVAL", scripts.REPLACE_SUMMARY.source, 1, prefix, b"", 0, *arguments)
+        if present is not None and replaced != 1:
+            raise SummaryConflict
+
+    async def _packed(self, family: str, present: PrefixSummary) -> bytes:
+        """Return the bytes of the summary that stands for a prefix.
+
+        :raises SummaryConflict: it is not ``present``
+        """
+        recipe = recipe_digest(present.recipe)
+        at = keys.summary(family, recipe, present.prefix, present.absorbed, waiting=False)
+        packed: bytes | None = await self._ask("GET", at)
+        if packed is None or self._codec.readable_summary(packed) != present:
+            raise SummaryConflict
+        return packed

@@ -1,0 +1,176 @@
+"""Writes finished turns: their messages, their system messages and their responses.
+
+``RedisStore.record`` comes here when a response has ended. ``turn_parts.py`` splits the turn, ``scripts.py`` packs it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable
+from dataclasses import replace
+from functools import partial
+from typing import NoReturn
+
+from tidemark.core.bounded import BoundedCache
+from tidemark.core.conversation.prefix import OWN_CHARACTERS
+from tidemark.core.conversation.records import TurnRecord
+from tidemark.core.errors import StoreError, StoreFull, StoreUnavailable
+from tidemark.core.events import Listener, RecordBroken
+from tidemark.offload.threads import MANY_BYTES, MANY_MESSAGES
+from tidemark.store import keys, scripts
+from tidemark.store.codec import Codec
+from tidemark.store.commands import CommandSender
+from tidemark.store.lifetimes import Lifetimes
+from tidemark.store.listing import Listing, Used
+from tidemark.store.responses import BesideTurn, RedisResponses
+from tidemark.store.turn_parts import TurnParts, part_turn
+from tidemark.store.usage import FULL, OUT_OF_MEMORY, STORE_FULL, OwnerUsage
+
+STORED_SYSTEMS = 20_000
+"""Digests of system messages that the store has; about 4 MB. What is removed here is only sent again. An agent with a
+clock in its system prompt adds one for each turn."""
+
+MENDED = "its number of messages or its hashes were damaged; this turn mended it"
+
+
+class TurnWriter:
+    """Writes turns. Its state is the digests of system messages that the store has."""
+
+    def __init__(
+        self,
+        sender: CommandSender,
+        codec: Codec,
+        *,
+        lifetimes: Lifetimes,
+        responses: RedisResponses,
+        listing: Listing,
+        usage: OwnerUsage,
+        emit: Listener,
+    ) -> None:
+        self._sender = sender
+        self._codec = codec
+        self._lifetimes = lifetimes
+        self._responses = responses
+        self._listing = listing
+        self._usage = usage
+        self._emit = emit
+        self._stored_systems: BoundedCache[tuple[str, bytes], bool] = BoundedCache(STORED_SYSTEMS)
+
+    async def record(self, turn: TurnRecord) -> str:
+        """Append what a turn adds, in one atomic write; writing it twice changes nothing.
+
+        :returns: the id of the conversation that holds the turn now
+        :raises StoreFull: nothing more is stored for this credential, or for any
+        :raises StoreUnavailable: the store did not answer in time
+        """
+        owner = turn.owner or turn.tenant
+        if owner in self._usage.full:
+            await self._refuse(owner, turn)
+        if len(turn.messages) > MANY_MESSAGES:
+            parts = await asyncio.to_thread(part_turn, turn, turn.stored_count)
+        else:
+            parts = part_turn(turn, turn.stored_count)
+        created = scripts.moment(turn.created_at)
+        beside = self._responses.beside_turn(owner, turn)
+        try:
+            # No other request has a turn of stored history, so its write is tried during an outage too.
+            with self._sender.node(turn.chain.family).writing(parts.size, probe=bool(turn.lease_name)):
+                own, beside = await self._record_beside(turn, parts, created, beside)
+                if own is None:  # earlier messages are gone by now, or a fork needs system messages
+                    for system in parts.systems:
+                        self._stored_systems.pop((turn.conversation, system.digest), None)
+                    skip = turn.left_out_count
+                    parts = part_turn(turn, skip)
+                    own = await self._record(turn, parts, skip, created)
+                if own is None:
+                    raise StoreError("The turn has no place in the store.", internal=f"of {turn.conversation}")
+        except StoreUnavailable as error:
+            if OUT_OF_MEMORY in error.internal:
+                raise StoreFull(STORE_FULL, internal=error.internal) from error
+            if beside is None or not self._responses.note_slots(error):
+                raise
+            return await self.record(turn)  # nothing was written
+        conversation = self._note(turn, owner, own, created)
+        for system in parts.systems:
+            self._stored_systems.put((conversation, system.digest), value=True)
+        size = parts.size
+        try:
+            size += await self._keep_response(owner, turn, conversation, own, beside)
+        finally:
+            self._usage.note(owner, size, accepted=not turn.imported)
+        return conversation
+
+    async def _refuse(self, owner: str, turn: TurnRecord) -> NoReturn:
+        """Store nothing for a credential that has too much."""
+        if turn.response is not None:  # its upstream has it all the same
+            await self._responses.claim(owner, turn.response)
+        raise StoreFull(FULL)
+
+    def _note(self, turn: TurnRecord, owner: str, own: bytes, created: str) -> str:
+        """Note what the script did; return the id of the conversation.
+
+        :param own: what the script returned; a ``+`` stands for a new conversation, a ``~`` for a mended record
+        """
+        conversation = turn.chain.family + own[:OWN_CHARACTERS].decode()
+        seconds, is_new = self._lifetimes.of(turn.tenant).idle, b"+" in own[OWN_CHARACTERS:]
+        if b"~" in own[OWN_CHARACTERS:]:
+            self._emit(RecordBroken(conversation, "conversation", MENDED))
+        self._listing.note(Used(owner, conversation, turn.name, created, seconds, is_new))
+        return conversation
+
+    async def _keep_response(
+        self, owner: str, turn: TurnRecord, conversation: str, own: bytes, beside: BesideTurn | None
+    ) -> int:
+        """Store a turn's response, unless the turn's own script has done so; return its bytes.
+
+        :param own: what that script returned; a ``-`` ends it where a member of the response was missing
+        """
+        if turn.response is None:
+            return 0
+        await self._responses.note_owner(owner, turn.response)
+        if beside is None or b"-" in own[OWN_CHARACTERS:]:
+            return await self._responses.keep(owner, replace(turn.response, conversation=conversation))
+        self._responses.note_stored(conversation, beside)
+        return beside.size
+
+    async def _record_beside(
+        self, turn: TurnRecord, parts: TurnParts, created: str, beside: BesideTurn | None
+    ) -> tuple[bytes | None, BesideTurn | None]:
+        """Record a turn with its response; return its conversation's own id, and ``beside`` where that was stored."""
+        if beside is not None and parts.size <= MANY_BYTES and len(parts.new) <= MANY_MESSAGES:
+            own = await self._record(turn, parts, turn.stored_count, created, beside)
+            return own, beside if own is not None else None
+        return await self._record(turn, parts, turn.stored_count, created), None
+
+    def _record(
+        self, turn: TurnRecord, parts: TurnParts, skip: int, created: str, beside: BesideTurn | None = None
+    ) -> Awaitable[bytes | None]:
+        if parts.size > MANY_BYTES or len(parts.new) > MANY_MESSAGES:
+            return self._record_large(turn, parts, skip, created)
+        arguments = scripts.record_arguments(
+            turn,
+            parts,
+            created,
+            codec=self._codec,
+            skip=skip,
+            lifetime=self._lifetimes.of(turn.tenant),
+            stored_systems=self._stored_systems,
+            answered=beside.arguments if beside else (),
+        )
+        if beside is None:
+            return self._sender.run(scripts.RECORD, turn.chain.family, *arguments)
+        names = (keys.family_prefix(turn.chain.family), *beside.names)
+        return self._sender.run_with_keys(scripts.RECORD, names, *arguments)
+
+    async def _record_large(self, turn: TurnRecord, parts: TurnParts, skip: int, created: str) -> bytes | None:
+        """Record a turn that takes long to pack, in a thread."""
+        pack = partial(
+            scripts.record_arguments,
+            codec=self._codec,
+            skip=skip,
+            lifetime=self._lifetimes.of(turn.tenant),
+            stored_systems=self._stored_systems,
+        )
+        arguments = await asyncio.to_thread(pack, turn, parts, created)
+        own: bytes | None = await self._sender.run_large(scripts.RECORD, turn.chain.family, *arguments)
+        return own

@@ -1,0 +1,37 @@
+"""Holds the value that ``extractive`` weighs and chooses: a sentence that a summary may keep."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from tidemark.summarizers.fitting import ASCII_CHARS
+
+
+class Candidate(NamedTuple):
+    """A sentence that a summary may keep, with its weight."""
+
+    speaker: str
+    text: str
+    line: int
+    """Sentences of one line have one speaker and one place in the conversation."""
+    place: int
+    tier: int
+    """The class of the sentence, kept in this order.
+
+    -1 for the open request, 0 for the user's rules, 1 for other sentences, 2 for the bulk of long results and words.
+    """
+    density: float
+    """Weight of each token."""
+    tokens: float
+    """An estimate."""
+    earlier: bool
+    """Whether the previous summary has it."""
+    label: str = ""
+    """The label of a statement, which stands once for all statements that have it."""
+    mark: str = ""
+    """What is told beside the text, in square brackets: how often it stood, or the size of a result."""
+
+    @property
+    def label_tokens(self) -> float:
+        """An estimate of the tokens of the label."""
+        return len(self.label) / ASCII_CHARS

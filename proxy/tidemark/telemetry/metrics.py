@@ -1,0 +1,316 @@
+"""Counts events as Prometheus metrics.
+
+It listens to the events of the pipeline, and ``/metrics`` answers with ``render``. Requests are added up in plain
+numbers and reach the series at a scrape, because each series takes locks and performs checks. Workers of one server
+count into files of a shared folder every second and at their end, so a scrape of any worker covers all of them.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import assert_never
+
+from tidemark.core.events import (
+    BreakerChanged,
+    CompactionGivenUp,
+    CompactionStarted,
+    ContextFull,
+    ConversationCompacted,
+    Event,
+    ManualCompactionEnded,
+    MessagesSearched,
+    RecordBroken,
+    RequestServed,
+    RequestShed,
+    StoreDegraded,
+    StoreReplaced,
+    SummaryFailed,
+    SummaryPrepared,
+    SummaryReplaced,
+    TurnStored,
+    WindowAssumed,
+    WindowLearned,
+)
+from tidemark.core.flush_events import (
+    FlushBuried,
+    FlushDelayed,
+    FlushDelivered,
+    FlushDropped,
+    FlushFailed,
+    FlushLost,
+    FlushQueued,
+    FlushWaiting,
+)
+from tidemark.core.report import Action
+from tidemark.core.traffic import TrafficFigures
+from tidemark.telemetry.flush_series import FlushSeries
+from tidemark.telemetry.gathering import (
+    FIRST_BYTE_SECONDS,
+    OVERHEAD_SECONDS,
+    REQUEST_SECONDS,
+    RequestTotals,
+    traffic_of,
+)
+from tidemark.telemetry.series import Family, SeriesRegistry
+from tidemark.telemetry.state import StateSeries
+from tidemark.telemetry.summary_series import SummarySeries
+
+MAX_MODELS = 100
+"""The most values of the label ``model``. Clients choose the names, and each costs some 50 time series."""
+OTHER = "other"
+_MAX_NAME_CHARACTERS = 100
+HAND_OVER_SECONDS = 1.0
+"""The longest delay until a scrape of one worker includes another's requests, and until its figures are written."""
+ALONE_SECONDS = 2.0
+"""The longest delay until the figures of a single worker are written; a scrape of it is exact anyway."""
+
+
+class Metrics:
+    """The listener that counts.
+
+    Its state is its own registry, the model names with a label, and the totals that the series do not have yet.
+    """
+
+    def __init__(self, shared: Path | None = None) -> None:
+        """Create the metrics with all counts at zero.
+
+        :param shared: the folder that ``PROMETHEUS_MULTIPROC_DIR`` named when this worker was started; None for a
+            single process
+        """
+        self.registry = SeriesRegistry(shared)
+        self._shared = shared
+        self.count_traffic: Callable[[TrafficFigures], None] | None = None
+        """Is given the figures of all requests, about once a second while there are any."""
+        self._hand_over_timer: asyncio.TimerHandle | None = None
+        self._by_hand: Counter[Action] = Counter()
+        """Compactions by hand that the figures of traffic do not have yet."""
+        self._failed_summaries = 0
+        """Those that the figures of traffic do not have yet."""
+        self._shed_number = 0
+        """Requests refused beyond the limits, which the figures of traffic do not have yet."""
+        self._models: set[str] = set()
+        self._gathered: dict[tuple[str, int, str, str], RequestTotals] = {}
+        self._forwarded_numbers: dict[tuple[str, int], int] = {}
+        self.registry.register(self)  # it is collected first
+        self.registry.add_process()
+        labels = ("model", "status", "action", "outcome")
+        self._requests = self.registry.counter("requests", "Requests answered or given up.", labels)
+        self._forwarded = self.registry.counter(
+            "forwarded_requests", "Requests carried without being understood.", ("endpoint", "status")
+        )
+        self._before = self.registry.counter("tokens_before", "Tokens of requests as they came in.", ("model",))
+        self._after = self.registry.counter("tokens_after", "Tokens of requests as they went on.", ("model",))
+        self._saved = self.registry.counter("tokens_saved", "Tokens by which requests got smaller.", ("model",))
+        self._recalled = self.registry.counter(
+            "recalled_tokens", "Tokens of earlier messages put back into compacted requests.", ("model",)
+        )
+        self._recalls = self.registry.counter("recalls", "Compacted requests by what was put back.", ("outcome",))
+        self._cache_breaks = self.registry.counter(
+            "cache_breaks", "Conversations whose client changed what it had sent, by the part.", ("part",)
+        )
+        self._searches = self.registry.counter(
+            "recall_searches", "Searches of earlier messages by models, by what they found.", ("outcome",)
+        )
+        self._prompt = self.registry.counter(
+            "upstream_prompt_tokens", "Input tokens by the upstream's count.", ("model",)
+        )
+        self._cached = self.registry.counter(
+            "upstream_cached_prompt_tokens",
+            "Input tokens that the upstream took from its prompt cache.",
+            ("model",),
+        )
+        self._completion = self.registry.counter(
+            "upstream_completion_tokens", "Output tokens by the upstream's count.", ("model",)
+        )
+        self._summaries = SummarySeries(self.registry, self._summarized_model)
+        self._full = self.registry.counter(
+            "context_full", "Requests above 95 % of their limit, with no more to summarize.", ()
+        )
+        self._degraded = self.registry.counter("store_degraded", "Times the store did not answer.", ("operation",))
+        self._shed = self.registry.counter("requests_shed", "Requests refused beyond the limits.", ("reason",))
+        self._broken = self.registry.counter("store_broken_records", "Times a stored record could not be read.", ())
+        self._count_flush = FlushSeries(self.registry)
+        self._seconds = self.registry.histogram(
+            "request_seconds",
+            "First byte of the request to last of the response.",
+            ("model",),
+            REQUEST_SECONDS,
+        )
+        self._first_byte = self.registry.histogram(
+            "first_byte_seconds",
+            "First byte of the request to first of the response.",
+            ("model",),
+            FIRST_BYTE_SECONDS,
+        )
+        self._overhead = self.registry.histogram(
+            "overhead_seconds", "Tidemark's own time before the upstream is asked.", (), OVERHEAD_SECONDS
+        )
+        self.state = StateSeries(self.registry)
+
+    def __call__(self, event: Event) -> None:
+        """Count one event."""
+        match event:
+            case RequestServed():
+                self._served(event)
+            case ConversationCompacted() | SummaryPrepared() | SummaryFailed() | BreakerChanged():
+                self._count_summary(event)
+            case ContextFull():
+                self._full.inc()
+            case MessagesSearched():
+                self._searches.labels(event.outcome).inc()
+            case StoreDegraded() | RecordBroken() | RequestShed():
+                self._count_trouble(event)
+            case FlushQueued() | FlushDropped() | FlushDelivered() | FlushFailed() | FlushBuried() | FlushWaiting():
+                self._count_flush(event)
+            case ManualCompactionEnded():
+                self._count_by_hand(event)
+            case (
+                CompactionStarted()
+                | CompactionGivenUp()
+                | WindowLearned()
+                | WindowAssumed()
+                | SummaryReplaced()
+                | TurnStored()
+            ):
+                pass  # the log reports these, and the live events most of them
+            case FlushDelayed() | FlushLost() | StoreReplaced():
+                pass  # the log alone reports these
+            case _:
+                assert_never(event)
+
+    def _count_summary(self, event: ConversationCompacted | SummaryPrepared | SummaryFailed | BreakerChanged) -> None:
+        self._summaries(event)
+        if isinstance(event, SummaryFailed) and self.count_traffic is not None:
+            self._failed_summaries += 1
+            self._hand_over_soon()
+
+    def _count_by_hand(self, event: ManualCompactionEnded) -> None:
+        """Count a compaction for which no request is sent: the figures of traffic have it beside those of requests."""
+        if self.count_traffic is not None:
+            self._by_hand[event.action] += 1
+            self._hand_over_soon()
+
+    def _count_trouble(self, event: StoreDegraded | RecordBroken | RequestShed) -> None:
+        """Count what operators watch: failures of the store, and requests refused beyond the limits."""
+        match event:
+            case StoreDegraded():
+                self._degraded.labels(event.operation).inc()
+            case RecordBroken():
+                self._broken.inc()
+            case RequestShed():
+                self._shed.labels(event.reason).inc()
+                if self.count_traffic is not None:
+                    self._shed_number += 1
+                    self._hand_over_soon()
+            case _:
+                assert_never(event)
+
+    def render(self) -> tuple[bytes, str]:
+        """Return the metrics in Prometheus' text format, with the content type."""
+        if self._shared is not None:
+            self.hand_over()
+            self.state.sample()
+        return self.registry.render()
+
+    def collect(self) -> Iterable[Family]:
+        """Update the series before the registry collects them; return no series of its own."""
+        self.hand_over()
+        self.state.sample()
+        return ()
+
+    def hand_over(self) -> None:
+        """Add the totals to their series, and give their figures to the counter of traffic."""
+        if self._hand_over_timer is not None:
+            self._hand_over_timer.cancel()
+            self._hand_over_timer = None
+        numbers, self._forwarded_numbers = self._forwarded_numbers, {}
+        for (endpoint, code), number in numbers.items():
+            self._forwarded.labels(endpoint, str(code)).inc(number)
+        gathered, self._gathered = self._gathered, {}
+        failed, self._failed_summaries = self._failed_summaries, 0
+        by_hand, self._by_hand = self._by_hand, Counter()
+        shed, self._shed_number = self._shed_number, 0
+        if self.count_traffic is not None and (gathered or failed or by_hand or shed):
+            self.count_traffic(traffic_of(gathered, failed, by_hand, shed))
+        for (model, status, action, outcome), requests in gathered.items():
+            self._requests.labels(model, str(status), action, outcome).inc(requests.number)
+            self._seconds.labels(model).take(requests.seconds)
+            if requests.first_byte.number:
+                self._first_byte.labels(model).take(requests.first_byte)
+            for recall, number in requests.recalls.items():
+                self._recalls.labels(recall).inc(number)
+            for part, number in requests.cache_breaks.items():
+                self._cache_breaks.labels(part).inc(number)
+            self._overhead.take(requests.overhead.between(OVERHEAD_SECONDS))
+            for counter, tokens in (
+                (self._before, requests.before),
+                (self._after, requests.after),
+                (self._saved, requests.saved),
+                (self._recalled, requests.recalled),
+                (self._prompt, requests.prompt),
+                (self._cached, requests.cached),
+                (self._completion, requests.completion),
+            ):
+                if tokens:
+                    counter.labels(model).inc(tokens)
+
+    def _served(self, event: RequestServed) -> None:
+        model = event.model if event.model in self._models else self._label(event)
+        key = (model, event.status, event.report.action if event.report else "", event.outcome)
+        gathered = self._gathered.get(key)
+        if gathered is None:
+            gathered = self._first(key)
+        gathered.add(event)
+        if event.endpoint:
+            place = event.endpoint, event.status
+            self._forwarded_numbers[place] = self._forwarded_numbers.get(place, 0) + 1
+
+    def _first(self, key: tuple[str, int, str, str]) -> RequestTotals:
+        """Create the totals of a kind of request; the first one schedules the next update of the series."""
+        if self._shared is not None or self.count_traffic is not None:
+            self._hand_over_soon()
+        self._gathered[key] = RequestTotals()
+        return self._gathered[key]
+
+    def _hand_over_soon(self) -> None:
+        if self._hand_over_timer is None:
+            seconds = ALONE_SECONDS if self._shared is None else HAND_OVER_SECONDS
+            self._hand_over_timer = asyncio.get_running_loop().call_later(seconds, self.hand_over)
+
+    def _summarized_model(self, name: str) -> str:
+        """Return the label of a model whose conversation was to be summarized.
+
+        It may not have answered yet, so such models get half of the labels at most.
+        """
+        name = name.encode("utf-8", "replace").decode()[:_MAX_NAME_CHARACTERS]
+        if name not in self._models:
+            if len(self._models) >= MAX_MODELS // 2:
+                return OTHER
+            self._models.add(name)
+        return name
+
+    def _label(self, event: RequestServed) -> str:
+        """Return the model's name, if it has a label or may still get one, else ``other``.
+
+        Only a model that answered gets a label; otherwise a client with invented names could use them all.
+        """
+        if not event.model:
+            return ""
+        name = event.model.encode("utf-8", "replace").decode()[:_MAX_NAME_CHARACTERS]
+        if name not in self._models:
+            if not _has_answered(event) or len(self._models) >= MAX_MODELS:
+                return OTHER
+            self._models.add(name)
+        return name
+
+
+def _has_answered(event: RequestServed) -> bool:
+    """Return whether a model at least began to answer; our own answers to commands count no tokens."""
+    if event.report is not None and event.report.tokens_after == 0:
+        return False
+    if event.outcome == "disconnected":  # the answer may have been a refusal
+        return event.first_byte_seconds is not None and event.status < 400
+    return event.outcome in ("complete", "incomplete")

@@ -1,0 +1,242 @@
+"""Writes a reply of chat completions as one of Anthropic's messages, streamed or whole.
+
+Content blocks follow each other in this dialect. So a second tool call, whose pieces may come between those of the
+first, waits for the end. Source: Anthropic API reference, "Messages" and "Streaming messages".
+"""
+
+from __future__ import annotations
+
+import json
+import secrets
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from tidemark.core.conversation.messages import JsonValue
+from tidemark.core.conversation.request import ModelRequest
+from tidemark.upstream.bridges.pieces import (
+    CallPiece,
+    CountsPiece,
+    FinishPiece,
+    Piece,
+    ReasoningPiece,
+    RefusalPiece,
+    SignedPiece,
+    TextPiece,
+)
+from tidemark.upstream.bridges.values import encode_json, object_of
+
+STOP_REASONS: Mapping[str, str] = {
+    "content_filter": "refusal",
+    "function_call": "tool_use",
+    "length": "max_tokens",
+    "tool_calls": "tool_use",
+}
+"""``end_turn`` for every other reason."""
+KINDS_BY_STATUS: Mapping[int, str] = {
+    400: "invalid_request_error",
+    401: "authentication_error",
+    403: "permission_error",
+    404: "not_found_error",
+    413: "request_too_large",
+    429: "rate_limit_error",
+    529: "overloaded_error",
+}
+"""Anthropic API reference, "Errors"; ``api_error`` for every other status."""
+
+
+class MessagesReplyWriter:
+    """Writes one reply. Its state is the blocks so far."""
+
+    def __init__(self, request: ModelRequest) -> None:
+        self._id = f"msg_{secrets.token_hex(12)}"
+        self._model = request.model
+        self._blocks: list[dict[str, Any]] = []
+        self._open = False
+        """Whether the last block may still get more."""
+        self._streamed_call: int | None = None
+        """The index of the first call, whose arguments go out while they come."""
+        self._waiting_calls: dict[int, list[str]] = {}
+        """Id, name and the pieces of the arguments of each further call, by index."""
+        self._waiting_pieces: list[TextPiece | RefusalPiece | ReasoningPiece | SignedPiece] = []
+        """What came between the pieces of calls, which must not cut one in two."""
+        self._arguments: list[str] = []
+        self._is_in_calls = False
+        """Whether a call has begun, and the answer has not ended."""
+        self._reason: str | None = None
+        self._usage: Mapping[str, JsonValue] = {}
+
+    @property
+    def finished(self) -> bool:
+        """Whether the reason is there why the answer ended."""
+        return self._reason is not None
+
+    def begin(self) -> Iterator[bytes]:
+        """Yield the first event."""
+        message = {**self._message(), "content": [], "stop_reason": None, "usage": _counts({})}
+        yield _event("message_start", {"message": message})
+
+    def add(self, piece: Piece) -> Iterator[bytes]:
+        """Take in a piece, and yield its events."""
+        if self._is_in_calls and isinstance(piece, (TextPiece, RefusalPiece, ReasoningPiece, SignedPiece)):
+            self._waiting_pieces.append(piece)
+            return
+        match piece:
+            case TextPiece() | RefusalPiece():
+                delta: Mapping[str, JsonValue] = {"type": "text_delta", "text": piece.text}
+                yield from self._in_block({"type": "text", "text": ""}, "text", delta)
+            case ReasoningPiece():
+                block = {"type": "thinking", "thinking": "", "signature": ""}
+                yield from self._in_block(block, "thinking", {"type": "thinking_delta", "thinking": piece.text})
+            case SignedPiece():
+                yield from self._sign(piece)
+            case CallPiece():
+                yield from self._add_call(piece)
+            case FinishPiece():
+                self._reason = piece.reason
+            case CountsPiece():
+                self._usage = piece.usage
+
+    def end(self) -> Iterator[bytes]:
+        """Yield the events that end the stream."""
+        yield from self._close()
+        for call_id, name, *arguments in self._waiting_calls.values():
+            yield from self._begin_call(call_id, name)
+            yield from self._more_arguments("".join(arguments))
+            yield from self._close()
+        yield from self._add_waiting()
+        delta = {"stop_reason": self._stop_reason(), "stop_sequence": None}
+        yield _event("message_delta", {"delta": delta, "usage": _counts(self._usage)})
+        yield _event("message_stop", {})
+
+    def whole(self) -> bytes:
+        """Return the reply as one body; the events are not needed for it."""
+        for _ in self.end():
+            pass
+        usage = _counts(self._usage)
+        return encode_json(
+            {**self._message(), "content": self._blocks, "stop_reason": self._stop_reason(), "usage": usage}
+        )
+
+    def failure(self, message: str) -> bytes:
+        """Return the event of an error of the upstream within the stream."""
+        return _event("error", {"error": {"type": "api_error", "message": message}})
+
+    def refusal(self, status: int, body: bytes) -> bytes:
+        """Return an upstream's refusal in this dialect's envelope, with its own message and code."""
+        try:
+            error = json.loads(body)["error"]
+        except (ValueError, KeyError, TypeError, RecursionError):
+            error = body.decode("utf-8", "replace")[:1_000] or f"The upstream answered with status {status}."
+        members = error if isinstance(error, dict) else {"message": str(error)}
+        code_and_param = {name: members[name] for name in ("code", "param") if members.get(name) is not None}
+        kind = KINDS_BY_STATUS.get(status, "api_error")
+        error_members = {"type": kind, "message": str(members.get("message", "")), **code_and_param}
+        return encode_json({"type": "error", "error": error_members})
+
+    def _add_waiting(self) -> Iterator[bytes]:
+        """Write what came between the pieces of calls behind them; Anthropic refuses texts of white space alone."""
+        self._is_in_calls = False
+        waiting, self._waiting_pieces = self._waiting_pieces, []
+        has_words = any(not isinstance(piece, SignedPiece) and piece.text.strip() for piece in waiting)
+        for piece in waiting:
+            if has_words or isinstance(piece, SignedPiece):
+                yield from self.add(piece)
+        yield from self._close()
+
+    def _message(self) -> dict[str, Any]:
+        return {
+            "id": self._id,
+            "type": "message",
+            "role": "assistant",
+            "model": self._model,
+            "stop_sequence": None,
+        }
+
+    def _stop_reason(self) -> str:
+        return STOP_REASONS.get(self._reason or "", "tool_use" if self._streamed_call is not None else "end_turn")
+
+    def _in_block(self, block: dict[str, Any], member: str, delta: Mapping[str, JsonValue]) -> Iterator[bytes]:
+        """Add to the last block, or to a new one of another type."""
+        if not self._open or self._blocks[-1]["type"] != block["type"]:
+            yield from self._begin(block)
+        self._blocks[-1][member] += delta[member]
+        yield _event("content_block_delta", {"index": len(self._blocks) - 1, "delta": delta})
+
+    def _sign(self, piece: SignedPiece) -> Iterator[bytes]:
+        """Add signatures, whose texts have come as reasoning; sealed thinking is a block of its own."""
+        for block in piece.blocks:
+            if block.get("type") == "redacted_thinking":
+                yield from self._begin(dict(block))
+                yield from self._close()
+            elif signature := block.get("signature"):
+                delta: Mapping[str, JsonValue] = {"type": "signature_delta", "signature": signature}
+                empty = {"type": "thinking", "thinking": "", "signature": ""}
+                yield from self._in_block(empty, "signature", delta)
+                yield from self._close()
+
+    def _begin(self, block: dict[str, Any]) -> Iterator[bytes]:
+        yield from self._close()
+        self._blocks.append(block)
+        self._open = True
+        yield _event("content_block_start", {"index": len(self._blocks) - 1, "content_block": dict(block)})
+
+    def _close(self) -> Iterator[bytes]:
+        if not self._open:
+            return
+        self._open = False
+        if self._blocks[-1]["type"] == "tool_use":
+            self._blocks[-1]["input"] = _input("".join(self._arguments))
+        yield _event("content_block_stop", {"index": len(self._blocks) - 1})
+
+    def _add_call(self, piece: CallPiece) -> Iterator[bytes]:
+        if self._streamed_call is None:
+            self._streamed_call, self._is_in_calls = piece.index, True
+            yield from self._begin_call(piece.id, piece.name)
+        if piece.index == self._streamed_call and self._open and self._blocks[-1]["type"] == "tool_use":
+            yield from self._more_arguments(piece.arguments)
+            return
+        waiting = self._waiting_calls.setdefault(piece.index, [piece.id, piece.name])
+        waiting.append(piece.arguments)
+
+    def _begin_call(self, call_id: str, name: str) -> Iterator[bytes]:
+        self._arguments = []
+        call_id = call_id or f"toolu_{secrets.token_hex(12)}"
+        yield from self._begin({"type": "tool_use", "id": call_id, "name": name, "input": {}})
+
+    def _more_arguments(self, arguments: str) -> Iterator[bytes]:
+        if arguments:
+            self._arguments.append(arguments)
+            delta = {"type": "input_json_delta", "partial_json": arguments}
+            yield _event("content_block_delta", {"index": len(self._blocks) - 1, "delta": delta})
+
+
+def _input(arguments: str) -> JsonValue:
+    """Return a call's arguments as an object; a text that is none is kept under a name of its own."""
+    try:
+        value = json.loads(arguments or "{}")
+    except (ValueError, RecursionError):
+        return {"arguments": arguments}
+    return value if isinstance(value, dict) else {"arguments": value}
+
+
+def _counts(usage: Mapping[str, JsonValue]) -> Mapping[str, JsonValue]:
+    """Return the counts in this dialect, which counts cached tokens apart from the others."""
+    details = object_of(usage.get("prompt_tokens_details"))
+    read = _first_count(details.get("cached_tokens"), usage.get("cache_read_input_tokens"))
+    creation = _first_count(usage.get("cache_creation_input_tokens"), details.get("cache_creation_tokens"))
+    prompt, reply = usage.get("prompt_tokens"), usage.get("completion_tokens")
+    return {
+        "input_tokens": max(prompt - read - creation, 0) if isinstance(prompt, int) else 0,
+        "cache_creation_input_tokens": creation,
+        "cache_read_input_tokens": read,
+        "output_tokens": reply if isinstance(reply, int) else 0,
+    }
+
+
+def _first_count(*values: JsonValue) -> int:
+    """Return the first of some counts; litellm and servers of OpenAI's format name them differently."""
+    return next((value for value in values if type(value) is int), 0)
+
+
+def _event(kind: str, members: Mapping[str, JsonValue]) -> bytes:
+    return b"event: " + kind.encode() + b"\ndata: " + encode_json({"type": kind, **members}) + b"\n\n"

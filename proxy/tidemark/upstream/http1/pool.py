@@ -1,0 +1,130 @@
+"""The pool of the HTTP client. A request goes over an idle connection to its server, or over a new one.
+
+The wire lane calls it; it uses all other modules of the package. Connections are not limited in number: each carries
+one exchange, and a stream that had to wait for the end of another one could wait for minutes.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Sequence
+from functools import partial
+
+from tidemark.core.ports import Upload
+from tidemark.upstream.http1.answer import HttpAnswer
+from tidemark.upstream.http1.connection import ConnectionState, UpstreamConnection
+from tidemark.upstream.http1.failures import ConnectTimedOut
+from tidemark.upstream.http1.opening import Opener
+from tidemark.upstream.http1.target import Origin, head_of, target_of
+
+
+class Pool:
+    """All connections of one event loop. Mutable: the open ones, and since when each idle one is.
+
+    :param keepalive_seconds: how long it keeps an idle connection
+    :param connect_seconds: for name lookup, TCP and TLS together
+    """
+
+    def __init__(self, *, keepalive_seconds: float, connect_seconds: float) -> None:
+        self._keepalive_seconds = keepalive_seconds
+        self._connect_seconds = connect_seconds
+        self._loop = asyncio.get_running_loop()
+        self._opener = Opener()
+        self._open: set[UpstreamConnection] = set()
+        self._idle: dict[Origin, deque[tuple[float, UpstreamConnection]]] = {}
+        self._sweep_timer: asyncio.TimerHandle | None = None
+        self._closed = False
+
+    def __repr__(self) -> str:
+        active = sum(connection.state is ConnectionState.ACTIVE for connection in self._open)
+        return f"<Pool with {active} active and {len(self._open) - active} other connections>"
+
+    async def ask(
+        self,
+        method: str,
+        url: str,
+        headers: Sequence[tuple[bytes, bytes]],
+        body: bytes | Upload | None,
+        due: float,
+        *,
+        fresh: bool = False,
+    ) -> HttpAnswer:
+        """Send a request, and wait for status and headers of its answer.
+
+        :param due: when to stop waiting, by the loop's clock
+        :param fresh: use a connection that has carried nothing yet
+        :raises ConnectTimedOut, ConnectionGone, AnswerBroken, OSError: there was no answer
+        :raises ValueError: this is no request that could be sent
+        """
+        target = target_of(method, url)
+        if isinstance(body, Upload):
+            head = head_of(target, headers, body.length, chunked=body.length is None)
+        else:
+            head = head_of(target, headers, None if body is None else len(body))
+        idle = None if fresh else self._take_idle(target.origin)
+        connection = idle or await self._open_connection(target.origin, due)
+        return await connection.ask(head, body, due, bodiless=method == "HEAD")
+
+    async def aclose(self) -> None:
+        """Close all connections."""
+        self._closed = True
+        if self._sweep_timer is not None:
+            self._sweep_timer.cancel()
+        for connection in tuple(self._open):
+            connection.abort()
+        self._idle.clear()
+        await asyncio.sleep(0)  # the loop closes the sockets in its next turn
+
+    def _take_idle(self, origin: Origin) -> UpstreamConnection | None:
+        """Take the connection that became idle last, so that those beyond what is needed grow old."""
+        idle = self._idle.get(origin)
+        while idle:
+            since, connection = idle.pop()
+            if not connection.is_available:
+                continue
+            if self._loop.time() - since < self._keepalive_seconds:
+                return connection
+            connection.abort()
+        return None
+
+    async def _open_connection(self, origin: Origin, due: float) -> UpstreamConnection:
+        make = partial(UpstreamConnection, self._loop, origin, self._add_idle, self._open.discard)
+        connect_due = self._loop.time() + self._connect_seconds
+        try:
+            async with asyncio.timeout_at(min(connect_due, due)):
+                connection = await self._opener.connect(origin, make)
+        except TimeoutError as error:
+            if connect_due < due:
+                raise ConnectTimedOut(f"no connection within {self._connect_seconds:g} s") from error
+            raise
+        if self._closed:
+            connection.abort()
+        elif connection.is_available:
+            self._open.add(connection)
+        return connection
+
+    def _add_idle(self, connection: UpstreamConnection) -> None:
+        if self._closed:
+            connection.abort()
+            return
+        idle = self._idle.get(connection.origin)
+        if idle is None:
+            idle = self._idle[connection.origin] = deque()
+        idle.append((self._loop.time(), connection))
+        if self._sweep_timer is None:
+            self._sweep_timer = self._loop.call_later(self._keepalive_seconds, self._sweep)
+
+    def _sweep(self) -> None:
+        """Close connections that have been idle for too long, and run again when the next one will have been."""
+        self._sweep_timer = None
+        now, oldest = self._loop.time(), None
+        for origin, idle in tuple(self._idle.items()):
+            while idle and (not idle[0][1].is_available or now - idle[0][0] >= self._keepalive_seconds):
+                idle.popleft()[1].abort()
+            if not idle:
+                del self._idle[origin]
+            elif oldest is None or idle[0][0] < oldest:
+                oldest = idle[0][0]
+        if oldest is not None:
+            self._sweep_timer = self._loop.call_at(oldest + self._keepalive_seconds, self._sweep)
