@@ -11,6 +11,7 @@ import pytest
 from tests.pipeline.conftest import Bench, Client
 from tests.pipeline.talk import long
 from tests.providers.openai_chat import UNREASONED, EnforcingChat
+from tests.support.chat_answers import error
 
 Json = dict[str, Any]
 CONFIG = """
@@ -104,6 +105,25 @@ def test_a_bridged_talk_with_tools_is_refused_once_at_most(
     answers = [said for said in bench.upstream.last.messages if said["role"] == "assistant"]
     assert any(said["reasoning_content"] for said in answers)
     assert all(isinstance(said["reasoning_content"], str) for said in answers)
+
+
+def test_a_refusal_that_only_quotes_a_demand_teaches_nothing(bench: Bench, request: pytest.FixtureRequest) -> None:
+    """An upstream that does not take the member is asked without it again."""
+    refusal = error(400, f"It is forbidden to say: {UNREASONED}")
+    bench.upstream.script = lambda received: refusal
+    client = bench.client(request.node.nodeid, config=CONFIG.replace("{base}", bench.upstream_url))
+    history = [
+        {"role": "user", "content": "What is wrong?"},
+        {"role": "assistant", "content": "This."},
+        {"role": "user", "content": UNREASONED},
+    ]
+    body = {"model": "small", "messages": history, "max_tokens": 100}
+    sent = []
+    for _ in range(2):
+        before = len(bench.upstream.received)
+        assert client.http.post("/v1/messages", json=body, headers=client.headers()).status_code == 400
+        sent.append(["reasoning_content" in one.messages[1] for one in bench.upstream.received[before:]])
+    assert sent == [[False, True], [False, True]]
 
 
 def test_other_upstreams_get_no_member_that_they_may_refuse(bench: Bench, request: pytest.FixtureRequest) -> None:

@@ -63,12 +63,15 @@ class OtherDialects:
             return await self._translate.send(route, chat_body, caller, stream=stream)
 
         subject, goal, answered_with = (route.base_url, route.upstream_model), _goal(route), dict(caller.answered_with)
-        if not self._without_reasoning.refuses(caller.fingerprint, subject):
-            reply = await self._bridge.send(request, send_chat, goal, answered_with)
-            if not (isinstance(reply, ReadReply) and reply.status >= FIRST_ERROR and demands_reasoning(reply.data)):
-                return reply
+        is_demanded = self._without_reasoning.refuses(caller.fingerprint, subject)
+        reply = await self._bridge.send(request, send_chat, goal, answered_with, with_reasoning=is_demanded)
+        is_refused = isinstance(reply, ReadReply) and reply.status >= FIRST_ERROR and demands_reasoning(reply.data)
+        if is_demanded or not is_refused:
+            return reply
+        reply = await self._bridge.send(request, send_chat, goal, answered_with, with_reasoning=True)
+        if reply.status < FIRST_ERROR:  # else the refusal may have quoted what somebody wrote
             self._without_reasoning.note_refused(caller.fingerprint, subject)
-        return await self._bridge.send(request, send_chat, goal, answered_with, with_reasoning=True)
+        return reply
 
 
 def _goal(route: Route) -> ChatGoal:
