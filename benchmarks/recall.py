@@ -13,8 +13,6 @@ import random
 import statistics
 import time
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import replace
-from typing import get_args
 
 from tidemark.core.conversation.messages import Message
 from tidemark.core.conversation.prefix import chain_of
@@ -26,7 +24,6 @@ from tidemark.core.planning.budget import CompactionPolicy, ModelProfile, ModelW
 from tidemark.core.planning.calibration import CalibratedBudget
 from tidemark.core.ports import Caller, RequestCount, Route
 from tidemark.core.recall.epoch import EpochRecall
-from tidemark.core.recall.meaning import RecallMethod
 from tidemark.core.report import Report
 from tidemark.dialects.chat.dialect import ChatDialect
 from tidemark.dialects.chat.message import parse_message
@@ -34,7 +31,6 @@ from tidemark.pipeline.recall import Recaller
 from tidemark.pipeline.recall_indexes import RecallIndexes
 from tidemark.pipeline.values import Controls, FittedRequest, RequestContext
 from tidemark.tokens import LocalTokenCounter
-from tidemark.vectors import load_vectors
 
 MODEL = "gpt-4o"
 MESSAGES, WORDS, NEWEST, VOCABULARY = 5_000, 80, 250, 20_000
@@ -51,8 +47,7 @@ class Talk:
     The mutable state is the random source. Common words are far more frequent than rare ones, as in a language.
     """
 
-    def __init__(self, messages: int, method: RecallMethod) -> None:
-        self._method = method
+    def __init__(self, messages: int) -> None:
         self._chance = random.Random(5)
         self._words = [
             "".join(self._chance.choices("abcdefghijklmnoprstuvw", k=self._chance.randrange(2, 10)))
@@ -88,7 +83,7 @@ class Talk:
             controls=Controls(),
             caller=Caller(b"f" * 32, ()),
             route=ROUTE,
-            profile=replace(PROFILE, policy=replace(POLICY, recall_method=self._method)),
+            profile=PROFILE,
             tenant=TENANT,
             chain=self._chain.extended([question]),
             stored=StoredState(),
@@ -123,11 +118,11 @@ async def timed(work: Callable[[], Awaitable[object]]) -> tuple[float, float]:
     return (time.process_time() - began) * 1000, (time.perf_counter() - start) * 1000
 
 
-async def measure(messages: int, questions: int, method: RecallMethod) -> None:
+async def measure(messages: int, questions: int) -> None:
     """Print the figures of new questions, of the steps after them, and of a message about nothing earlier."""
-    talk, indexes = Talk(messages, method), RecallIndexes(wait_seconds=60, vectors=load_vectors([method]))
+    talk, indexes = Talk(messages), RecallIndexes(wait_seconds=60)
     bound = budget_for(PROFILE, None).max_recall
-    print(f"{messages:,} messages of {WORDS} words, {questions} questions, a bound of {bound:,} tokens, {method}")
+    print(f"{messages:,} messages of {WORDS} words, {questions} questions, a bound of {bound:,} tokens")
     recaller = talk.recaller(indexes)
     context, fitted = talk.request("Thanks!")
     cpu, seconds = await timed(lambda: recaller.recall(context, fitted, talk.summary))
@@ -166,9 +161,8 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--messages", type=int, default=MESSAGES)
     parser.add_argument("--questions", type=int, default=200)
-    parser.add_argument("--method", choices=get_args(RecallMethod), default="bm25")
     arguments = parser.parse_args()
-    asyncio.run(measure(arguments.messages, arguments.questions, arguments.method))
+    asyncio.run(measure(arguments.messages, arguments.questions))
 
 
 if __name__ == "__main__":

@@ -8,11 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from tidemark.config import kinds, load
+from tidemark.config import load
 from tidemark.config.models import WITHOUT_EFFECT
-from tidemark.config.tree import Scalar
 from tidemark.core.errors import ConfigError
-from tidemark.core.recall.meaning import RecallMethod
 from tidemark.upstream.fields import ROUTER_FIELDS
 
 HOME = {"HOME": "/home/someone"}
@@ -322,17 +320,10 @@ class TestProblems:
         assert "context_window is 8, less than max_input_tokens" in problems(path)[0]
 
 
-def test_a_word_whose_package_is_missing_names_the_extra(write: Write) -> None:
-    """Before anything starts; with the package it is a word like the others."""
-    kind = kinds.choice(RecallMethod, extras={"embedding": "a_package_that_nobody_has"})
-    with pytest.raises(kinds.Unfit, match=re.escape("pip install 'tidemark[embedding]'")):
-        kind.read(Scalar("embedding", "embedding", 1))
-    assert kind.read(Scalar("bm25", "bm25", 1)) == "bm25"
-    path = write("""\
-        compaction:
-          defaults: {recall: {method: embedding}}
-        """)
-    assert load(path, HOME).policy_for("any").recall_method == "embedding"
+def test_recall_by_meaning_is_refused_with_what_to_write(write: Write) -> None:
+    """It is gone, and a server that left it out silently would answer otherwise than its operator believes."""
+    path = write("compaction: {defaults: {recall: {method: embedding}}}")
+    assert "it gained little and is gone with its extra; write bm25" in problems(path)[0]
 
 
 def test_an_upstream_without_a_version_is_told(tmp_path: Path) -> None:

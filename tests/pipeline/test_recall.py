@@ -227,33 +227,6 @@ def test_metrics_count_what_was_recalled(recalling: Client) -> None:
     assert f'tidemark_recalled_tokens_total{{model="{SMALL}"}} {tokens}.0' in metrics
 
 
-PARAPHRASE = user("Is there a passcode for our library's entrance?")
-
-
-@pytest.mark.parametrize(("method", "recalled"), [("bm25", False), ("embedding", True)])
-def test_an_original_is_found_by_its_meaning(
-    bench: Bench, request: pytest.FixtureRequest, method: str, *, recalled: bool
-) -> None:
-    """The question shares no word with it; two workers forward the same bytes."""
-    more = f", max_summary_tokens: 64, recall: {{max_tokens: 150, method: {method}}}"
-    forwarded = []
-    for _ in range(2):
-        client = bench.client(request.node.nodeid, more=more)
-        client.chat([*talk_with_fact(), PARAPHRASE])
-        forwarded.append(bench.upstream.last.body)
-    assert (FACT in newest_text(bench.upstream.last)) == recalled
-    assert forwarded[0] == forwarded[1]
-
-
-def test_thanks_recall_nothing_by_meaning_either(bench: Bench, request: pytest.FixtureRequest) -> None:
-    """A message that asks nothing goes out as it came, as with ``bm25``."""
-    more = ", max_summary_tokens: 64, recall: {max_tokens: 150, method: embedding}"
-    client = bench.client(request.node.nodeid, more=more)
-    for thanks in ("Thanks!", "Thanks, that works!", "Great, I see."):
-        client.chat([*talk_with_fact(), user(thanks)])
-        assert bench.upstream.last.messages[-1] == user(thanks)
-
-
 def originals(count: int) -> Sequence[Message]:
     """Messages behind a cut."""
     return [message(role="user", content=f"word{number} and more") for number in range(count)]

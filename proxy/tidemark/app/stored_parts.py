@@ -49,7 +49,6 @@ from tidemark.store.previews import RedisPreviews
 from tidemark.store.request_heads import RedisRequestHeads
 from tidemark.store.summary_replacement import RedisSummaryReplacement
 from tidemark.store.traffic import RedisTraffic
-from tidemark.vectors import load_vectors
 
 SECONDS_A_DAY = 86_400
 BYTES_A_MEGABYTE = 1_048_576
@@ -154,7 +153,7 @@ class Engine:
         self.preparation = BackgroundCompaction(
             compactor=compactor, writer=writer, store=store, leases=leases, emit=emit
         )
-        indexes = RecallIndexes(vectors=load_vectors(parts.settings.recall_methods))
+        indexes = RecallIndexes()
         self.recaller = Recaller(parts.counter, indexes)
         search = OriginalsSearch(parts.counter, indexes)
         self.searches = SearchOffers(RoundParts(parts.upstream, parts.counter, search, emit), time.monotonic)

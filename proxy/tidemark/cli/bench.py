@@ -21,11 +21,9 @@ from tidemark.cli.progress import progress
 from tidemark.cli.tables import print_json, print_table, printable
 from tidemark.cli.variants import Compactions, served_model, variants_of
 from tidemark.core.conversation.summary import Strategy
-from tidemark.core.recall.meaning import RecallMethod
 
 if TYPE_CHECKING:
     from tidemark.app import Parts
-    from tidemark.core.recall.index import MessageIndex
     from tidemark.fidelity import Figure
 
 CASE_KINDS = ("all", "rule", "identifier", "preference")
@@ -69,13 +67,6 @@ def bench() -> None:
     help="Percent of the tokens, within each budget, for messages recalled by questions; 0 measures no recall.",
 )
 @click.option(
-    "--recall-method",
-    type=click.Choice(get_args(RecallMethod)),
-    default="bm25",
-    show_default=True,
-    help="How they are found; embedding needs the extra of that name.",
-)
-@click.option(
     "--plot", type=click.Path(dir_okay=False, path_type=Path), help="Also draw the figures into this SVG file."
 )
 @click.option("--json", "as_json", is_flag=True, help="Print JSON, with a figure for each kind of facts.")
@@ -88,7 +79,6 @@ def fidelity(
     models: str | None,
     budgets: str,
     recall: int,
-    recall_method: RecallMethod,
     plot: Path | None,
     as_json: bool,
     **server: Any,
@@ -104,11 +94,7 @@ def fidelity(
         raise click.UsageError("--stored goes with neither --file nor --recall: nobody has asked questions about it.")
     if strategy == "extractive" and (templates is not None or models is not None):
         raise click.UsageError("--template and --model go with --strategy llm or hybrid: extractive asks no model.")
-    subject = (
-        _stored_subject(server, stored, percent)
-        if stored
-        else _case_subject(talks, percent, recall=recall, method=recall_method)
-    )
+    subject = _stored_subject(server, stored, percent) if stored else _case_subject(talks, percent, recall=recall)
     rows = asyncio.run(_measure(server["config"], subject, strategy, templates, models))
     if plot:
         _draw(rows, plot)
@@ -168,7 +154,7 @@ def _place(figure: Figure) -> tuple[str, str, int]:
     return figure.corpus, figure.kind, figure.budget
 
 
-def _case_subject(talks: IO[bytes] | None, percent: list[int], *, recall: int, method: RecallMethod) -> Subject:
+def _case_subject(talks: IO[bytes] | None, percent: list[int], *, recall: int) -> Subject:
     """Return generated conversations, or LoCoMo's."""
     from tidemark.fidelity import (
         generated_cases,
@@ -182,14 +168,11 @@ def _case_subject(talks: IO[bytes] | None, percent: list[int], *, recall: int, m
 
     own_cases = question_cases if recall else generated_cases
     cases = own_cases() if talks is None else locomo_cases(talks.read())
-    new_index = _new_index(method) if recall else None
 
     async def measured(run: Compactions) -> Sequence[Figure]:
         spent = run.meter.take
-        if new_index:
-            return await measure_recall(
-                cases, run.compact, run.count, percent, share=recall, new_index=new_index, spent=spent
-            )
+        if recall:
+            return await measure_recall(cases, run.compact, run.count, percent, share=recall, spent=spent)
         result = await measure(cases, run.compact, run.count, percent, spent=spent)
         if talks is None:
             result += await measure_rounds(run.summarize, run.count, percent, spent=spent)
@@ -197,21 +180,6 @@ def _case_subject(talks: IO[bytes] | None, percent: list[int], *, recall: int, m
 
     rounds = 0 if recall or talks else ROUNDS * SEEDS
     return Subject((len(cases) * (2 if recall else 1) + rounds) * len(percent), measured)
-
-
-def _new_index(method: RecallMethod) -> Callable[[], MessageIndex]:
-    """Return what makes the indexes of a method.
-
-    :raises click.ClickException: its extra is not installed
-    """
-    from tidemark.core.recall.index import MessageIndex
-    from tidemark.vectors import load_vectors
-
-    try:
-        new_vectors = load_vectors([method])
-    except ModuleNotFoundError as error:
-        raise click.ClickException(f"{method} needs a package: pip install 'tidemark[{method}]'") from error
-    return lambda: MessageIndex(new_vectors() if new_vectors else None)
 
 
 def _stored_subject(server: Mapping[str, Any], stored: int, percent: list[int]) -> Subject:

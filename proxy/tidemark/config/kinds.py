@@ -9,7 +9,6 @@ import math
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from importlib.util import find_spec
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Generic, TypeVar, get_args
@@ -93,19 +92,19 @@ def text() -> Kind[str]:
     return Kind("a text", read, schema={"type": "string", "pattern": _TEXT_PATTERN})
 
 
-def choice(words: Any, extras: Mapping[str, str] = MappingProxyType({})) -> Kind[Any]:
+def choice(words: Any, refusals: Mapping[str, str] = MappingProxyType({})) -> Kind[Any]:
     """Accept one of a few words, which come from a ``Literal`` type, so that type and words cannot differ.
 
-    :param extras: the package that a word needs, which the extra of that word installs
+    :param refusals: words of earlier versions, each with what to write now
     """
     allowed = get_args(words)
 
     def read(scalar: Scalar) -> str:
         value = read_text(scalar)
+        if value in refusals:
+            raise Unfit(refusals[value])
         if value not in allowed:
             raise Unfit
-        if value in extras and find_spec(extras[value]) is None:
-            raise Unfit(f"it needs a package that is not installed: pip install 'tidemark[{value}]'")
         return value
 
     return Kind("one of " + ", ".join(allowed), read, schema={"enum": list(allowed)})

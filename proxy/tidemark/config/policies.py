@@ -14,9 +14,10 @@ from tidemark.config import kinds
 from tidemark.config.kinds import takes
 from tidemark.core.conversation.summary import Strategy, Template, TemplateName
 from tidemark.core.planning.budget import CompactionPolicy, OnFailure, Oversize
-from tidemark.core.recall.meaning import RecallMethod
 
 DialectName = Literal["chat", "responses", "messages"]
+RecallMethod = Literal["bm25"]
+GONE_METHODS = {"embedding": "it gained little and is gone with its extra; write bm25, which is the default"}
 _POLICY_FIELDS = frozenset(key.name for key in dataclasses.fields(CompactionPolicy))
 
 
@@ -46,11 +47,8 @@ class RecallSettings:
 
     max_tokens: int | None = field(default=0, metadata=takes(kinds.or_word("auto", kinds.whole("tokens", least=0))))
     """The most tokens of them. ``auto``: 5 % of the limit; 0: none."""
-    method: RecallMethod = field(
-        default="bm25", metadata=takes(kinds.choice(RecallMethod, extras={"embedding": "wordllama"}))
-    )
-    """How they are found. ``bm25``: by words that they share with the question; ``embedding``: also by the meaning of
-    their sentences, mostly in English, with the extra ``embedding``. bm25: it needs nothing, and takes less time."""
+    method: RecallMethod = field(default="bm25", metadata=takes(kinds.choice(RecallMethod, refusals=GONE_METHODS)))
+    """How they are found. ``bm25``: by words that they share with the question."""
     tool: bool = field(default=False, metadata=takes(kinds.flag()))
     """Whether the model may search the earlier messages itself, by a function that Tidemark answers. Off, because each
     search is a request more to the upstream."""
@@ -127,7 +125,6 @@ class CompactionSettings:
         return CompactionPolicy(
             **plain,
             max_recall_tokens=self.recall.max_tokens,
-            recall_method=self.recall.method,
             recall_tool=self.recall.tool,
             summarizer_model=self.summarizer.model,
             summarizer_timeout_seconds=self.summarizer.timeout_seconds,

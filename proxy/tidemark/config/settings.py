@@ -30,7 +30,6 @@ from tidemark.config.sections import (
 )
 from tidemark.core.bounded import BoundedCache
 from tidemark.core.planning.budget import CompactionPolicy, ModelWindow
-from tidemark.core.recall.meaning import RecallMethod
 
 POLICIES = 1024
 """The most cached policies. Clients choose the names, so the cache needs a bound."""
@@ -133,12 +132,6 @@ class Settings:
             policy = self.compaction_for(model).policy()
             self._policies.put(model, policy)
         return policy
-
-    @property
-    def recall_methods(self) -> frozenset[RecallMethod]:
-        """Return how earlier messages are found, over all models."""
-        names = ("", *self.compaction.models, *(entry.name for entry in self.model_list))
-        return frozenset(self.policy_for(name).recall_method for name in names)
 
     def windows(self) -> Mapping[str, ModelWindow]:
         """Return the windows that ``model_info`` states, by ``model_name``, with wildcards as written."""

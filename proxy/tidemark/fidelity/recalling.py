@@ -29,14 +29,12 @@ async def measure_recall(
     budgets: Sequence[int],
     *,
     share: int,
-    new_index: Callable[[], MessageIndex] = MessageIndex,
     spent: Callable[[], Spending] = Spending,
 ) -> list[Figure]:
     """Compact each conversation without recall and with it, within the same budget.
 
     :param budgets: percent of each conversation's tokens
     :param share: percent of each conversation's tokens that recall may use, less than the smallest budget
-    :param new_index: makes an empty index
     :param spent: returns what was spent since it was last asked
     """
     sums = Sums(spent)
@@ -53,7 +51,7 @@ async def measure_recall(
                 standing = surviving(case, case.facts, texts)
                 if recalled:
                     passages = passages_of(done["summary"], _messages(case.messages[covered:]))
-                    index = new_index()
+                    index = MessageIndex()
                     index.add(_messages(case.messages[:covered]))
                     most = total * recalled // 100
                     standing += _recalled(case, index, standing, passages, tokens=tokens[:covered], max_tokens=most)

@@ -90,9 +90,9 @@ class OriginalsSearch:
         self, context: RequestContext, summary: PrefixSummary, originals: Sequence[Message]
     ) -> MessageIndex | None:
         """Return the index of the originals; None where it takes too long to make."""
-        prefix, method = context.chain.at(summary.covered), context.profile.policy.recall_method
+        prefix = context.chain.at(summary.covered)
         for _ in range(MOST_WAITS):
-            index = await self._indexes.ready(prefix, originals, summary.previous, method)
+            index = await self._indexes.ready(prefix, originals, summary.previous)
             if index is not None:
                 return index
         return None

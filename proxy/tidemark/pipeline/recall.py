@@ -76,7 +76,7 @@ class Recaller:
             summary = context.stored.summary
             originals, _ = originals_of(context, covered)
             previous = summary.prefix if summary else None
-            self._indexes.begin(context.chain.at(covered), originals, previous, context.profile.policy.recall_method)
+            self._indexes.begin(context.chain.at(covered), originals, previous)
 
     async def recall(
         self, context: RequestContext, fitted: FittedRequest, summary: PrefixSummary
@@ -93,8 +93,7 @@ class Recaller:
         originals, tokens = originals_of(context, summary.covered)
         prefix = context.chain.at(summary.covered)
         is_within = len(pending) > 1 or bool(epoch.texts)
-        method = context.profile.policy.recall_method
-        index = await self._indexes.ready(prefix, originals, summary.previous, method, patient=is_within)
+        index = await self._indexes.ready(prefix, originals, summary.previous, patient=is_within)
         if index is None:
             return replace(epoch.extended("not_ready"), is_partial=len(pending) > 1)
         source = _Epoch(

@@ -11,7 +11,6 @@ from dataclasses import dataclass
 from typing import Literal
 
 from tidemark.core.conversation.summary import Strategy, Template
-from tidemark.core.recall.meaning import RecallMethod
 
 WindowSource = Literal["api", "manual", "default"]
 """FR-3.2.1: read from data or the upstream, set by the operator, or assumed."""
@@ -103,8 +102,6 @@ class CompactionPolicy:
     """Whether ``extractive`` may drop empty words (``summarizers/shortening.py``)."""
     max_recall_tokens: int | None = 0
     """The most tokens of originals that are put back for the newest user message. None is 5 % of the limit."""
-    recall_method: RecallMethod = "bm25"
-    """How they are found: by words that they share with the question, or by their meaning too."""
     recall_tool: bool = False
     """Whether the model of a compacted conversation may search its earlier messages (``pipeline/search_offers.py``)."""
     calibrate: bool = False

@@ -1,4 +1,4 @@
-"""An index of a conversation's messages by term and meaning, and the score of each message for a question.
+"""An index of a conversation's messages by term, and the score of each message for a question.
 
 ``pipeline/recall.py`` keeps one for each compacted conversation and adds what a summary newly covers. Messages are only
 ever added at the end, and a message's weight does not depend on those after it. So the score over the first messages
@@ -16,7 +16,6 @@ from math import log
 from operator import itemgetter
 
 from tidemark.core.conversation.messages import Message
-from tidemark.core.recall.meaning import MOST_NEAREST, SIMILARITY_WORDS, VectorIndex
 from tidemark.core.recall.terms import searched_text, terms_of
 
 _SATURATION, _LENGTH_SHARE = 1.2, 0.75
@@ -55,22 +54,14 @@ class RareTerm:
 
 
 class MessageIndex:
-    """The messages of one conversation by term, and by meaning where it has vectors. Its state only grows, by ``add``.
+    """The messages of one conversation by term. Its state only grows, by ``add``."""
 
-    :param vectors: an empty index by meaning; None for terms alone
-    """
-
-    def __init__(self, vectors: VectorIndex | None = None) -> None:
+    def __init__(self) -> None:
         self.count = 0
         """Messages that are indexed."""
-        self.vectors = vectors
-        self._term_bytes = 0
+        self.size = 0
+        """About how many bytes the index takes."""
         self._postings: dict[str, array[int]] = {}
-
-    @property
-    def size(self) -> int:
-        """Return about how many bytes the index takes."""
-        return self._term_bytes + (self.vectors.size if self.vectors else 0)
 
     def add(self, messages: Sequence[Message]) -> None:
         """Add messages at the end.
@@ -79,11 +70,8 @@ class MessageIndex:
         """
         if self.count + len(messages) > MOST_MESSAGES:
             raise OverflowError(self.count)
-        texts = [searched_text(message) for message in messages]
-        if self.vectors is not None:
-            self.vectors.add(texts)
-        for text in texts:
-            self._add(terms_of(text))
+        for message in messages:
+            self._add(terms_of(searched_text(message)))
 
     def _add(self, terms: Sequence[str]) -> None:
         place, postings = self.count, self._postings
@@ -94,22 +82,14 @@ class MessageIndex:
             existing = postings.get(term)
             if existing is None:
                 postings[term] = array("I", (posting,))
-                self._term_bytes += _TERM_BYTES
+                self.size += _TERM_BYTES
             else:
                 existing.append(posting)
-            self._term_bytes += _POSTING_BYTES
+            self.size += _POSTING_BYTES
         self.count = place + 1
 
     def scores(self, question: str, count: int) -> dict[int, float]:
         """Return the scores of those of the first ``count`` messages that share something with a question, by place."""
-        scores = self._term_scores(question, count)
-        if self.vectors is not None:
-            worth = SIMILARITY_WORDS * rarity_of(1, count)
-            for place, similarity in self.vectors.nearest(question, count, MOST_NEAREST):
-                scores[place] = scores.get(place, 0.0) + worth * similarity
-        return scores
-
-    def _term_scores(self, question: str, count: int) -> dict[int, float]:
         scores: dict[int, float] = {}
         score_of, looked_at = scores.get, 0
         terms = _terms_of_question(question)

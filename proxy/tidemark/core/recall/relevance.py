@@ -10,7 +10,6 @@ from collections.abc import Iterable, Sequence
 
 from tidemark.core.conversation.messages import Message
 from tidemark.core.recall.index import MessageIndex, RareTerm, rarity_of
-from tidemark.core.recall.meaning import VectorIndex
 from tidemark.core.recall.terms import plain_text
 
 LEAST_WORDS = 0.9
@@ -44,20 +43,9 @@ def lacks_answer(index: MessageIndex, question: str, count: int, passages: Seque
     best = _best(rare_terms)
     once = rarity_of(1, count)
     if not best or best < LEAST_WORDS * once or best < LEAST_SHARE * min(total, MOST_WORDS * once):
-        return index.vectors is not None and _is_nearer(index.vectors, question, count, passages)
+        return False
     weights = [(term.text, term.rarity) for term in rare_terms]
     return not _tells(passages, weights, COVERED_SHARE * best - _ROUNDING)
-
-
-def _is_nearer(vectors: VectorIndex, question: str, count: int, passages: Sequence[str]) -> bool:
-    """Return whether an original is more like a question than all that is in context.
-
-    A message that asks nothing, such as "Thanks, that works!", is like many a message and is about none.
-    """
-    if not any(mark in question for mark in QUESTION_MARKS):
-        return False
-    nearest = vectors.nearest(question, count, 1)
-    return bool(nearest) and nearest[0][1] > vectors.likeness(question, passages)
 
 
 def _best(rare_terms: Sequence[RareTerm]) -> float:
