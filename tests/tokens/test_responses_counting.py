@@ -89,6 +89,20 @@ async def test_sealed_reasoning_counts_by_its_length(characters: int, tokens: in
     assert await responses([*QUESTION, sealed, call]) == await responses([*QUESTION, call]) + tokens
 
 
+async def test_readable_reasoning_counts_as_its_text() -> None:
+    """Open models write it, and a provider that wants it back gets all of it; the seal of another counts instead."""
+    call = {"type": "function_call", "call_id": "call_1", "name": "look", "arguments": "{}"}
+    text = {"type": "reasoning_text", "text": "word " * 1_000}
+    thought = {"type": "reasoning", "id": "rs_1", "summary": [], "content": [text]}
+    plain = await responses([*QUESTION, call])
+    assert plain + 1_000 <= await responses([*QUESTION, thought, call]) <= plain + 1_010
+    assert await responses([*QUESTION, {**SEALED, "content": [text]}, call]) == await responses(
+        [*QUESTION, SEALED, call]
+    )
+    for content in (None, [], "text", [None, {"type": "reasoning_text"}, {"text": 1}]):
+        assert await responses([*QUESTION, {**thought, "content": content}, call]) == plain
+
+
 async def test_a_generated_image_counts_as_an_image() -> None:
     """Not as the text of its bytes."""
     drawn = {"type": "image_generation_call", "id": "ig_1", "result": "A" * 1_000_000, "status": "completed"}

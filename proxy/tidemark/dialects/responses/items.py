@@ -160,9 +160,11 @@ def _pieces(value: Mapping[str, JsonValue], kind: str, where: str) -> TurnPieces
     """Return what an item without a role adds to the assistant's turn."""
     if kind in ("reasoning", "compaction", "compaction_summary"):
         sealed = value.get("encrypted_content")
-        part = {"type": kind, "encrypted_content": sealed}
+        part: Mapping[str, JsonValue] = {"type": kind, "encrypted_content": sealed}
         media = (part,) if isinstance(sealed, str) and sealed else ()
-        return TurnPieces(media=media, own=() if kind == "reasoning" else media)
+        if kind == "reasoning":
+            return TurnPieces(media=media or _readable(value))
+        return TurnPieces(media=media, own=media)
     call_id = _text_of(value, "call_id", where)
     if kind == "local_shell_call":
         call_id = call_id or _text_of(value, "id", where)
@@ -176,6 +178,14 @@ def _pieces(value: Mapping[str, JsonValue], kind: str, where: str) -> TurnPieces
     if kind == "image_generation_call" and isinstance(result, str):
         return TurnPieces(media=({"type": "input_image", "image_url": _data_url(result)},), own=own)
     return TurnPieces(media=own, own=own, hosted=hosted)
+
+
+def _readable(value: Mapping[str, JsonValue]) -> tuple[Mapping[str, JsonValue], ...]:
+    """Return what is counted of reasoning that nobody has sealed, as open models write it: its text."""
+    content = value.get("content")
+    parts = content if isinstance(content, list) else ()
+    texts = [text for part in parts if isinstance(part, dict) and isinstance(text := part.get("text"), str)]
+    return ({"type": "reasoning", "thinking": "".join(texts)},) if texts else ()
 
 
 def _call(value: Mapping[str, JsonValue], kind: str, call_id: str) -> ToolCall:
