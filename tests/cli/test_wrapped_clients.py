@@ -115,6 +115,14 @@ def test_a_name_behind_two_dashes_is_any_command() -> None:
     )
 
 
+def test_an_option_that_wrap_does_not_have_is_refused_and_one_of_the_client_is_not() -> None:
+    """An unknown option is not taken for the command; all words behind the command are the client's."""
+    done = run("wrap", "--url", "http://127.0.0.1:1", "llm")
+    assert done.exit_code == 2
+    assert "No such option '--url'" in done.stderr
+    assert printed("llm", "--url", "x", "--print")[1] == ["llm", "--url", "x", "--print"]
+
+
 @pytest.mark.parametrize("client", sorted(AGENTS))
 def test_a_program_that_is_not_there_is_told_with_its_mend(client: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Before any server is started."""

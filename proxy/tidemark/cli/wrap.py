@@ -77,7 +77,7 @@ class WrapCommand(click.Command):
 
 @click.command(
     cls=WrapCommand,
-    context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False},
+    context_settings={"allow_interspersed_args": False},
     epilog=example("tidemark wrap claude", "tidemark wrap -- python agent.py --model gpt-4o"),
     short_help="Run a client, or any command, with Tidemark between it and its models.",
 )
