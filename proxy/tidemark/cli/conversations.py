@@ -18,7 +18,7 @@ import click
 
 from tidemark.cli.examples import example
 from tidemark.cli.http_client import ServerRefusal, request, server_options
-from tidemark.cli.models import json_option
+from tidemark.cli.options import json_option
 from tidemark.cli.progress import progress
 from tidemark.cli.tables import print_json, print_table, printable
 from tidemark.cli.whole_files import write_whole

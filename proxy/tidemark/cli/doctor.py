@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 import click
 
 from tidemark.cli.examples import example
-from tidemark.cli.models import config_option, json_option
+from tidemark.cli.options import config_option, json_option
 from tidemark.cli.tables import print_json, printable
 
 if TYPE_CHECKING:

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from tidemark.cli.examples import example
-from tidemark.cli.models import config_option, json_option, store_url
+from tidemark.cli.options import config_option, json_option, store_url
 from tidemark.cli.tables import print_json, print_table
 
 if TYPE_CHECKING:

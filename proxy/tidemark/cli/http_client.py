@@ -15,7 +15,7 @@ from urllib.parse import urlsplit
 
 import click
 
-from tidemark.cli.models import config_option
+from tidemark.cli.options import config_option
 from tidemark.cli.run_file import read
 from tidemark.core.errors import TidemarkError
 

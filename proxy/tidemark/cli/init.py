@@ -12,7 +12,7 @@ import click
 
 from tidemark.cli.examples import example
 from tidemark.cli.local_servers import local_servers
-from tidemark.cli.models import DEFAULT_FILE
+from tidemark.cli.options import DEFAULT_FILE
 from tidemark.cli.starter_file import providers_with_keys, starter_file
 
 STANDARD_OUTPUT = "-"

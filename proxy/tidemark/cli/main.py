@@ -22,7 +22,8 @@ from tidemark.cli.doctor import doctor
 from tidemark.cli.examples import example
 from tidemark.cli.flush import flush
 from tidemark.cli.init import init
-from tidemark.cli.models import config_option, json_option, models
+from tidemark.cli.models import models
+from tidemark.cli.options import config_option, json_option
 from tidemark.cli.schema import schema
 from tidemark.cli.serve import serve
 from tidemark.cli.store import store

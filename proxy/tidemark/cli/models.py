@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from tidemark.cli.examples import example
+from tidemark.cli.options import config_option, json_option, store_url
 from tidemark.cli.tables import print_json, print_table
 
 if TYPE_CHECKING:
@@ -35,25 +36,6 @@ COLUMNS: Mapping[str, str] = {
 }
 """The fields of the table with their headings."""
 
-DEFAULT_FILE = "tidemark.yaml"
-"""What ``tidemark init`` writes, and all commands read where no file is named."""
-
-
-def _own_or_default(_: click.Context, __: click.Parameter, file: Path | None) -> Path | None:
-    if file is None and not os.environ.get("TIDEMARK_CONFIG") and Path(DEFAULT_FILE).is_file():
-        return Path(DEFAULT_FILE)
-    return file
-
-
-config_option = click.option(
-    "--config",
-    "config",
-    type=click.Path(dir_okay=False, path_type=Path),
-    callback=_own_or_default,
-    show_default=f"TIDEMARK_CONFIG, or {DEFAULT_FILE}",
-    help="The YAML file; without one all values are defaults.",
-)
-json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 Ask = Callable[["StoredParts", "Caller"], Awaitable[Mapping[str, Any]]]
 
 
@@ -137,19 +119,6 @@ def _ask_registry(config: Path | None, ask: Ask) -> Mapping[str, Any]:
     settings = load(config, os.environ)
     with ExitStack() as stack:
         return asyncio.run(run(settings, store_url(settings, stack)))
-
-
-def store_url(settings: Settings, stack: ExitStack, *, tell: Callable[[str], None] | None = None) -> str:
-    """Return the store's address; start an embedded store that does not run, until ``stack`` unwinds.
-
-    :param tell: mend its files where they are damaged, and say so
-    """
-    if str(settings.store.url) != "embedded":
-        return str(settings.store.url)
-    from tidemark.store.embedded.server import EmbeddedValkey, memory_options, running_url
-
-    folder, options = settings.data_dir / "store", memory_options(settings.store.max_mb)
-    return running_url(folder) or stack.enter_context(EmbeddedValkey(folder, options=options, tell=tell)).url
 
 
 def _print(answer: Mapping[str, Any], rows: Sequence[Mapping[str, Any]], *, as_json: bool) -> None:

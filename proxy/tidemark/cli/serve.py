@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 import click
 
 from tidemark.cli.examples import example
-from tidemark.cli.models import config_option
+from tidemark.cli.options import config_option
 from tidemark.cli.run_file import announced
 from tidemark.core.errors import ConfigError
 from tidemark.core.hosts import is_loopback

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from tidemark.cli.examples import example
-from tidemark.cli.models import config_option, json_option, store_url
+from tidemark.cli.options import config_option, json_option, store_url
 from tidemark.cli.progress import progress
 from tidemark.cli.tables import print_json, printable
 from tidemark.core.errors import ConfigError

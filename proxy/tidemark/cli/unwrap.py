@@ -19,7 +19,7 @@ from tidemark.cli.agents import AGENTS
 from tidemark.cli.agents.agent import Agent, Place
 from tidemark.cli.agents.settings_file import JsonFile, SettingsRefusal, TextFile
 from tidemark.cli.examples import example
-from tidemark.cli.models import config_option
+from tidemark.cli.options import config_option
 from tidemark.cli.whole_files import write_whole
 from tidemark.core.errors import TidemarkError
 

@@ -27,7 +27,7 @@ from tidemark.cli.agents.agent import Agent, Place, Spoken
 from tidemark.cli.examples import example
 from tidemark.cli.http_client import configured_url, page, running_url
 from tidemark.cli.metrics_text import MetricsReading, read_metrics
-from tidemark.cli.models import config_option
+from tidemark.cli.options import config_option
 from tidemark.cli.unwrap import install
 from tidemark.core.errors import TidemarkError
 
