@@ -7,10 +7,10 @@ from collections.abc import Sequence
 
 import pytest
 
-from tidemark.archive import live_events
-from tidemark.archive.live_events import MAX_PAGES, LiveEventHub
 from tidemark.core.errors import ServerBusy
-from tidemark.core.live_events import LiveEvent, LiveEventPosition
+from tidemark.features.live_events import hub as live_events
+from tidemark.features.live_events.events import LiveEvent, LiveEventPosition
+from tidemark.features.live_events.hub import MAX_PAGES, LiveEventHub
 
 pytestmark = pytest.mark.anyio
 

@@ -21,13 +21,13 @@ from tidemark.core.conversation.prefix import chain_of
 from tidemark.core.conversation.summary import PrefixSummary, SummaryRecipe
 from tidemark.core.events import Event
 from tidemark.core.flush_events import FlushDelayed, FlushDropped, FlushQueued
-from tidemark.memory_flush import Outbox, Recovery
-from tidemark.memory_flush import outbox as outbox_module
-from tidemark.memory_flush.recovery import ABANDON_SECONDS, SETTLED_SECONDS
+from tidemark.delivery.queue import RedisFlushQueue
+from tidemark.delivery.recovery import ABANDON_SECONDS, SETTLED_SECONDS, Recovery
+from tidemark.features.memory_flush import outbox as outbox_module
+from tidemark.features.memory_flush.outbox import Outbox
 from tidemark.store.codec import Codec
 from tidemark.store.conversations import RedisStore
 from tidemark.store.embedded.server import EmbeddedValkey
-from tidemark.store.flush_queue import RedisFlushQueue
 
 NOW = 1_700_000_000.0
 RECIPE = SummaryRecipe("extractive", "general", 1)

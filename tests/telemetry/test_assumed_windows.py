@@ -10,8 +10,8 @@ from collections.abc import Iterator, Sequence
 import pytest
 
 from tidemark.core.events import WindowAssumed
-from tidemark.core.live_events import LiveEvent
-from tidemark.telemetry.live_events import LiveEventPublisher
+from tidemark.features.live_events.events import LiveEvent
+from tidemark.features.live_events.publisher import LiveEventPublisher
 from tidemark.telemetry.logging import FactLog, configure
 
 ASSUMED = WindowAssumed("house", 128_000, "tidemark models set house max_input_tokens=TOKENS")

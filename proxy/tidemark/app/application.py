@@ -19,14 +19,16 @@ from starlette.responses import Response
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from tidemark.app.endpoints import Endpoints
-from tidemark.app.event_delivery import EventDelivery
-from tidemark.app.flushing import Flushing
 from tidemark.app.stored_parts import Engine, StoredParts
 from tidemark.app.tracing import trace_parts
 from tidemark.config import Settings
 from tidemark.core.conversation.request import Dialect, ErrorFormat
 from tidemark.core.errors import InvalidRequest, TidemarkError
 from tidemark.core.events import Event, Listener, TurnStored
+from tidemark.features.live_events.delivery import EventDelivery
+from tidemark.features.live_events.publisher import LiveEventPublisher
+from tidemark.features.memory_flush.flushing import Flushing
+from tidemark.features.traffic.counting import TrafficCounter
 from tidemark.pipeline.relay import Relay
 from tidemark.server.admission import Admission
 from tidemark.server.browsers import BrowserAccess
@@ -35,11 +37,9 @@ from tidemark.server.errors import status_of
 from tidemark.store.codec import Codec
 from tidemark.store.schema import CompressionSwitch, SchemaWatch
 from tidemark.store.watch import StoreWatch
-from tidemark.telemetry.live_events import LiveEventPublisher
 from tidemark.telemetry.logging import FactLog
 from tidemark.telemetry.metrics import Metrics
 from tidemark.telemetry.state import WorkerState, count_pool_threads
-from tidemark.telemetry.traffic import TrafficCounter
 from tidemark.tracing import start_tracing
 
 if TYPE_CHECKING:

@@ -10,9 +10,6 @@ from collections.abc import Callable, Sequence
 
 from starlette.routing import BaseRoute
 
-from tidemark.archive.live_events import LiveEventHub
-from tidemark.archive.summary_changes import SummaryChanges
-from tidemark.archive.traffic import TrafficReader
 from tidemark.config import as_typed
 from tidemark.console.conversations import ConversationPages
 from tidemark.console.models import ModelPages
@@ -21,10 +18,13 @@ from tidemark.console.pages import EVENTS, ConsolePages, PageFamily
 from tidemark.console.sessions import Sessions
 from tidemark.console.settings import SettingPages, SettingRow
 from tidemark.console.summaries import SummaryPages
-from tidemark.server.endpoints.conversations import ConversationEndpoints
-from tidemark.server.endpoints.live_events import LiveEventEndpoint
-from tidemark.server.endpoints.registry import ModelRegistryPort
-from tidemark.server.endpoints.settings import SettingsPort
+from tidemark.features.conversations.endpoints import ConversationEndpoints
+from tidemark.features.live_events.endpoint import LiveEventEndpoint
+from tidemark.features.live_events.hub import LiveEventHub
+from tidemark.features.model_registry.endpoints import ModelRegistryPort
+from tidemark.features.settings.endpoints import SettingsPort
+from tidemark.features.summaries.summary_changes import SummaryChanges
+from tidemark.features.traffic.reading import TrafficReader
 from tidemark.server.operator import OperatorAccess
 
 

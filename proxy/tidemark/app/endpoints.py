@@ -23,17 +23,6 @@ from tidemark.app.responses import (
 )
 from tidemark.app.stored_parts import Engine, StoredParts
 from tidemark.app.summaries import SummariesByHand
-from tidemark.archive import (
-    ArchiveAccess,
-    ContextView,
-    ConversationFinder,
-    ConversationReader,
-    StandingSummaries,
-    Transfer,
-)
-from tidemark.archive.live_events import LiveEventHub
-from tidemark.archive.search_index import MessageSearch
-from tidemark.archive.traffic import TrafficReader
 from tidemark.compaction.sealing import TenantSeal
 from tidemark.config.effective import effective_settings
 from tidemark.core.conversation.messages import JsonValue
@@ -42,6 +31,22 @@ from tidemark.core.events import Listener
 from tidemark.core.lessons import Lessons
 from tidemark.core.ports import Authenticator
 from tidemark.dialects.openai_errors import OPENAI_ERRORS
+from tidemark.features.conversations.access import ArchiveAccess
+from tidemark.features.conversations.context import ContextView
+from tidemark.features.conversations.endpoints import ConversationEndpoints
+from tidemark.features.conversations.finding import ConversationFinder
+from tidemark.features.conversations.reading import ConversationReader
+from tidemark.features.conversations.search_index import MessageSearch
+from tidemark.features.conversations.standing_summaries import StandingSummaries
+from tidemark.features.conversations.transfer import Transfer
+from tidemark.features.live_events.endpoint import LiveEventEndpoint
+from tidemark.features.live_events.hub import LiveEventHub
+from tidemark.features.model_registry.endpoints import RegistryEndpoints
+from tidemark.features.offline.endpoints import OfflineEndpoints
+from tidemark.features.settings.endpoints import SettingsEndpoints
+from tidemark.features.summaries.endpoints import SummaryEndpoints
+from tidemark.features.traffic.endpoints import TrafficEndpoints
+from tidemark.features.traffic.reading import TrafficReader
 from tidemark.pipeline.command_text import mark_of
 from tidemark.pipeline.commands import Commands
 from tidemark.pipeline.continuing import ContinuedRequests
@@ -56,17 +61,10 @@ from tidemark.server.access import ConversationAccess
 from tidemark.server.admission import Admission
 from tidemark.server.auth import MAX_CACHED_CALLERS, PassthroughAuth
 from tidemark.server.capabilities import errors_of
-from tidemark.server.endpoints.conversations import ConversationEndpoints
 from tidemark.server.endpoints.dialect import DialectEndpoint, EndpointLimits
-from tidemark.server.endpoints.live_events import LiveEventEndpoint
 from tidemark.server.endpoints.models import ModelEndpoints
-from tidemark.server.endpoints.offline import OfflineEndpoints
 from tidemark.server.endpoints.operations import OperationsEndpoints, RenderMetrics
-from tidemark.server.endpoints.registry import RegistryEndpoints
-from tidemark.server.endpoints.settings import SettingsEndpoints
-from tidemark.server.endpoints.summaries import SummaryEndpoints
 from tidemark.server.endpoints.token_count import TokenCountEndpoint
-from tidemark.server.endpoints.traffic import TrafficEndpoints
 from tidemark.server.operator import OperatorAccess
 from tidemark.store.embedded.append_only import folders_aside
 from tidemark.store.leases import RedisLeases

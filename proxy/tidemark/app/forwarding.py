@@ -6,11 +6,11 @@ import time
 from collections.abc import Mapping
 
 from tidemark.app.stored_parts import BYTES_A_MEGABYTE, StoredParts
-from tidemark.archive.carried_objects import CarriedObjects
 from tidemark.config.sections import ServerSettings
 from tidemark.core.conversation.request import ErrorFormat
 from tidemark.core.events import Listener
 from tidemark.core.ports import Authenticator
+from tidemark.pipeline.carried_objects import CarriedObjects
 from tidemark.pipeline.prompt_check import PromptCheck
 from tidemark.server.endpoints.destinations import Destinations
 from tidemark.server.endpoints.forwarding import ForwardingEndpoint

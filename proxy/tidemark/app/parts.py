@@ -21,7 +21,7 @@ from tidemark.core.events import Event, Listener
 from tidemark.core.planning.budget import CompactionPolicy, ModelProfile
 from tidemark.core.ports import Caller, ChooseSummarizer, LearnedWindowStore, Route, Summarizer
 from tidemark.dialects.stored import StoredMessageReader
-from tidemark.pipeline.offline import OfflineService
+from tidemark.features.offline.service import OfflineService
 from tidemark.summarizers.extractive import ExtractiveSummarizer
 from tidemark.summarizers.hybrid import HybridSummarizer
 from tidemark.summarizers.llm import AUTO, LlmSummarizer, small_route

@@ -8,20 +8,20 @@ from starlette.types import ASGIApp
 
 from tidemark.app.dialects import RESPONSES
 from tidemark.app.stored_parts import Engine, StoredParts
-from tidemark.archive.background_responses import BackgroundResponses
-from tidemark.archive.carried_objects import CarriedObjects
-from tidemark.archive.kept_conversations import ConversationsApi
-from tidemark.archive.stored_responses import StoredResponses
 from tidemark.compaction.compactor import Compactor
 from tidemark.core.events import Event
 from tidemark.core.ports import Authenticator, SummarySeal
+from tidemark.features.responses.background_responses import BackgroundResponses
+from tidemark.features.responses.conversation_endpoints import KeptConversationEndpoints
+from tidemark.features.responses.endpoints import StoredResponseEndpoints
+from tidemark.features.responses.kept_conversations import ConversationsApi
+from tidemark.features.responses.stored_responses import StoredResponses
+from tidemark.pipeline.carried_objects import CarriedObjects
 from tidemark.pipeline.continued_answers import ContinuedAnswers
 from tidemark.pipeline.continuing import ContinuedRequests
 from tidemark.pipeline.earlier_messages import EarlierMessages
 from tidemark.pipeline.kept_conversations import KeptConversations
 from tidemark.pipeline.sealed_compaction import SealedCompaction
-from tidemark.server.endpoints.kept_conversations import KeptConversationEndpoints
-from tidemark.server.endpoints.responses import StoredResponseEndpoints
 
 
 def continued_requests(stored: StoredParts, seal: SummarySeal) -> ContinuedRequests:

@@ -11,9 +11,7 @@ from functools import partial
 
 from tidemark.app.dialects import build_codec, build_dialects
 from tidemark.app.parts import Parts
-from tidemark.catalog.operator_settings import OperatorSettings
 from tidemark.catalog.overrides import LiveOverrides
-from tidemark.catalog.registry import ModelRegistry
 from tidemark.compaction.background import BackgroundCompaction
 from tidemark.compaction.compactor import Compactor
 from tidemark.compaction.immediate import ImmediateCompaction
@@ -24,6 +22,12 @@ from tidemark.core.conversation.request import Dialect
 from tidemark.core.events import Listener
 from tidemark.core.operator_settings import StoredValues
 from tidemark.core.ports import DeletionHook, MemoryFlush
+from tidemark.features.live_events.store import RedisLiveEvents
+from tidemark.features.model_registry.registry import ModelRegistry
+from tidemark.features.settings.operator_settings import OperatorSettings
+from tidemark.features.settings.store import RedisSettings
+from tidemark.features.summaries.previews import RedisPreviews
+from tidemark.features.traffic.store import RedisTraffic
 from tidemark.pipeline.bound_thinking import ThinkingGuard
 from tidemark.pipeline.fit import BudgetFitter
 from tidemark.pipeline.identify import Identifier
@@ -42,13 +46,9 @@ from tidemark.store.conversations import RedisStore
 from tidemark.store.leases import RedisLeases
 from tidemark.store.lessons import RedisLearnedWindows
 from tidemark.store.lifetimes import Lifetime, Lifetimes, lifetime
-from tidemark.store.live_events import RedisLiveEvents
 from tidemark.store.models import RedisModels
-from tidemark.store.operator_settings import RedisSettings
-from tidemark.store.previews import RedisPreviews
 from tidemark.store.request_heads import RedisRequestHeads
 from tidemark.store.summary_replacement import RedisSummaryReplacement
-from tidemark.store.traffic import RedisTraffic
 
 SECONDS_A_DAY = 86_400
 BYTES_A_MEGABYTE = 1_048_576

@@ -8,11 +8,12 @@ from __future__ import annotations
 import time
 
 from tidemark.app.stored_parts import Engine, StoredParts
-from tidemark.archive import ArchiveAccess, StandingSummaries
-from tidemark.archive.receipts import ReceiptReader
-from tidemark.archive.stored_requests import StoredRequests
-from tidemark.archive.summarize import ManualCompaction
-from tidemark.archive.summary_changes import SummaryChanges
+from tidemark.features.conversations.access import ArchiveAccess
+from tidemark.features.conversations.standing_summaries import StandingSummaries
+from tidemark.features.summaries.receipts import ReceiptReader
+from tidemark.features.summaries.stored_requests import StoredRequests
+from tidemark.features.summaries.summarize import ManualCompaction
+from tidemark.features.summaries.summary_changes import SummaryChanges
 from tidemark.pipeline.pipeline import Pipeline
 from tidemark.summarizers.receipts import ReceiptWriter
 

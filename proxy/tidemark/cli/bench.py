@@ -15,12 +15,12 @@ from typing import IO, TYPE_CHECKING, Any, get_args
 
 import click
 
-from tidemark.cli.examples import example
-from tidemark.cli.http_client import server_options
-from tidemark.cli.progress import progress
-from tidemark.cli.tables import print_json, print_table, printable
 from tidemark.cli.variants import Compactions, served_model, variants_of
 from tidemark.core.conversation.summary import Strategy
+from tidemark.terminal.examples import example
+from tidemark.terminal.http_client import server_options
+from tidemark.terminal.progress import progress
+from tidemark.terminal.tables import print_json, print_table, printable
 
 if TYPE_CHECKING:
     from tidemark.app import Parts

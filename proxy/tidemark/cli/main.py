@@ -17,27 +17,27 @@ import click
 from tidemark import __version__
 from tidemark.cli.bench import bench
 from tidemark.cli.completion import VARIABLE, completion
-from tidemark.cli.conversations import conversations
 from tidemark.cli.doctor import doctor
-from tidemark.cli.examples import example
-from tidemark.cli.flush import flush
 from tidemark.cli.init import init
-from tidemark.cli.models import models
-from tidemark.cli.options import config_option, json_option
 from tidemark.cli.schema import schema
 from tidemark.cli.serve import serve
-from tidemark.cli.store import store
-from tidemark.cli.tables import print_json
 from tidemark.cli.top import top
 from tidemark.cli.unwrap import unwrap
 from tidemark.cli.variants import sender
 from tidemark.cli.wrap import wrap
 from tidemark.core.conversation.summary import Strategy
 from tidemark.core.errors import ConfigError, TidemarkError
+from tidemark.features.conversations.commands import conversations
+from tidemark.features.memory_flush.commands import flush
+from tidemark.features.model_registry.commands import models
+from tidemark.features.upkeep.commands import store
+from tidemark.terminal.examples import example
+from tidemark.terminal.options import config_option, json_option
+from tidemark.terminal.tables import print_json
 
 if TYPE_CHECKING:
     from tidemark.core.conversation.messages import JsonValue
-    from tidemark.pipeline.offline import OfflineService
+    from tidemark.features.offline.service import OfflineService
 
 EXIT_USAGE = 2
 

@@ -1,11 +1,11 @@
-"""The port that carries live events (``core/live_events.py``) from all workers to those that have listeners."""
+"""The port that carries live events (``features/live_events/events.py``) from all workers to those that have listeners."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import Protocol
 
-from tidemark.core.live_events import LiveEvent
+from tidemark.features.live_events.events import LiveEvent
 
 
 class LiveEventFeed(Protocol):

@@ -1,0 +1,67 @@
+"""Previews of regenerated summaries, until somebody uses one or its time is over.
+
+The archive keeps and reads them through a port (``features/conversations/ports.py``). A preview is the whole record
+that its use stores, so what is used is what was shown.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+from tidemark.core.conversation.prefix import split_id
+from tidemark.core.conversation.summary import PrefixSummary
+from tidemark.store import keys, scripts
+from tidemark.store.codec import Codec, unreadable
+from tidemark.store.commands import Ask
+
+MAX_PREVIEWS = 8
+"""Previews of one conversation; of more the oldest goes."""
+ID_BYTES = 16
+
+_pack = msgspec.msgpack.Encoder().encode
+_PAIR = msgspec.msgpack.Decoder(tuple[bytes, bytes])
+
+
+def check_preview(codec: Codec, entry: bytes) -> None:
+    """Check that a preview can be read; raises ``RecordUnreadable``."""
+    try:
+        summary, present = _PAIR.decode(entry[ID_BYTES:])
+    except msgspec.MsgspecError as error:
+        raise unreadable(str(error)) from error
+    codec.unpack_summary(summary)
+    codec.unpack_summary(present)
+
+
+class RedisPreviews:
+    """``PreviewStore``; it has no state."""
+
+    def __init__(self, ask: Ask, codec: Codec) -> None:
+        self._ask = ask
+        self._codec = codec
+
+    async def keep(
+        self, conversation: str, preview_id: bytes, summary: PrefixSummary, present: PrefixSummary, seconds: int
+    ) -> bool:
+        """Store a preview for some seconds, and return whether the conversation is still there.
+
+        :param preview_id: ``ID_BYTES`` random bytes
+        :param present: the summary that it was made to replace
+        :raises StoreUnavailable: the store did not answer in time
+        """
+        family, own = split_id(conversation)
+        entry = preview_id + _pack((self._codec.pack_summary(summary), self._codec.pack_summary(present)))
+        arguments = (b"", 0, own, entry, seconds, MAX_PREVIEWS)
+        answer = await self._ask("EVAL", scripts.KEEP_PREVIEW.source, 1, keys.family_prefix(family), *arguments)
+        return bool(answer)
+
+    async def read(self, conversation: str, preview_id: bytes) -> tuple[PrefixSummary, PrefixSummary] | None:
+        """Return a preview and the summary that it was made to replace; None where it has expired.
+
+        :raises RecordUnreadable: its bytes have changed since
+        :raises StoreUnavailable: the store did not answer in time
+        """
+        for entry in await self._ask("LRANGE", keys.preview_list(conversation), 0, -1):
+            if entry[:ID_BYTES] == preview_id:
+                summary, present = _PAIR.decode(entry[ID_BYTES:])
+                return self._codec.unpack_summary(summary), self._codec.unpack_summary(present)
+        return None
