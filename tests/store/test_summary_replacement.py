@@ -10,9 +10,9 @@ import pytest
 from tests.store.turns import Client, assistant, dialogue, summary_of, user
 from tidemark.core.conversation.prefix import chain_of
 from tidemark.core.errors import SummaryConflict, SummaryOutdated
-from tidemark.features.summaries.previews import ID_BYTES, MAX_PREVIEWS, RedisPreviews
 from tidemark.store.codec import Codec
 from tidemark.store.conversations import RedisStore
+from tidemark.store.previews import ID_BYTES, MAX_PREVIEWS, RedisPreviews
 from tidemark.store.summary_replacement import MAX_VERSIONS, RedisSummaryReplacement
 
 

@@ -43,8 +43,7 @@ async def test_a_live_event_tells_the_operator() -> None:
         published.extend(events)
         return True
 
-    publisher = LiveEventPublisher()
-    publisher.publishers.append(publish)
+    publisher = LiveEventPublisher([publish])
     publisher(ASSUMED)
     await publisher.aclose()
     assert published == [LiveEvent("window.assumed", "", {"model": "house", "window": 128_000})]

@@ -208,7 +208,7 @@ def _run(settings: Settings, listeners: list[socket.socket], order: Mapping[str,
     for line in _first_lines(settings, listeners[0]):
         click.echo(line, err=True)
     if settings.server.workers == 1:
-        from tidemark.app import create_app
+        from tidemark.app.application import create_app
 
         warn = logging.getLogger("tidemark").warning
         app = create_app(settings, **order, warn=warn)

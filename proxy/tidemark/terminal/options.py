@@ -15,6 +15,7 @@ import click
 
 if TYPE_CHECKING:
     from tidemark.config import Settings
+    from tidemark.core.ports import Caller
 
 DEFAULT_FILE = "tidemark.yaml"
 """What ``tidemark init`` writes, and all commands read where no file is named."""
@@ -48,3 +49,11 @@ def store_url(settings: Settings, stack: ExitStack, *, tell: Callable[[str], Non
 
     folder, options = settings.data_dir / "store", memory_options(settings.store.max_mb)
     return running_url(folder) or stack.enter_context(EmbeddedValkey(folder, options=options, tell=tell)).url
+
+
+def sender() -> Caller:
+    """Return a sender with the environment's key, for strategies that ask a model."""
+    from tidemark.core.ports import Caller
+
+    key = os.environ.get("OPENAI_API_KEY")
+    return Caller(b"", ((b"authorization", b"Bearer " + key.encode()),) if key else ())

@@ -211,3 +211,6 @@ def _show(answer: Mapping[str, Any], heads: Sequence[str], rows: Sequence[Sequen
         click.echo(f"cannot be read: {', '.join(answer['unreadable'])}", err=True)
     if answer["has_more"]:
         click.echo(f"more: --cursor {answer['next_cursor']}", err=True)
+
+
+COMMANDS = (conversations,)

@@ -18,11 +18,8 @@ from tidemark.features.conversations.pages import (
     MessageEntry,
     SearchPage,
     SummaryEntry,
-    SummaryInUse,
     SummaryPage,
-    SummaryPreview,
 )
-from tidemark.features.summaries.receipts import ReceiptPage, SummaryReceipt
 
 JsonObject = dict[str, JsonValue]
 
@@ -31,7 +28,7 @@ def conversation_list(page: ConversationList) -> JsonObject:
     """Return a page of conversations as JSON."""
     fields: JsonObject = {
         "object": "list",
-        **_paged([_conversation(record) for record in page.conversations], page.next_cursor),
+        **paged([_conversation(record) for record in page.conversations], page.next_cursor),
     }
     if page.unreadable:
         fields["unreadable"] = list(page.unreadable)
@@ -48,7 +45,7 @@ def found_conversations(page: FoundConversations) -> JsonObject:
         }
         for row in page.conversations
     ]
-    fields: JsonObject = {"object": "list", **_paged(rows, page.older_cursor), "searched": page.searched}
+    fields: JsonObject = {"object": "list", **paged(rows, page.older_cursor), "searched": page.searched}
     if page.unreadable:
         fields["unreadable"] = list(page.unreadable)
     return fields
@@ -65,26 +62,20 @@ def conversation_page(page: ConversationPage) -> JsonObject:
         **_conversation(page.record),
         "summarized_messages": page.summarized_messages,
         "usage": usage,
-        **_paged([_message(entry) for entry in page.messages], page.next_cursor),
+        **paged([_message(entry) for entry in page.messages], page.next_cursor),
     }
 
 
 def summary_page(page: SummaryPage) -> JsonObject:
     """Return a page of summaries as JSON."""
     summaries = [_summary(entry) for entry in page.summaries]
-    return {"object": "list", "conversation": page.conversation, **_paged(summaries, page.next_cursor)}
-
-
-def receipt_page(page: ReceiptPage) -> JsonObject:
-    """Return a page of receipts as JSON."""
-    receipts = [_receipt(entry) for entry in page.receipts]
-    return {"object": "list", "conversation": page.conversation, **_paged(receipts, page.next_cursor)}
+    return {"object": "list", "conversation": page.conversation, **paged(summaries, page.next_cursor)}
 
 
 def search_page(page: SearchPage) -> JsonObject:
     """Return a page of a search as JSON."""
     hits = [{**_message(hit.entry), "snippet": hit.snippet, "score": hit.score} for hit in page.hits]
-    return {"object": "list", "conversation": page.conversation, **_paged(hits, page.next_cursor)}
+    return {"object": "list", "conversation": page.conversation, **paged(hits, page.next_cursor)}
 
 
 def context_snapshot(snapshot: ContextSnapshot) -> JsonObject:
@@ -172,15 +163,15 @@ def _summary(entry: SummaryEntry) -> JsonObject:
         "created_at": summary.created_at,
         "in_use": entry.in_use,
         "version": summary.version,
-        "kept": _counts(summary.receipt),
-        "unsupported": _unsupported(summary.receipt),
+        "kept": counts_by_kind(summary.receipt),
+        "unsupported": unsupported_by_kind(summary.receipt),
         "edited": summary.edited,
         "written_with": summary.written_with or summary.recipe.key,
         "versions": [_version(version) for version in entry.versions],
     }
 
 
-def _counts(receipt: Receipt) -> JsonObject:
+def counts_by_kind(receipt: Receipt) -> JsonObject:
     """Return the numbers of a receipt by kind."""
     return {
         count.kind: {
@@ -194,26 +185,9 @@ def _counts(receipt: Receipt) -> JsonObject:
     }
 
 
-def _unsupported(receipt: Receipt) -> JsonObject:
+def unsupported_by_kind(receipt: Receipt) -> JsonObject:
     """Return what a model's text names and nobody said, by kind."""
     return {count.kind: list(count.unsupported) for count in receipt if count.unsupported}
-
-
-def _receipt(entry: SummaryReceipt) -> JsonObject:
-    """Return what became of all that was said, and the first details that were lost, as JSON."""
-    losses = sum(count.shortened_count + count.dropped_count for count in entry.receipt)
-    return {
-        "object": "summary.receipt",
-        "prefix": entry.summary.prefix.hex(),
-        "version": entry.summary.version,
-        "summarized_messages": entry.summary.covered,
-        "strategy": entry.summary.made_by,
-        "in_use": entry.in_use,
-        "kept": _counts(entry.receipt),
-        "unsupported": _unsupported(entry.receipt),
-        "lost": [{"kind": loss.kind, "text": loss.text, "survival": loss.survival} for loss in entry.losses],
-        "more_lost": losses - len(entry.losses) if entry.compared else None,
-    }
 
 
 def _version(summary: PrefixSummary) -> JsonObject:
@@ -229,30 +203,6 @@ def _version(summary: PrefixSummary) -> JsonObject:
     }
 
 
-def summary_in_use(shown: SummaryInUse) -> JsonObject:
-    """Return a summary that a conversation uses, or could use, as JSON."""
-    summary = shown.summary
-    return {
-        "conversation": shown.conversation,
-        "version": summary.version,
-        "summary": summary.text,
-        "strategy": summary.made_by,
-        "written_with": summary.written_with or summary.recipe.key,
-        "edited": summary.edited,
-        "summarized_messages": summary.covered,
-        "text_tokens": shown.text_tokens,
-        "max_text_tokens": shown.max_text_tokens,
-        "tokens_before": shown.tokens_before,
-        "tokens_after": shown.tokens_after,
-    }
-
-
-def summary_preview(preview: SummaryPreview) -> JsonObject:
-    """Return a preview and the summary that it was made to replace as JSON."""
-    shown = summary_in_use(preview.shown)
-    del shown["version"]  # it has one when it is used
-    return {"preview": preview.id, "expires_in": preview.seconds, **shown, "present": summary_in_use(preview.present)}
-
-
-def _paged(entries: Sequence[JsonObject], next_cursor: str | None) -> JsonObject:
+def paged(entries: Sequence[JsonObject], next_cursor: str | None) -> JsonObject:
+    """Return the members that every page of a list has."""
     return {"data": list(entries), "has_more": next_cursor is not None, "next_cursor": next_cursor}

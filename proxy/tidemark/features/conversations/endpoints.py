@@ -1,4 +1,4 @@
-"""``/tidemark/conversations``: stored conversations, listed, shown, searched, exported, imported, compacted, deleted.
+"""``/tidemark/conversations``: stored conversations, listed, shown, searched, exported, imported, deleted.
 
 A tenant reaches its own conversations with its credential; the admin token reaches all (docs/history.md).
 """
@@ -12,7 +12,6 @@ from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 from starlette.routing import BaseRoute, Route
 
-from tidemark.core.conversation.messages import JsonValue
 from tidemark.core.errors import InvalidRequest
 from tidemark.dialects.members import checked_model
 from tidemark.dialects.raw_json import decode_value, read_members
@@ -31,23 +30,18 @@ from tidemark.features.conversations.finding import ConversationFinder, Wanted
 from tidemark.features.conversations.paging import number_of, page_of
 from tidemark.features.conversations.reading import ConversationReader
 from tidemark.features.conversations.transfer import Transfer
-from tidemark.features.summaries.summarize import ManualCompaction, ManualSummary, SummarizeRequest
 from tidemark.server.access import ConversationAccess
 from tidemark.server.encodings import read_plain_body
-from tidemark.server.headers import conversation_name, report_lines
+from tidemark.server.headers import conversation_name
 from tidemark.server.responses import to_json, with_error_envelope
 
 MAX_QUERY_CHARACTERS = 1000
 """The longest text that a search takes."""
 JSON_LINES = "application/jsonl"
-MAX_SUMMARIZE_BYTES = 65_536
-"""The largest body of ``POST .../summarize``."""
+MAX_SEARCH_BYTES = 65_536
+"""The largest body of ``POST /tidemark/conversations/search``."""
 SEARCH_MEMBERS = ("query", "model", "state")
 """Members that the body of ``POST /tidemark/conversations/search`` may have."""
-SUMMARIZE_MEMBERS = ("retention_tokens", "regenerate", "model")
-"""Members that the body of ``POST .../summarize`` may have; any other is an error, so that a typing error shows."""
-NOTHING_TO_SUMMARIZE = "nothing_to_summarize"
-"""``outcome`` of an answer where no summary was made, because every message has to stay (FR-2.2.1)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +55,6 @@ class ConversationEndpoints:
     finding: ConversationFinder
     contexts: ContextView
     transfer: Transfer
-    manual: ManualCompaction
     access: ConversationAccess
     max_body_bytes: int
 
@@ -78,7 +71,6 @@ class ConversationEndpoints:
             Route(f"{conversation}/summaries", with_error_envelope(self._summaries), methods=["GET"]),
             Route(f"{conversation}/search", with_error_envelope(self._search), methods=["GET"]),
             Route(f"{conversation}/export", with_error_envelope(self._export), methods=["GET"]),
-            Route(f"{conversation}/summarize", with_error_envelope(self._summarize), methods=["POST"]),
         ]
 
     async def _list(self, request: Request) -> Response:
@@ -87,7 +79,7 @@ class ConversationEndpoints:
         )
 
     async def _find(self, request: Request) -> Response:
-        body = await read_plain_body(request, MAX_SUMMARIZE_BYTES)
+        body = await read_plain_body(request, MAX_SEARCH_BYTES)
         wanted = _wanted(read_members(body) if body.strip() else {})
         return to_json(
             found_conversations(await self.finding.find(self.access.caller(request), page_of(request), wanted))
@@ -138,30 +130,6 @@ class ConversationEndpoints:
         caller = self.access.caller(request)
         return to_json(deleted_conversation(await self.reading.delete(request.path_params["id"], caller)))
 
-    async def _summarize(self, request: Request) -> Response:
-        caller = self.access.caller(request)
-        body = await read_plain_body(request, MAX_SUMMARIZE_BYTES)
-        order = _summarize_request(request.path_params["id"], read_members(body) if body.strip() else {})
-        done = await self.manual.summarize(order, caller)
-        response = to_json(_summarize_answer(done))
-        response.raw_headers.extend(report_lines(done.report))
-        return response
-
-
-def _summarize_request(conversation: str, fields: Mapping[str, bytes]) -> SummarizeRequest:
-    """Read the body of ``POST .../summarize``.
-
-    :raises InvalidRequest: a member is unknown or of another type
-    """
-    _check_members(fields, SUMMARIZE_MEMBERS)
-    values = {name: decode_value(raw, name) for name, raw in fields.items()}
-    retention, regenerate, model = (values.get(name) for name in SUMMARIZE_MEMBERS)
-    if retention is not None and (isinstance(retention, bool) or not isinstance(retention, int) or retention < 0):
-        raise _wrong_type("retention_tokens", "a whole number of tokens, 0 or more")
-    if regenerate is not None and not isinstance(regenerate, bool):
-        raise _wrong_type("regenerate", "true or false")
-    return SummarizeRequest(conversation, retention, bool(regenerate), None if model is None else checked_model(model))
-
 
 def _check_members(fields: Mapping[str, bytes], names: Sequence[str]) -> None:
     unknown = next((name for name in fields if name not in names), None)
@@ -192,21 +160,3 @@ def _wanted(fields: Mapping[str, bytes]) -> Wanted:
 
 def _wrong_type(name: str, expected: str) -> InvalidRequest:
     return InvalidRequest(f"'{name}' must be {expected}.", param=name, code="invalid_type")
-
-
-def _summarize_answer(done: ManualSummary) -> dict[str, JsonValue]:
-    """Return the JSON object that answers ``POST .../summarize``."""
-    report, summary = done.report, done.summary
-    facts: dict[str, JsonValue] = {
-        "conversation": report.conversation,
-        "summary": summary.text if summary else "",
-        "strategy": report.strategy,
-        "summarized_messages": report.summarized,
-        "tokens_before": report.tokens_before,
-        "tokens_after": report.tokens_after,
-    }
-    if report.action != "forced":
-        facts["outcome"] = NOTHING_TO_SUMMARIZE
-    if report.warning:
-        facts["warning"] = report.warning
-    return facts

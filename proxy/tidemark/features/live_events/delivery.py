@@ -1,6 +1,6 @@
 """Connects the parts that post live events to the operator's webhook: a queue of their own, and the flush's courier.
 
-``application.py`` starts and ends it where ``events.webhook`` is set.
+``feature.py`` starts and ends it if ``events.webhook`` is set.
 """
 
 from __future__ import annotations
@@ -12,8 +12,6 @@ import time
 import uuid
 from collections.abc import Sequence
 
-from tidemark.config import Settings
-from tidemark.core.events import Listener
 from tidemark.core.ports import FlushEntry
 from tidemark.delivery.consumer import RetryWaits
 from tidemark.delivery.courier import Courier
@@ -21,14 +19,14 @@ from tidemark.delivery.queue import QueueBounds, RedisFlushQueue
 from tidemark.delivery.recovery import Recovery
 from tidemark.delivery.worker import FlushWorker
 from tidemark.features.live_events.events import LiveEvent
-from tidemark.features.memory_flush.flushing import STORE_SECONDS
 from tidemark.store import keys
-from tidemark.store.codec import Codec
-from tidemark.store.conversations import RedisStore
+from tidemark.worker.worker import Worker
 
 BOUNDS = QueueBounds(entries=1000, bytes_held=8 * 2**20)
 """Batches that wait for a receiver, and as many dead letters; the oldest make way."""
 TIMEOUT_SECONDS = 10.0
+STORE_SECONDS = 10.0
+"""The longest that one step waits for the store. No client waits for these steps."""
 NAME = "events"
 """The consumer's name in logs and metrics."""
 
@@ -39,21 +37,14 @@ class EventDelivery:
     Batches are entries without a conversation, so the courier delivers them one after another.
     """
 
-    def __init__(self, settings: Settings, url: str, emit: Listener, codec: Codec) -> None:
-        section, secret = settings.events, settings.secrets.flush
+    def __init__(self, worker: Worker) -> None:
+        section, secret = worker.settings.events, worker.settings.secrets.flush
         self._target = None if section.webhook is None or secret is None else (str(section.webhook), secret)
         self.enabled = self._target is not None
-        self._emit = emit
-        self.store = RedisStore(
-            url,
-            codec,
-            ttl_seconds=None,
-            recall_timeout_seconds=STORE_SECONDS,
-            record_timeout_seconds=STORE_SECONDS,
-            library=settings.transport.store == "library",
-        )
+        self._emit = worker.emit
+        self.store = worker.other_store(None, STORE_SECONDS)
         self._queue = RedisFlushQueue(
-            self.store.ask, codec, ttl_seconds=None, bounds=BOUNDS, prefix=keys.EVENT_DELIVERIES
+            self.store.ask, worker.codec, ttl_seconds=None, bounds=BOUNDS, prefix=keys.EVENT_DELIVERIES
         )
         self._worker: FlushWorker | None = None
 

@@ -12,9 +12,9 @@ from contextlib import suppress
 from dataclasses import dataclass
 
 from tidemark.core.errors import ServerBusy, StoreError
-from tidemark.core.ports import LiveEventFeed
 from tidemark.features.conversations.access import may_hear
 from tidemark.features.live_events.events import LiveEvent, LiveEventPosition
+from tidemark.features.live_events.store import RedisLiveEvents
 
 MAX_LISTENERS = 100
 """The most listeners of one worker."""
@@ -90,7 +90,7 @@ class LiveEventHub:
     The mutable state is the listeners, the id of the newest batch that they were given, and the task that reads.
     """
 
-    def __init__(self, feed: LiveEventFeed) -> None:
+    def __init__(self, feed: RedisLiveEvents) -> None:
         self._feed = feed
         self._listeners: set[Listening] = set()
         self._newest = ""

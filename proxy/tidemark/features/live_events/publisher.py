@@ -32,6 +32,18 @@ MAX_EVENTS = 1000
 SECONDS_DIGITS = 3
 Fields = dict[str, str | int | float]
 Publish = Callable[[Sequence[LiveEvent]], Awaitable[bool]]
+_SHOWN = frozenset(
+    {
+        CompactionGivenUp,
+        CompactionStarted,
+        ConversationCompacted,
+        SummaryPrepared,
+        SummaryReplaced,
+        WindowAssumed,
+        WindowLearned,
+    }
+)
+"""The events that may become live events; every request has others."""
 
 
 class LiveEventPublisher:
@@ -39,11 +51,12 @@ class LiveEventPublisher:
 
     The mutable state is the events that wait. A batch that the store does not take is dropped: it tells what happens
     now, and what has happened stands in the store.
+
+    :param publishers: what each batch is given to
     """
 
-    def __init__(self) -> None:
-        self.publishers: list[Publish] = []
-        """What each batch is given to; with none, nothing is collected."""
+    def __init__(self, publishers: Sequence[Publish]) -> None:
+        self._publishers = publishers
         self._events: list[LiveEvent] = []
         self._updated: dict[str, str] = {}
         """The owner of each conversation with a new turn."""
@@ -53,14 +66,14 @@ class LiveEventPublisher:
 
     def __call__(self, event: Event) -> None:
         """Collect an event that listeners want to know of."""
-        live_event = _live_event(event)
-        if live_event is not None and self.publishers and len(self._events) < MAX_EVENTS:
+        live_event = _live_event(event) if type(event) in _SHOWN else None
+        if live_event is not None and len(self._events) < MAX_EVENTS:
             self._events.append(live_event)
             self._publish_soon()
 
     def note_updated(self, owner: str, conversation: str) -> None:
         """Collect that a conversation has a new turn; once for each batch."""
-        if self.publishers and len(self._updated) < MAX_EVENTS:
+        if len(self._updated) < MAX_EVENTS:
             self._updated[conversation] = owner
             if self._timer is None:
                 self._publish_soon()
@@ -94,7 +107,7 @@ class LiveEventPublisher:
         ]
         if events:
             is_heard = False
-            for publish in self.publishers:
+            for publish in self._publishers:
                 with suppress(StoreError):
                     is_heard |= await publish(events)
             self._is_heard = is_heard

@@ -1,4 +1,4 @@
-"""Carries live events in a stream of the store: the adapter of ``LiveEventFeed``.
+"""Carries live events in a stream of the store, from all workers to those that have listeners.
 
 ``features/live_events/publisher.py`` adds the batches of each worker, and ``features/live_events/hub.py`` reads those
 of all workers where somebody listens. ADR 0022 gives the reasons for a stream. A hash beside it has the compactions
@@ -31,7 +31,10 @@ _ADD, _READ = ((_FOLDER / f"events_{name}.lua").read_text("utf-8") for name in (
 
 
 class RedisLiveEvents:
-    """The feed in Redis. All state is the server's."""
+    """The feed in Redis. All state is the server's.
+
+    Every method raises ``StoreUnavailable`` if the store does not answer in time.
+    """
 
     def __init__(self, ask: Ask, codec: Codec) -> None:
         self._ask = ask
@@ -50,7 +53,10 @@ class RedisLiveEvents:
         return newest.decode()
 
     async def read(self, after: str, *, with_it: bool = False) -> Sequence[tuple[str, Sequence[LiveEvent]]]:
-        """Return the next batches after an id, oldest first; a batch that cannot be read is empty."""
+        """Return the next batches after an id, oldest first, each with its id; one that cannot be read is empty.
+
+        :param with_it: begin with the batch of that id
+        """
         first = after if with_it else f"({after}"
         batches = await self._ask("EVAL", _READ, 1, keys.EVENTS, first, PAGE, LISTENING_SECONDS)
         return [(batch.decode(), self._events(flat[1])) for batch, flat in batches]

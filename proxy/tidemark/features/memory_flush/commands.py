@@ -23,10 +23,10 @@ from tidemark.terminal.options import config_option, json_option, store_url
 from tidemark.terminal.tables import print_json, print_table
 
 if TYPE_CHECKING:
-    from tidemark.app import Flushing
     from tidemark.config import Settings
     from tidemark.core.events import Listener
     from tidemark.core.ports import DeadLetter, FlushEntry
+    from tidemark.features.memory_flush.feature import Flushing
 
 FOLLOW_SECONDS = 0.5
 Ask = Callable[["Flushing"], Awaitable[None]]
@@ -183,7 +183,7 @@ def work(config: Path | None) -> None:
         ended, loop = asyncio.Event(), asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, ended.set)
-        flushing.start(work=True)
+        flushing.begin(work=True)
         names = ", ".join(consumer.name for consumer in flushing.consumers()) or "no consumer"
         click.echo(f"Tidemark delivers what leaves the context to: {names}", err=True)
         await ended.wait()
@@ -193,16 +193,20 @@ def work(config: Path | None) -> None:
 
 def _run_with_flushing(config: Path | None, ask: Ask, emit: Listener = lambda _: None) -> None:
     """Run an operation with the store open, and stop everything that this started."""
-    from tidemark.app import Flushing, build_codec, build_dialects
     from tidemark.config import load
+    from tidemark.features.memory_flush.feature import Flushing
+    from tidemark.worker.worker import Worker
 
     async def run(settings: Settings, url: str) -> None:
-        flushing = Flushing(settings, url, emit, build_codec(build_dialects().values()))
+        worker = Worker(settings, lambda warning: click.echo(f"warning: {warning}", err=True), store_url=url)
+        worker.emit.listeners.append(emit)
+        flushing = Flushing(worker)
         try:
             await flushing.store.ping()
             await ask(flushing)
         finally:
             await flushing.aclose()
+            await worker.aclose()
 
     settings = load(config, os.environ)
     with ExitStack() as stack, contextlib.suppress(KeyboardInterrupt, BrokenPipeError):
@@ -237,3 +241,6 @@ def _plain(value: object) -> str:
 def _is_id(text: str) -> bool:
     parts = text.split("-")
     return len(parts) == 2 and all(part.isdecimal() for part in parts)
+
+
+COMMANDS = (flush,)

@@ -19,9 +19,9 @@ from tidemark.terminal.options import config_option, json_option, store_url
 from tidemark.terminal.tables import print_json, print_table
 
 if TYPE_CHECKING:
-    from tidemark.app import StoredParts
     from tidemark.config import Settings
     from tidemark.core.ports import Caller
+    from tidemark.features.model_registry.registry import ModelRegistry
 
 COLUMNS: Mapping[str, str] = {
     "id": "model",
@@ -36,7 +36,7 @@ COLUMNS: Mapping[str, str] = {
 }
 """The fields of the table with their headings."""
 
-Ask = Callable[["StoredParts", "Caller"], Awaitable[Mapping[str, Any]]]
+Ask = Callable[["ModelRegistry", "Caller"], Awaitable[Mapping[str, Any]]]
 
 
 @click.group(epilog=example("tidemark models list"), short_help="Show and change the windows and thresholds of models.")
@@ -49,7 +49,7 @@ def models() -> None:
 @json_option
 def list_models(config: Path | None, as_json: bool) -> None:
     """Show all models, those of the file and those that requests used."""
-    answer = _ask_registry(config, lambda stored, caller: stored.registry.listed(caller, None))
+    answer = _ask_registry(config, lambda registry, caller: registry.listed(caller, None))
     _print(answer, answer["data"], as_json=as_json)
 
 
@@ -59,7 +59,7 @@ def list_models(config: Path | None, as_json: bool) -> None:
 @click.argument("model")
 def show(config: Path | None, as_json: bool, model: str) -> None:
     """Show one model. MODEL is provider:model, or the name that clients use."""
-    answer = _ask_registry(config, lambda stored, caller: stored.registry.described(model, caller, None))
+    answer = _ask_registry(config, lambda registry, caller: registry.described(model, caller, None))
     _print(answer, [answer], as_json=as_json)
 
 
@@ -78,7 +78,7 @@ def set_fields(config: Path | None, as_json: bool, model: str, fields: tuple[str
     VALUE null resets that field.
     """
     values = dict(_read(field) for field in fields)
-    answer = _ask_registry(config, lambda stored, caller: stored.registry.change(model, values, caller, None))
+    answer = _ask_registry(config, lambda registry, caller: registry.change(model, values, caller, None))
     _print(answer, [answer], as_json=as_json)
 
 
@@ -88,7 +88,7 @@ def set_fields(config: Path | None, as_json: bool, model: str, fields: tuple[str
 @click.argument("model")
 def reset(config: Path | None, as_json: bool, model: str) -> None:
     """Reset all settings of MODEL; its window is found by its sources again."""
-    answer = _ask_registry(config, lambda stored, caller: stored.registry.reset(model, caller, None))
+    answer = _ask_registry(config, lambda registry, caller: registry.reset(model, caller, None))
     _print(answer, [answer], as_json=as_json)
 
 
@@ -103,18 +103,19 @@ def _read(field: str) -> tuple[str, object]:
 
 def _ask_registry(config: Path | None, ask: Ask) -> Mapping[str, Any]:
     """Return the registry's answer, and stop everything that this started."""
-    from tidemark.app import StoredParts
     from tidemark.config import load
     from tidemark.core.ports import NO_CREDENTIAL
+    from tidemark.features.model_registry.feature import ModelRegistryFeature
+    from tidemark.worker.worker import Worker
 
     async def run(settings: Settings, url: str) -> Mapping[str, Any]:
-        stored = StoredParts(settings, url, lambda warning: click.echo(f"warning: {warning}", err=True))
+        worker = Worker(settings, lambda warning: click.echo(f"warning: {warning}", err=True), store_url=url)
         try:
-            await stored.store.check_schema()
-            await stored.live.refresh()
-            return await ask(stored, NO_CREDENTIAL)
+            await worker.store.check_schema()
+            await worker.live.refresh()
+            return await ask(ModelRegistryFeature(worker).registry, NO_CREDENTIAL)
         finally:
-            await stored.aclose()
+            await worker.aclose()
 
     settings = load(config, os.environ)
     with ExitStack() as stack:
@@ -144,3 +145,6 @@ def _cell(value: object) -> str:
         settings = [f"{name}={number if isinstance(number, int) else f'{number:g}'}" for name, number in value.items()]
         return ", ".join(settings) or "-"
     return "-" if value is None else str(value)
+
+
+COMMANDS = (models,)

@@ -13,8 +13,8 @@ from collections.abc import Callable
 from contextlib import suppress
 
 from tidemark.core.errors import RecordUnreadable, StoreError
-from tidemark.core.ports import TrafficStore
 from tidemark.core.traffic import TrafficFigures
+from tidemark.features.traffic.store import RedisTraffic
 
 MAX_MINUTES = 1440
 """Minutes of figures that wait for the store: a day, about 1 MB. Older ones are dropped."""
@@ -39,7 +39,7 @@ class TrafficCounter:
 
     def __init__(
         self,
-        store: TrafficStore,
+        store: RedisTraffic,
         clock: Callable[[], float],
         gather: Callable[[], None],
         on_written: Callable[[float], None] = lambda _: None,

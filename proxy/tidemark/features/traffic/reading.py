@@ -9,7 +9,6 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 
 from tidemark.core.errors import InvalidRequest
-from tidemark.core.ports import TrafficStore
 from tidemark.core.traffic import (
     MAX_WINDOW_SECONDS,
     MIN_WINDOW_SECONDS,
@@ -18,13 +17,14 @@ from tidemark.core.traffic import (
     TrafficPoint,
     level_for,
 )
+from tidemark.features.traffic.store import RedisTraffic
 
 
 @dataclass(frozen=True, slots=True)
 class TrafficReader:
     """Reads windows; holds no state."""
 
-    store: TrafficStore
+    store: RedisTraffic
     settle: Callable[[], Awaitable[None]]
     """Writes what this worker has not written yet, so that its own last second is not missing."""
     clock: Callable[[], float]

@@ -1,4 +1,4 @@
-"""Stores the figures of all requests: the adapter of ``TrafficStore``, one hash for each period of each level.
+"""Stores the figures of all requests, in one hash for each period of each level.
 
 ``features/traffic/counting.py`` adds a worker's figures about once a second, and ``features/traffic/reading.py`` reads
 windows. All keys share one hash tag, so that one script may touch them all. ADR 0021 gives the reasons.
@@ -24,13 +24,21 @@ _OVERHEAD = b"o"
 
 
 class RedisTraffic:
-    """The figures in Redis. All state is the server's."""
+    """The figures in Redis. All state is the server's.
+
+    Both methods raise ``StoreUnavailable`` if the store does not answer in time.
+    """
 
     def __init__(self, ask: Ask) -> None:
         self._ask = ask
 
     async def add(self, writer: str, number: int, minutes: Mapping[int, TrafficFigures]) -> None:
-        """Add a worker's figures, at every level. A batch that is sent again adds nothing."""
+        """Add a worker's figures, at every level. A batch that is sent again adds nothing.
+
+        :param writer: the worker's name among all workers
+        :param number: the batch's number, greater than that of the worker's batch before
+        :param minutes: figures by minute since 1970
+        """
         amounts: list[str | int] = []
         for minute, figures in minutes.items():
             for name in COUNTS:
@@ -43,7 +51,10 @@ class RedisTraffic:
         await self._ask("EVAL", _ADD, 1, *head, *amounts)
 
     async def read(self, level: TrafficLevel, first: int, last: int) -> Mapping[int, TrafficFigures]:
-        """Return the figures of the periods from ``first`` to ``last``; those without any are left out."""
+        """Return the figures of the periods from ``first`` to ``last``; those without any are left out.
+
+        :param first: periods of this level since 1970
+        """
         periods = await self._ask("EVAL", _READ, 1, keys.TRAFFIC, level.name, first, last)
         return {int(period): _figures(flat) for period, flat in periods}
 

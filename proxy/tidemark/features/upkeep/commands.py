@@ -54,15 +54,17 @@ def check(config: Path | None, as_json: bool, repair: bool) -> None:
 
     The exit code is 1 where there are some, and after --repair where one could not be moved aside.
     """
-    from tidemark.app import build_codec, build_dialects
+    from tidemark.dialects.stored import StoredMessageReader
     from tidemark.features.upkeep.examination import StoreExaminer
+    from tidemark.store.codec import Codec
+    from tidemark.worker.dialects import build_dialects
 
     listed: list[dict[str, Any]] = []
     counts = {"unreadable": 0, "moved": 0}
 
     async def examine(whole: WholeStore, _: Settings) -> StoreExaminer:
         await whole.check_schema()
-        examiner = StoreExaminer(whole, build_codec(build_dialects().values()))
+        examiner = StoreExaminer(whole, Codec(is_message=StoredMessageReader(build_dialects().values()).is_message))
         with progress("examining", await whole.count_keys(), unit="keys", is_shown=not as_json) as bar:
             async for keys, unreadable in examiner.examine():
                 bar.advance(keys)
@@ -215,3 +217,6 @@ def run_with_store(
     settings = load(config, os.environ)
     with ExitStack() as stack:
         return asyncio.run(run(settings, store_url(settings, stack, tell=tell)))
+
+
+COMMANDS = (store,)

@@ -13,12 +13,12 @@ from typing import Literal, NamedTuple
 from tidemark.core.conversation.messages import DIGEST_BYTES
 from tidemark.core.conversation.prefix import OWN_CHARACTERS, is_id
 from tidemark.core.errors import RecordUnreadable
-from tidemark.features.summaries.previews import check_preview
 from tidemark.features.upkeep.elements import Element
 from tidemark.features.upkeep.places import FAMILY
 from tidemark.store.answers import unpack_answer
 from tidemark.store.codec import MOVED, Codec, unreadable
 from tidemark.store.kept_conversations import check_kept
+from tidemark.store.previews import check_preview
 from tidemark.store.references import RECIPE_BYTES
 from tidemark.store.responses import check_response
 

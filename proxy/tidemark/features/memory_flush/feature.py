@@ -1,6 +1,6 @@
-"""Connects the parts of the memory flush: queue, outbox, consumers and worker.
+"""Plugs in the memory flush: queue, outbox, consumers and worker.
 
-``application.py`` starts and ends it where ``memory_flush.enabled`` is true. ``tidemark flush`` uses it alone.
+It queues nothing unless ``memory_flush.enabled`` is true. ``tidemark flush`` uses it without a server.
 """
 
 from __future__ import annotations
@@ -10,21 +10,21 @@ import os
 import socket
 import time
 import uuid
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
-from tidemark.app.stored_parts import SECONDS_A_DAY
-from tidemark.config import Settings
-from tidemark.core.events import Listener
+from tidemark.core.events import Listeners
+from tidemark.core.ports import DeletionHook, MemoryFlush
 from tidemark.delivery.consumer import Consumer, RetryWaits
 from tidemark.delivery.courier import Courier
 from tidemark.delivery.queue import QueueBounds, RedisFlushQueue
 from tidemark.delivery.recovery import Recovery
 from tidemark.delivery.worker import FlushWorker, QueueWatch
+from tidemark.features.feature import Feature
 from tidemark.features.memory_flush.daily import DailyFiles
 from tidemark.features.memory_flush.entry_points import EntryPointConsumer, installed_consumers
 from tidemark.features.memory_flush.outbox import Outbox
-from tidemark.store.codec import Codec
-from tidemark.store.conversations import RedisStore
+from tidemark.features.memory_flush.series import FlushSeries
+from tidemark.worker.worker import Worker
 
 STORE_SECONDS = 10.0
 """The longest that one step waits for the store. No client waits for these steps."""
@@ -32,43 +32,46 @@ FOLDER = "flush"
 """The folder of the daily files, inside the data folder."""
 
 
-class Flushing:
-    """The parts of a process that queue and deliver the messages that leave the context.
+class Flushing(Feature):
+    """Queues and delivers the messages that leave the context.
 
     It has its own connection to the store. So no request waits behind entries, which may be megabytes, and a failure of
     an entry does not make requests skip the store.
-
-    :param codec: packs every stored value
-    :param requests: the store of requests, whose connection sends their notes; None where the process serves none
     """
 
-    def __init__(
-        self, settings: Settings, url: str, emit: Listener, codec: Codec, requests: RedisStore | None = None
-    ) -> None:
-        section = settings.memory_flush
+    def __init__(self, worker: Worker) -> None:
+        section = worker.settings.memory_flush
         self.enabled = section.enabled
-        self._settings = settings
-        self._emit = emit
+        self._settings = worker.settings
+        self._emit = emit = Listeners(worker.emit, FlushSeries(worker.metrics.registry))
         self._waits = RetryWaits(attempts=section.attempts)
-        ttl_seconds = settings.store.ttl_days * SECONDS_A_DAY
-        bounds = QueueBounds(section.max_entries, section.max_mb * 2**20)
-        self.store = store = RedisStore(
-            url,
-            codec,
-            ttl_seconds=ttl_seconds,
-            recall_timeout_seconds=STORE_SECONDS,
-            record_timeout_seconds=STORE_SECONDS,
-            library=settings.transport.store == "library",
-        )
-        self.queue = RedisFlushQueue(store.ask, codec, ttl_seconds=ttl_seconds, bounds=bounds)
-        notes = RedisFlushQueue((requests or store).ask, codec, ttl_seconds=ttl_seconds, bounds=bounds)
+        ttl_seconds, bounds = worker.ttl_seconds, QueueBounds(section.max_entries, section.max_mb * 2**20)
+        self.store = store = worker.other_store(ttl_seconds, STORE_SECONDS)
+        self.queue = RedisFlushQueue(store.ask, worker.codec, ttl_seconds=ttl_seconds, bounds=bounds)
+        notes = RedisFlushQueue(worker.store.ask, worker.codec, ttl_seconds=ttl_seconds, bounds=bounds)
         self.outbox = Outbox(self.queue, store, notes=notes, emit=emit, clock=time.time, nudge=self._nudge)
         self.recovery = Recovery(self.queue, store, emit=emit, clock=time.time)
         self._watch = QueueWatch(self.queue, emit)
         self._worker: FlushWorker | None = None
 
-    def start(self, *, work: bool) -> None:
-        """Start in the running loop.
+    def deletion_hooks(self) -> Sequence[DeletionHook]:
+        """Return itself, also while it is off, because entries may remain from when it was on."""
+        return [self]
+
+    def flushes(self) -> Sequence[MemoryFlush]:
+        """Return the outbox, if the memory flush is on."""
+        return [self.outbox] if self.enabled else []
+
+    async def start(self) -> None:
+        """Start, and deliver if this process shall.
+
+        :raises ConfigError: two consumers have one name
+        """
+        if self.enabled:
+            self.begin(work=self._settings.memory_flush.worker)
+
+    def begin(self, *, work: bool) -> None:
+        """Watch the queue in the running loop.
 
         :param work: whether this process also delivers
         :raises ConfigError: two consumers have one name
