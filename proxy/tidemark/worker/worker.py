@@ -26,7 +26,6 @@ from tidemark.pipeline.kept_conversations import KeptConversations
 from tidemark.pipeline.lost_histories import LostHistories
 from tidemark.pipeline.message_search import OriginalsSearch
 from tidemark.pipeline.native_compaction import NativeCompaction
-from tidemark.pipeline.pipeline import Pipeline
 from tidemark.pipeline.prompt_check import PromptCheck
 from tidemark.pipeline.recall import Recaller
 from tidemark.pipeline.recall_indexes import RecallIndexes
@@ -36,6 +35,7 @@ from tidemark.pipeline.sealed_compaction import SealedCompaction
 from tidemark.pipeline.search_offers import SearchOffers
 from tidemark.pipeline.search_rounds import RoundParts
 from tidemark.pipeline.shared_accounts import SharedAccounts
+from tidemark.pipeline.steps import Pipeline
 from tidemark.pipeline.stored_history import StoredHistory, TurnRules
 from tidemark.pipeline.stored_tails import StoredTails
 from tidemark.server.access import ConversationAccess

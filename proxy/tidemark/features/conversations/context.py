@@ -21,7 +21,7 @@ from tidemark.features.conversations.ports import ArchiveStore
 from tidemark.features.conversations.standing_summaries import StandingSummaries
 from tidemark.pipeline.commands import at_rest
 from tidemark.pipeline.fit import BudgetFitter
-from tidemark.pipeline.pipeline import Pipeline
+from tidemark.pipeline.steps import Pipeline
 from tidemark.pipeline.stored_conversation import StoredConversationReader, chain_of_stored
 from tidemark.pipeline.values import Controls, Refused, StoredPlace
 

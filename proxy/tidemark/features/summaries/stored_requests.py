@@ -12,7 +12,7 @@ from tidemark.core.conversation.request import Dialect
 from tidemark.core.conversation.stored_format import StoredFormat
 from tidemark.core.errors import ModelNotFound, StoreUnavailable
 from tidemark.core.ports import NO_CREDENTIAL, Caller, ConversationStore, RequestHeads, Route, Upstream
-from tidemark.pipeline.pipeline import Pipeline
+from tidemark.pipeline.steps import Pipeline
 from tidemark.pipeline.stored_conversation import StoredConversationReader, chain_of_stored
 from tidemark.pipeline.values import Controls, RequestContext, StoredPlace
 
