@@ -67,17 +67,7 @@ def text(report: Report) -> str:
 
 BRIEF = ("small", "history-1000", "stream-100-paced")
 """The works of the page's first table."""
-OF_PAGE = (
-    "cold",
-    *BRIEF,
-    "small-16",
-    "history-100",
-    "unseen-1000",
-    "stream-100",
-    "reused",
-    "crossing",
-    "streams-500",
-)
+OF_PAGE = (*BRIEF, "unseen-1000", "stream-100", "reused", "crossing", "streams-500")
 """The works of the page's last tables; a terminal gets all of them."""
 
 
