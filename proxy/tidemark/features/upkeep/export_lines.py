@@ -1,4 +1,4 @@
-"""Defines the lines of an exported store, which docs/operations.md describes: JSON, in Zstandard frames.
+"""Defines the lines of an exported store: JSON, in Zstandard frames.
 
 ``exporting.py`` writes them and ``importing.py`` reads them. Each frame ends with a checkpoint, whose checksum covers
 all records so far, and the last frame with the line ``end``.
