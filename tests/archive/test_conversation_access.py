@@ -63,7 +63,7 @@ def test_nothing_else_compares_owners_or_tenants() -> None:
     """The rule is asked in one place: no reader and no endpoint has another one."""
     places = {
         str(path.relative_to(PROXY))
-        for package in ("archive", "server", "pipeline")
+        for package in ("features", "server", "pipeline")
         for path in (PROXY / package).rglob("*.py")
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
         if isinstance(node, ast.Compare)

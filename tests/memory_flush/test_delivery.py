@@ -97,9 +97,9 @@ async def test_every_consumer_takes_every_entry(queue: RedisFlushQueue, start: S
     start(one, other)
     for number in range(70):
         await queue.add(entry(number, f"c{number % 3}"))
-    await until(lambda: len(one.taken) == len(other.taken) == 70)
+    await until(lambda: len([fact for fact in facts if isinstance(fact, FlushDelivered)]) == 140)
+    assert len(one.taken) == len(other.taken) == 70
     assert sorted(number for _, number in one.taken) == list(range(70))
-    assert len([fact for fact in facts if isinstance(fact, FlushDelivered)]) == 140
 
 
 async def test_an_entry_that_fails_holds_up_its_own_conversation_only(queue: RedisFlushQueue, start: Start) -> None:

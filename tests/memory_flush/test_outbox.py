@@ -23,7 +23,7 @@ from tidemark.core.flush_events import FlushDelayed, FlushDropped, FlushQueued
 from tidemark.delivery.queue import RedisFlushQueue
 from tidemark.delivery.recovery import ABANDON_SECONDS, SETTLED_SECONDS, Recovery
 from tidemark.features.memory_flush import outbox as outbox_module
-from tidemark.features.memory_flush.feature import Flushing
+from tidemark.features.memory_flush.feature import MemoryFlushFeature
 from tidemark.features.memory_flush.outbox import Outbox
 from tidemark.store.codec import Codec
 from tidemark.store.conversations import RedisStore
@@ -181,7 +181,7 @@ async def test_what_is_forgotten_is_gone_from_queue_notes_and_files(valkey: Embe
     settings = load(path, {"TIDEMARK_DATA_DIR": str(tmp_path)})
     worker = Worker(settings, pytest.fail, store_url=valkey.url, codec=Codec())
     worker.emit.listeners.append(facts.append)
-    flushing = Flushing(worker)
+    flushing = MemoryFlushFeature(worker)
     await flushing.start()
     gone, kept = flush(talk(4), 3, "a" * 48), flush(talk(6), 5, "b" * 48)
     for one in (gone, kept):

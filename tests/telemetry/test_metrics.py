@@ -275,9 +275,9 @@ def test_tokens_saved_are_those_of_requests_that_got_smaller() -> None:
 
 async def sampled(states: list[WorkerState]) -> Metrics:
     """Metrics that sampled a worker in these states, a moment apart."""
-    coming = iter(states)
-    metrics = Metrics(read_state=lambda: next(coming))
-    for _ in states:
+    now = states[0]
+    metrics = Metrics(read_state=lambda: now)
+    for now in states:  # noqa: B007 - the metrics read it
         metrics.render()
         await asyncio.sleep(0.01)
     return metrics

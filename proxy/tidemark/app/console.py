@@ -17,12 +17,12 @@ from tidemark.console.pages import HOME, ConsolePages, PageFamily
 from tidemark.console.sessions import Sessions
 from tidemark.console.settings import SettingPages
 from tidemark.console.summaries import SummaryPages
-from tidemark.features.conversations.feature import Conversations
+from tidemark.features.conversations.feature import ConversationsFeature
 from tidemark.features.feature import Feature
 from tidemark.features.model_registry.feature import ModelRegistryFeature
-from tidemark.features.settings.feature import OperatorSettingsFeature
-from tidemark.features.summaries.feature import Summaries
-from tidemark.features.traffic.feature import Traffic
+from tidemark.features.settings.feature import SettingsFeature
+from tidemark.features.summaries.feature import SummariesFeature
+from tidemark.features.traffic.feature import TrafficFeature
 from tidemark.worker.worker import Worker
 
 
@@ -30,10 +30,10 @@ def console_routes(worker: Worker, features: list[Feature]) -> list[BaseRoute]:
     """Return the routes of all pages. A new family of pages is one line here."""
     sessions = Sessions(worker.operator, worker.secret, time.time)
     models = [entry.name for entry in worker.settings.model_list]
-    conversations, summaries = find(Conversations, features), find(Summaries, features)
-    settings = find(OperatorSettingsFeature, features).settings
+    conversations, summaries = find(ConversationsFeature, features), find(SummariesFeature, features)
+    settings = find(SettingsFeature, features).settings
     families: list[PageFamily] = [
-        OverviewPages(find(Traffic, features).reader),
+        OverviewPages(find(TrafficFeature, features).reader),
         ConversationPages(
             conversations.reading, conversations.finding, conversations.transfer, summaries.manual, settings, models
         ),

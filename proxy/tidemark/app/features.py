@@ -13,16 +13,16 @@ if TYPE_CHECKING:
     from tidemark.worker.worker import Worker
 
 FEATURES = (
-    "conversations.feature:Conversations",
-    "summaries.feature:Summaries",
-    "responses.feature:Responses",
-    "live_events.feature:LiveEvents",
-    "traffic.feature:Traffic",
-    "memory_flush.feature:Flushing",
+    "conversations.feature:ConversationsFeature",
+    "summaries.feature:SummariesFeature",
+    "responses.feature:ResponsesFeature",
+    "live_events.feature:LiveEventsFeature",
+    "traffic.feature:TrafficFeature",
+    "memory_flush.feature:MemoryFlushFeature",
     "model_registry.feature:ModelRegistryFeature",
-    "settings.feature:OperatorSettingsFeature",
-    "offline.feature:Offline",
-    "upkeep.feature:Upkeep",
+    "settings.feature:SettingsFeature",
+    "offline.feature:OfflineFeature",
+    "upkeep.feature:UpkeepFeature",
 )
 """The class of each feature, by its place in ``tidemark/features``; a command imports none that it does not need."""
 F = TypeVar("F", bound="Feature")

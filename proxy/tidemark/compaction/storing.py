@@ -7,7 +7,7 @@ it at once, a preparation only stores it, and a compaction by hand replaces what
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Protocol, assert_never
@@ -49,7 +49,7 @@ class StoredSummary:
 class SummaryStorage:
     """Stores summaries and flushes what leaves the context; holds no state.
 
-    :param flush: receives what leaves the context; None where no consumer is configured
+    :param flushes: receive what leaves the context; a feature may add itself to the list later
     """
 
     def __init__(
@@ -58,12 +58,12 @@ class SummaryStorage:
         store: ConversationStore,
         replacement: SummaryReplacement,
         emit: Listener,
-        flush: MemoryFlush | None = None,
+        flushes: Sequence[MemoryFlush] = (),
     ) -> None:
         self._store = store
         self._replacement = replacement
         self._emit = emit
-        self._flush = flush
+        self._flushes = flushes
 
     async def keep(
         self,
@@ -100,8 +100,8 @@ class SummaryStorage:
                 )
                 return StoredSummary(summary, stored=True)
             case Trigger.MANUAL:
-                if self._flush is not None:
-                    await self._flush.intend(flush_of(order, summary))
+                for flush in self._flushes:
+                    await flush.intend(flush_of(order, summary))
                 await self._replacement.replace(order.tenant, order.conversation, summary)
                 return self._flushed(order, summary, stored=True)
             case Trigger.OFFLINE:
@@ -136,10 +136,11 @@ class SummaryStorage:
         )
         try:
             keeping = keep()
-            if self._flush is None:
+            if not self._flushes:
                 stored = await keeping
-            else:  # both at once, so that the client waits for one round trip only
-                stored, _ = await asyncio.gather(keeping, self._flush.intend(flush_of(order, summary)))
+            else:  # all at once, so that the client waits for one round trip only
+                leaving = flush_of(order, summary)
+                stored, *_ = await asyncio.gather(keeping, *[flush.intend(leaving) for flush in self._flushes])
             if stored is not None and not is_usable(stored):
                 # The window got smaller since, or other system messages must be absorbed.
                 stored = await keep(replacing=True)
@@ -152,6 +153,6 @@ class SummaryStorage:
 
     def _flushed(self, order: CompactionOrder, summary: PrefixSummary, *, stored: bool) -> StoredSummary:
         """Hand over what leaves the context for a summary."""
-        if self._flush is not None:
-            self._flush.put(flush_of(order, summary, stored=stored))
+        for flush in self._flushes:
+            flush.put(flush_of(order, summary, stored=stored))
         return StoredSummary(summary, stored)

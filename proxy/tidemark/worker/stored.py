@@ -74,7 +74,7 @@ class StoreParts(ModelParts):
         self.deletion_hooks: list[DeletionHook] = []
         """The hooks that delete a conversation's records outside the store's own."""
         self.flushes: list[MemoryFlush] = []
-        """What is told which messages leave the context; one at most."""
+        """What is told which messages leave the context."""
         self.stores: list[RedisStore] = []
         """Every connection to the store, whose schema is looked at."""
         self._shared_metrics = shared_metrics
@@ -219,13 +219,14 @@ class StoreParts(ModelParts):
     @cached_property
     def compactor(self) -> Compactor:
         """Makes and stores summaries."""
-        flush = self.flushes[0] if self.flushes else None
         return Compactor(
             writer=self.writer,
             counter=self.counter,
             emit=self.emit,
             clock=time.time,
-            storage=SummaryStorage(store=self.store, replacement=self.replacement, emit=self.emit, flush=flush),
+            storage=SummaryStorage(
+                store=self.store, replacement=self.replacement, emit=self.emit, flushes=self.flushes
+            ),
         )
 
     @cached_property

@@ -19,7 +19,7 @@ from tidemark.features.feature import Feature
 from tidemark.worker.worker import Worker
 
 
-class Conversations(Feature):
+class ConversationsFeature(Feature):
     """Lists, finds, shows, exports, imports and deletes stored conversations."""
 
     def __init__(self, worker: Worker) -> None:

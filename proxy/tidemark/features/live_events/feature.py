@@ -17,7 +17,7 @@ from tidemark.features.live_events.store import RedisLiveEvents
 from tidemark.worker.worker import Worker
 
 
-class LiveEvents(Feature):
+class LiveEventsFeature(Feature):
     """Publishes what happens to conversations, and gives it to those who listen."""
 
     def __init__(self, worker: Worker) -> None:

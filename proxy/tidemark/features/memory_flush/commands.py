@@ -26,10 +26,10 @@ if TYPE_CHECKING:
     from tidemark.config import Settings
     from tidemark.core.events import Listener
     from tidemark.core.ports import DeadLetter, FlushEntry
-    from tidemark.features.memory_flush.feature import Flushing
+    from tidemark.features.memory_flush.feature import MemoryFlushFeature
 
 FOLLOW_SECONDS = 0.5
-Ask = Callable[["Flushing"], Awaitable[None]]
+Ask = Callable[["MemoryFlushFeature"], Awaitable[None]]
 
 
 @click.group(epilog=example("tidemark flush pending"), short_help="Show and deliver messages that left the context.")
@@ -55,7 +55,7 @@ def flush() -> None:
 def tail(config: Path | None, as_json: bool, lines: int, follow: bool, dead: bool) -> None:
     """Print the newest entries of the queue, one on each line; --json prints them with their messages."""
 
-    async def show(flushing: Flushing) -> None:
+    async def show(flushing: MemoryFlushFeature) -> None:
         queue = flushing.queue
         if dead:
             async for letter in queue.dead():
@@ -80,7 +80,7 @@ def tail(config: Path | None, as_json: bool, lines: int, follow: bool, dead: boo
 def pending(config: Path | None, as_json: bool) -> None:
     """Show the size of the queue and the progress of each consumer."""
 
-    async def show(flushing: Flushing) -> None:
+    async def show(flushing: MemoryFlushFeature) -> None:
         queue = flushing.queue
         state = await queue.state()
         rows = [
@@ -124,7 +124,7 @@ def replay(
     """Queue entries once more, by ID or all of them. Their keys stay the same, so consumers recognise them."""
     _check_choice(entries, consumer, since, dead=dead)
 
-    async def again(flushing: Flushing) -> None:
+    async def again(flushing: MemoryFlushFeature) -> None:
         queue = flushing.queue
         await _check_consumer(flushing, consumer)
         chosen = list(entries)
@@ -157,7 +157,7 @@ def _check_choice(entries: Sequence[str], consumer: str, since: str | None, *, d
             raise click.UsageError(f"{id_!r} is no ID; write it as tail shows it, such as 1700000000000-0.")
 
 
-async def _check_consumer(flushing: Flushing, consumer: str) -> None:
+async def _check_consumer(flushing: MemoryFlushFeature, consumer: str) -> None:
     """Refuse the name of a consumer that does not exist."""
     stored = (await flushing.queue.state()).consumers
     names = {state.name for state in stored} | {consumer.name for consumer in flushing.consumers()}
@@ -175,7 +175,7 @@ def work(config: Path | None) -> None:
 
     configure()
 
-    async def deliver(flushing: Flushing) -> None:
+    async def deliver(flushing: MemoryFlushFeature) -> None:
         if not flushing.enabled:
             click.echo(
                 "warning: memory_flush.enabled is false, so a server of this configuration queues nothing", err=True
@@ -194,13 +194,13 @@ def work(config: Path | None) -> None:
 def _run_with_flushing(config: Path | None, ask: Ask, emit: Listener = lambda _: None) -> None:
     """Run an operation with the store open, and stop everything that this started."""
     from tidemark.config import load
-    from tidemark.features.memory_flush.feature import Flushing
+    from tidemark.features.memory_flush.feature import MemoryFlushFeature
     from tidemark.worker.worker import Worker
 
     async def run(settings: Settings, url: str) -> None:
         worker = Worker(settings, lambda warning: click.echo(f"warning: {warning}", err=True), store_url=url)
         worker.emit.listeners.append(emit)
-        flushing = Flushing(worker)
+        flushing = MemoryFlushFeature(worker)
         try:
             await flushing.store.ping()
             await ask(flushing)

@@ -32,7 +32,7 @@ FOLDER = "flush"
 """The folder of the daily files, inside the data folder."""
 
 
-class Flushing(Feature):
+class MemoryFlushFeature(Feature):
     """Queues and delivers the messages that leave the context.
 
     It has its own connection to the store. So no request waits behind entries, which may be megabytes, and a failure of

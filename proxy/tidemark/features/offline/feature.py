@@ -16,7 +16,7 @@ from tidemark.summarizers.choosing import summarizer_name
 from tidemark.worker.worker import Worker
 
 
-class Offline(Feature):
+class OfflineFeature(Feature):
     """Counts and compacts single requests."""
 
     def __init__(self, worker: Worker) -> None:

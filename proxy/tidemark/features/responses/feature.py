@@ -20,7 +20,7 @@ from tidemark.worker.dialects import RESPONSES
 from tidemark.worker.worker import Worker
 
 
-class Responses(Feature):
+class ResponsesFeature(Feature):
     """Serves stored responses and conversations, if the dialect that has them is served."""
 
     def __init__(self, worker: Worker) -> None:

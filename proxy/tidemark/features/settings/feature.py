@@ -16,7 +16,7 @@ from tidemark.features.settings.store import RedisSettings
 from tidemark.worker.worker import Worker
 
 
-class OperatorSettingsFeature(Feature):
+class SettingsFeature(Feature):
     """Shows, changes and applies the operator's settings."""
 
     def __init__(self, worker: Worker) -> None:

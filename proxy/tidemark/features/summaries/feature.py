@@ -21,7 +21,7 @@ from tidemark.summarizers.receipts import ReceiptWriter
 from tidemark.worker.worker import Worker
 
 
-class Summaries(Feature):
+class SummariesFeature(Feature):
     """Summarizes stored conversations by hand, changes their summaries, and tells what each lost."""
 
     def __init__(self, worker: Worker) -> None:

@@ -15,7 +15,7 @@ from tidemark.features.traffic.store import RedisTraffic
 from tidemark.worker.worker import Worker
 
 
-class Traffic(Feature):
+class TrafficFeature(Feature):
     """Adds up the figures of all requests, for the operator."""
 
     def __init__(self, worker: Worker) -> None:

@@ -6,7 +6,7 @@ from tidemark.features.feature import Feature
 from tidemark.worker.worker import Worker
 
 
-class Upkeep(Feature):
+class UpkeepFeature(Feature):
     """Checks, exports and imports the store by commands alone."""
 
     def __init__(self, worker: Worker) -> None:

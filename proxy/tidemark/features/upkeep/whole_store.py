@@ -32,7 +32,7 @@ PAGE = 500
 """Keys, or elements of one key, that are asked for at once."""
 MOST_PASSES = 5
 """How often a cluster is gone through whose slots move all the while."""
-_FOLDER = Path(__file__).parents[1] / "lua"
+_FOLDER = Path(__file__).with_name("lua")
 
 
 def script(name: str) -> str:

@@ -23,7 +23,7 @@ from tidemark.server.connections.server import Server, ServingConfig
 _LOG = logging.getLogger("tidemark")
 
 
-class Worker(multiprocess.Process):
+class WorkerProcess(multiprocess.Process):
     """A worker process with Tidemark's server."""
 
     config: ServingConfig
@@ -52,7 +52,7 @@ class Workers(multiprocess.Multiprocess):
     config: ServingConfig
 
     def __init__(self, config: ServingConfig, sockets: list[socket.socket]) -> None:
-        multiprocess.Process = Worker  # type: ignore[misc] # uvicorn makes its workers of this class
+        multiprocess.Process = WorkerProcess  # type: ignore[misc] # uvicorn makes its workers of this class
         super().__init__(config, sockets)
         self._ending = False
         self._places: list[_WorkerPlace] = []
@@ -73,7 +73,7 @@ class Workers(multiprocess.Multiprocess):
             self._refuse()
         for number, place in enumerate(self._places):
             if place.due_at is not None and place.due_at <= now and not self._ending:
-                self.processes[number] = Worker(self.config, self.sockets)
+                self.processes[number] = WorkerProcess(self.config, self.sockets)
                 self.processes[number].start()
                 place.started_at, place.due_at = time.monotonic(), None
 
@@ -93,7 +93,9 @@ class Workers(multiprocess.Multiprocess):
         now = time.monotonic()
         pause = place.restarts.pause_after(now - place.started_at)
         place.due_at = now + pause
-        _LOG.warning(f"Worker {process.pid} ended with exit code {process.exitcode}; another starts in {pause:.1f} s.")
+        _LOG.warning(
+            f"WorkerProcess {process.pid} ended with exit code {process.exitcode}; another starts in {pause:.1f} s."
+        )
 
     def _refuse(self) -> None:
         """Let nobody connect, since nobody would serve them: sockets that do not listen yet take the ports over."""
