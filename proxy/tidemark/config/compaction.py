@@ -9,9 +9,8 @@ from collections.abc import Collection
 from fnmatch import fnmatchcase
 
 from tidemark.config.models import ModelEntry, most_specific
-from tidemark.config.policies import CompactionSettings
 from tidemark.config.reading import Reader
-from tidemark.config.sections import StatedKeys, changed
+from tidemark.config.sections import CompactionSettings, StatedKeys, changed
 from tidemark.config.settings import CompactionByModel
 from tidemark.config.tree import Node, Table
 from tidemark.core.conversation.native import writes_summaries
@@ -30,14 +29,14 @@ def read_compaction(
     """
     table = reader.table(section, "compaction", ("defaults", "models"))
     defaults_node = table.nodes.get("defaults")
-    keys = reader.section(CompactionSettings(), defaults_node, "compaction.defaults", "compaction")
+    keys = reader.section(CompactionSettings, defaults_node, "compaction.defaults")
     defaults = changed(base, keys)
     _check_marks(reader, defaults, keys, "compaction.defaults", _line_of_marks(defaults_node))
     models: dict[str, StatedKeys] = {}
     globs = reader.free_table(table.nodes.get("models"), "compaction.models")
     for pattern, node in globs.nodes.items():
         label = f'compaction.models["{pattern}"]'
-        models[pattern] = reader.section(CompactionSettings(), node, label, "compaction")
+        models[pattern] = reader.section(CompactionSettings, node, label)
         _check_marks(reader, changed(defaults, models[pattern]), models[pattern], label, _line_of_marks(node))
         _warn_of_no_model(reader, pattern, entries, globs.key_lines[pattern])
     for entry in entries:

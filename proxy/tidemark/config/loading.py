@@ -16,9 +16,16 @@ from tidemark.config.effective import sources_of
 from tidemark.config.environment import data_folder, read_overrides, warn_of_unknown
 from tidemark.config.kinds import is_windows_path
 from tidemark.config.models import ENTRY_KEYS, read_model_list
-from tidemark.config.policies import CompactionSettings
 from tidemark.config.reading import MISSING, Reader, Remark
-from tidemark.config.sections import EMBEDDED, ROOT_KINDS, SECTIONS, StoreSettings, TenantSettings, changed
+from tidemark.config.sections import (
+    EMBEDDED,
+    ROOT_KINDS,
+    SECTIONS,
+    CompactionSettings,
+    StoreSettings,
+    TenantSettings,
+    changed,
+)
 from tidemark.config.settings import Settings
 from tidemark.config.shipped import PresetValues, load_model_defaults, load_preset
 from tidemark.config.tree import Node, Table, YamlError, parse
@@ -153,7 +160,7 @@ def _settings(reader: Reader, root: Table, path: Path | None, environ: Mapping[s
         secrets=overrides.secrets,
         model_defaults=load_model_defaults(),
         path=path,
-        **{name: changed(SECTIONS[name], keys) for name, keys in sections.items()},
+        **{name: changed(SECTIONS[name](), keys) for name, keys in sections.items()},
     )
 
 
@@ -173,7 +180,8 @@ def _tenants(reader: Reader, nodes: Mapping[str, Any]) -> tuple[Mapping[str, Any
 def _by_tenant(reader: Reader, nodes: Mapping[str, Node], store: StoreSettings) -> Mapping[str, TenantSettings]:
     """Return each tenant's settings: its own keys, including null, over those of the store."""
     base = TenantSettings(ttl_days=store.ttl_days, max_age_days=store.max_age_days)
-    return {name: changed(base, reader.section(base, node, f"store.tenants.{name}")) for name, node in nodes.items()}
+    stated = {name: reader.section(TenantSettings, node, f"store.tenants.{name}") for name, node in nodes.items()}
+    return {name: changed(base, keys) for name, keys in stated.items()}
 
 
 def _preset(reader: Reader, root: Table, name: Any) -> PresetValues:

@@ -11,9 +11,8 @@ from pathlib import Path
 from typing import TypeVar
 
 from tidemark.config.models import ModelDefaults, read_model_defaults
-from tidemark.config.policies import CompactionSettings
 from tidemark.config.reading import Reader
-from tidemark.config.sections import StatedKeys, TokenizerSettings
+from tidemark.config.sections import CompactionSettings, StatedKeys, TokenizerSettings
 from tidemark.config.tree import Table, YamlError, parse
 from tidemark.core.errors import ConfigError
 
@@ -60,8 +59,8 @@ def load_preset(name: str) -> PresetValues:
         top = reader.table(root, "", ("compaction", "tokenizer")).nodes
         compaction = reader.table(top.get("compaction"), "compaction", ("defaults",)).nodes
         return PresetValues(
-            reader.section(CompactionSettings(), compaction.get("defaults"), "compaction.defaults", "compaction"),
-            reader.section(TokenizerSettings(), top.get("tokenizer"), "tokenizer"),
+            reader.section(CompactionSettings, compaction.get("defaults"), "compaction.defaults"),
+            reader.section(TokenizerSettings, top.get("tokenizer"), "tokenizer"),
         )
 
     return _read(f"presets/{name}.yaml", read)
