@@ -185,7 +185,10 @@ def kinds_of(section: type[Struct]) -> Mapping[str, Kind]:
 
 
 def kind_of(stated: Any) -> Kind:
-    """Return what a key accepts whose setting has the stated type."""
+    """Return what a key accepts whose setting has the stated type.
+
+    What msgspec does not know stands in ``Meta.extra``, by the names of the fields of ``Kind``.
+    """
     origin, members = get_origin(stated), get_args(stated)
     if origin in (Union, UnionType):
         [kind] = [kind_of(member) for member in members if member not in (NoneType, Auto)]
