@@ -16,10 +16,11 @@ from jsonschema import Draft202012Validator  # type: ignore[import-untyped]
 
 from tidemark.cli.main import cli
 from tidemark.config import configuration_schema, key_notes, load, shipped_file
-from tidemark.config.kinds import Kind, Unfit
+from tidemark.config.kinds import Kind, Tokens, Unfit, kind_of, kinds_of
 from tidemark.config.loading import LITELLM_SECTIONS, ROOT_KEYS
-from tidemark.config.models import DIALECTS, ENTRY_KEYS, LANES, TOKENS, WINDOW
-from tidemark.config.reading import LATER, MISSING, Reader
+from tidemark.config.models import ENTRY_KEYS, LaneChoice, ModelInfo
+from tidemark.config.reading import MISSING, Reader
+from tidemark.config.schema import schema_of
 from tidemark.config.sections import ROOT_KINDS, SECTIONS
 from tidemark.config.tree import Items, Scalar
 from tidemark.core.errors import ConfigError
@@ -53,27 +54,26 @@ SCALARS = st.one_of(
 VALUES = SCALARS | st.lists(SCALARS, max_size=3)
 
 
-def kinds() -> Iterator[tuple[str, Kind[Any]]]:
+def kinds() -> Iterator[tuple[str, Kind]]:
     """Every kind that a key of the file has."""
 
-    def of(section: Any, name: str) -> Iterator[tuple[str, Kind[Any]]]:
-        for key, field in section.__dataclass_fields__.items():
-            if "kind" in field.metadata:
-                yield f"{name}.{key}", field.metadata["kind"]
+    def of(section: Any, name: str) -> Iterator[tuple[str, Kind]]:
+        for key, kind in kinds_of(section).items():
+            if kind.is_section:
+                yield from of(kind.type, f"{name}.{key}")
             else:
-                yield from of(getattr(section, key), f"{name}.{key}")
+                yield f"{name}.{key}", kind
 
-    for name, section in SECTIONS.items():
+    for name, section in {**SECTIONS, "model_info": ModelInfo}.items():
         yield from of(section, name)
     yield from ROOT_KINDS.items()
-    others: dict[str, Kind[Any]] = {"window": WINDOW, "tokens": TOKENS, "lane": LANES, "dialects": DIALECTS}
-    yield from others.items()
+    yield from {"window": kind_of(Tokens), "lane": kind_of(LaneChoice)}.items()
 
 
 KINDS = dict(kinds())
 
 
-def is_read(kind: Kind[Any], value: object) -> bool:
+def is_read(kind: Kind, value: object) -> bool:
     """Whether the loader accepts a value; no file and no variable is looked for."""
     if isinstance(value, list):
         node = Items(tuple(Scalar(entry, str(entry), 1) for entry in value), 1)
@@ -132,7 +132,7 @@ class TestValues:
     def test_the_known_values(self, name: str) -> None:
         """Each of a table, with every kind."""
         kind = KINDS[name]
-        validator = Draft202012Validator(dict(kind.schema) | {"$defs": SCHEMA["$defs"]})
+        validator = Draft202012Validator(dict(schema_of(kind)) | {"$defs": SCHEMA["$defs"]})
         for value in (*URLS, *HEADERS, *WORDS, *NUMBERS, None, True, False, "", " ", [], ["chat"], [1], ["x-a", None]):
             assert validator.is_valid(value) == is_read(kind, value), value
 
@@ -141,7 +141,7 @@ class TestValues:
     def test_any_value(self, name: str, value: object) -> None:
         """Whatever somebody types."""
         kind = KINDS[name]
-        validator = Draft202012Validator(dict(kind.schema) | {"$defs": SCHEMA["$defs"]})
+        validator = Draft202012Validator(dict(schema_of(kind)) | {"$defs": SCHEMA["$defs"]})
         assert validator.is_valid(value) == is_read(kind, value)
 
 
@@ -204,8 +204,7 @@ class TestFiles:
 
     def test_what_is_not_available_yet_is_refused(self) -> None:
         """An editor does not complete it either."""
-        for name, values in LATER.items():
-            assert at(name)["anyOf"] == [{"enum": sorted(map(str, values))}]
+        assert at("auth.mode")["anyOf"] == [{"enum": ["passthrough"]}]
 
 
 def test_the_command_prints_it() -> None:

@@ -110,6 +110,18 @@ def test_what_is_no_template_is_told_with_file_and_line(
     assert told in message
 
 
+def test_a_model_may_have_another_template_than_ones_own(write: Write, tmp_path: Path) -> None:
+    """A shipped one, or a second file."""
+    for name in ("one", "two"):
+        (tmp_path / f"{name}.md").write_text(f"## {name}", encoding="utf-8")
+    path = write(
+        "compaction: {defaults: {template: ./one.md}, models: {a: {template: general}, b: {template: ./two.md}}}"
+    )
+    assert template(path, "a") == "general"
+    assert isinstance(found := template(path, "b"), Template)
+    assert found.name.startswith("two.md@")
+
+
 def test_a_name_that_nobody_knows_is_told_with_all_there_are(write: Write) -> None:
     """And that a file would do."""
     with pytest.raises(ConfigError, match=r'"poem"; it takes one of general, .*, or the path of a file'):

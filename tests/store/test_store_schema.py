@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 import redis
+from msgspec import structs
 from starlette.testclient import TestClient
 
 from tests.pipeline.test_streaming import wait_until
@@ -76,7 +77,7 @@ def test_a_server_compresses_where_its_store_and_configuration_say_so(
     with EmbeddedValkey(short_folder) as server, redis.Redis.from_url(server.url) as admin:
         if before is not None:
             admin.set(keys.SCHEMA, before)
-        section = replace(settings.store, compression=mode, url=Address(server.url))
+        section = structs.replace(settings.store, compression=mode, url=Address(server.url))
         app = create_app(
             replace(settings, store=section), store_url=server.url, secret=b"s" * 40, warn=lambda _: None, codec=codec
         )

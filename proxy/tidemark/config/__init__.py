@@ -7,27 +7,28 @@ shipped data of models. ``app`` passes the settings on; no other package reads t
 from __future__ import annotations
 
 from tidemark.config.exposure import exposure_warnings
-from tidemark.config.keys import KeyNote, key_notes
-from tidemark.config.loading import load
+from tidemark.config.loading import load, load_model_defaults, shipped_file
 from tidemark.config.masking import Address, Parameters, Secret
 from tidemark.config.models import LaneChoice, ModelDefault, ModelDefaults, ModelEntry, WindowNote
-from tidemark.config.overrides import as_typed, read_override
-from tidemark.config.policies import CompactionSettings, SummarizerSettings
 from tidemark.config.report import check_json, check_report
 from tidemark.config.schema import configuration_schema
 from tidemark.config.sections import (
     AuthSettings,
+    CompactionSettings,
     HistorySettings,
+    KeyNote,
     LimitSettings,
     MemoryFlushSettings,
     ServerSettings,
     StoreSettings,
+    SummarizerSettings,
     TenantSettings,
     TokenizerSettings,
     TransportSettings,
+    key_notes,
 )
 from tidemark.config.settings import CompactionByModel, Secrets, Settings
-from tidemark.config.shipped import load_model_defaults, shipped_file
+from tidemark.config.stored import as_typed, read_override
 
 __all__ = [
     "Address",

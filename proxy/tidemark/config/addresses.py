@@ -1,4 +1,4 @@
-"""Defines the kinds of values that name a place on the network: URLs, origins of web pages, headers of requests.
+"""Defines the types of settings that name a place on the network: URLs, origins of web pages, headers of requests.
 
 ``sections.py`` gives them to its fields, as it does with those of ``kinds.py``.
 """
@@ -7,12 +7,13 @@ from __future__ import annotations
 
 import re
 from ipaddress import ip_address
+from typing import Annotated
 from urllib.parse import urlsplit
 
-from tidemark.config.kinds import Kind, Schema, Unfit, read_text
+from msgspec import Meta
+
+from tidemark.config.kinds import Unfit, made_by
 from tidemark.config.masking import Address
-from tidemark.config.tree import Scalar
-from tidemark.core.conversation.messages import JsonValue
 from tidemark.core.http_headers import NOT_SENT
 
 USUAL_PORTS = {"http": 80, "https": 443}
@@ -32,92 +33,94 @@ def _any_case(word: str) -> str:
     return "".join(f"[{char}{char.upper()}]" if char.isalpha() else char.replace("+", r"\+") for char in word)
 
 
-def origin() -> Kind[str]:
-    """Accept a web page's origin as browsers write it (RFC 6454): in lower case, without a default port."""
-
-    def read(scalar: Scalar) -> str:
-        value = read_text(scalar).strip().lower().rstrip("/")
-        try:
-            parts = urlsplit(value)
-            port = parts.port
-        except ValueError:
-            raise Unfit from None
-        if not parts.scheme or not parts.hostname or parts.path or parts.query or parts.fragment or "@" in parts.netloc:
-            raise Unfit
-        if "*" in value:
-            raise Unfit("there are no wildcards: name each origin")
-        usual = USUAL_PORTS.get(parts.scheme)
-        return value.rpartition(":")[0] if port is not None and port == usual else value
-
-    wanted = "an origin: scheme://host, or scheme://host:port (https://chat.example.com)"
-    return Kind(wanted, read, schema={"type": "string", "pattern": rf"^(?!.*\*)\s*{_SCHEME}://{_HOST}(:[0-9]*)?/*\s*$"})
+def _origin(text: str) -> str:
+    """Return a web page's origin as browsers write it (RFC 6454): in lower case, without a default port."""
+    value = text.strip().lower().rstrip("/")
+    try:
+        parts = urlsplit(value)
+        port = parts.port
+    except ValueError:
+        raise Unfit from None
+    if not parts.scheme or not parts.hostname or parts.path or parts.query or parts.fragment or "@" in parts.netloc:
+        raise Unfit
+    if "*" in value:
+        raise Unfit("there are no wildcards: name each origin")
+    usual = USUAL_PORTS.get(parts.scheme)
+    return value.rpartition(":")[0] if port is not None and port == usual else value
 
 
-def host_name() -> Kind[str]:
-    """Accept the name of a host as clients write it in ``Host``, in lower case and without a port."""
-
-    def read(scalar: Scalar) -> str:
-        value = read_text(scalar).strip().lower()
-        if "*" in value:
-            raise Unfit("there are no wildcards: name each host")
-        if _HOST_NAME.fullmatch(value) is None:
-            raise Unfit
-        return value
-
-    pattern = f"^\\s*{_HOST_NAME.pattern.replace('a-z', 'A-Za-z')}\\s*$"
-    return Kind("a host's name without a port (tidemark.internal)", read, schema={"type": "string", "pattern": pattern})
+def _host_name(text: str) -> str:
+    """Return a host's name in lower case."""
+    value = text.strip().lower()
+    if "*" in value:
+        raise Unfit("there are no wildcards: name each host")
+    if _HOST_NAME.fullmatch(value) is None:
+        raise Unfit
+    return value
 
 
-def ip() -> Kind[str]:
-    """Accept an IP address."""
-
-    def read(scalar: Scalar) -> str:
-        try:
-            return str(ip_address(read_text(scalar).strip()))
-        except ValueError:
-            raise Unfit from None
-
-    schema: Schema = {"type": "string", "pattern": r"^\s*[0-9A-Fa-f:.]+\s*$"}
-    return Kind("an IP address (127.0.0.1)", read, schema=schema)
+def _ip(text: str) -> str:
+    try:
+        return str(ip_address(text.strip()))
+    except ValueError:
+        raise Unfit from None
 
 
-def header_name() -> Kind[str]:
-    """Accept the name of a request header that goes upstream, in lower case."""
-
-    def read(scalar: Scalar) -> str:
-        value = read_text(scalar).strip().lower()
-        if _HEADER_NAME.fullmatch(value) is None:
-            raise Unfit
-        if value.encode() in NOT_SENT or value.startswith("x-tidemark-"):
-            raise Unfit("it is for one connection only, or Tidemark's own")
-        return value
-
-    unfit = f"^\\s*({'|'.join(_any_case(name.decode()) for name in sorted(NOT_SENT))})\\s*$"
-    own = f"^\\s*{_any_case('x-tidemark-')}"
-    schema: Schema = {
-        "type": "string",
-        "pattern": f"^\\s*{_HEADER_NAME.pattern.replace('a-z', 'A-Za-z')}\\s*$",
-        "not": {"anyOf": [{"pattern": unfit}, {"pattern": own}]},
-    }
-    return Kind("the name of a request header", read, schema=schema)
+def _header_name(text: str) -> str:
+    """Return the name of a request header that goes upstream, in lower case."""
+    value = text.strip().lower()
+    if _HEADER_NAME.fullmatch(value) is None:
+        raise Unfit
+    if value.encode() in NOT_SENT or value.startswith("x-tidemark-"):
+        raise Unfit("it is for one connection only, or Tidemark's own")
+    return value
 
 
-def address(
-    *schemes: str, words: tuple[str, ...] = (), base: bool = False, several: tuple[str, ...] = ()
-) -> Kind[Address]:
-    """Accept a URL of one of the schemes, or one of ``words``.
+Origin = Annotated[
+    str,
+    made_by(
+        _origin,
+        "an origin: scheme://host, or scheme://host:port (https://chat.example.com)",
+        rf"^(?!.*\*)\s*{_SCHEME}://{_HOST}(:[0-9]*)?/*\s*$",
+    ),
+]
+HostName = Annotated[
+    str,
+    made_by(
+        _host_name,
+        "a host's name without a port (tidemark.internal)",
+        rf"^\s*{_HOST_NAME.pattern.replace('a-z', 'A-Za-z')}\s*$",
+    ),
+]
+Ip = Annotated[str, made_by(_ip, "an IP address (127.0.0.1)", r"^\s*[0-9A-Fa-f:.]+\s*$")]
+_UNFIT_HEADERS = (
+    rf"^\s*({'|'.join(_any_case(name.decode()) for name in sorted(NOT_SENT))})\s*$",
+    rf"^\s*{_any_case('x-tidemark-')}",
+)
+HeaderName = Annotated[
+    str,
+    made_by(
+        _header_name,
+        "the name of a request header",
+        rf"^\s*{_HEADER_NAME.pattern.replace('a-z', 'A-Za-z')}\s*$",
+        **{"not": {"anyOf": [{"pattern": pattern} for pattern in _UNFIT_HEADERS]}},
+    ),
+]
+
+
+def url(*schemes: str, words: tuple[str, ...] = (), base: bool = False, several: tuple[str, ...] = ()) -> Meta:
+    """Bound a URL to some schemes, or one of ``words``.
 
     :param several: schemes whose URLs may name several hosts: ``redis+cluster://a:7000,b:7000``
     :param base: whether paths are appended, so that a slash at the end is removed; elsewhere it may name another
         resource
     """
 
-    def read(scalar: Scalar) -> Address:
-        value = read_text(scalar)
-        if value in words:
-            return Address(value)
+    def make(text: str) -> Address:
+        if text in words:
+            return Address(text)
         try:
-            parts = urlsplit(value)
+            parts = urlsplit(text)
             places = parts.netloc.rpartition("@")[2].split(",") if parts.scheme in several else [parts.netloc]
             hosts = [urlsplit(f"//{place}") for place in places]
             fits = all(host.port != 0 and (host.hostname or parts.scheme == "unix") for host in hosts)
@@ -125,7 +128,7 @@ def address(
             raise Unfit from None
         if parts.scheme not in schemes or not fits or (parts.scheme == "unix" and not parts.path):
             raise Unfit
-        return Address(value.rstrip("/") if base and not parts.query else value)
+        return Address(text.rstrip("/") if base and not parts.query else text)
 
     urls = " or ".join(f"{scheme}://" for scheme in schemes)
     wanted = "".join(f"{word} or " for word in words) + f"a URL that starts with {urls} and names a host"
@@ -136,5 +139,4 @@ def address(
         patterns.append(rf"^\s*({'|'.join(map(_any_case, several))})://([^/?#]*@)?{place}(,{place})*([/?#]|$)")
     if "unix" in schemes:
         patterns.append(rf"^\s*{_any_case('unix')}:(//[^/?#]*/|/?[^/?#]|/$)")
-    urls_schema: list[JsonValue] = [{"type": "string", "pattern": pattern} for pattern in patterns]
-    return Kind(wanted, read, schema={"anyOf": [{"enum": [*map(str, words)]}, *urls_schema] if words else urls_schema})
+    return made_by(make, wanted, *patterns, words=[*map(str, words)])

@@ -10,8 +10,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from tidemark.config.keys import key_notes
+from tidemark.config.kinds import yaml_word
 from tidemark.config.masking import STARS, Address
+from tidemark.config.sections import key_notes
 from tidemark.config.settings import Settings
 from tidemark.config.tree import Node, Table
 from tidemark.core.conversation.summary import Template
@@ -85,8 +86,4 @@ def _shown(value: Any) -> str:
         return value.shown
     if isinstance(value, Template):
         return value.name
-    if isinstance(value, bool) or value is None:
-        return {True: "true", False: "false", None: "null"}[value]
-    if isinstance(value, tuple):
-        return f"[{', '.join(map(str, value))}]"
-    return f"{value:g}" if isinstance(value, float) else str(value)
+    return yaml_word(value)

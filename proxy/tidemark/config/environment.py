@@ -11,16 +11,13 @@ import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TypeVar
 
-from tidemark.config.kinds import Kind, Unfit
+from tidemark.config.kinds import Kind, Unfit, kind_of
 from tidemark.config.masking import Address, Secret
 from tidemark.config.reading import Reader
-from tidemark.config.sections import ROOT_KINDS, STORE_URL
+from tidemark.config.sections import ROOT_KINDS, StoreUrl
 from tidemark.config.settings import Secrets
 from tidemark.config.tree import Scalar, resolve
-
-T = TypeVar("T")
 
 VARIABLES: Mapping[str, str] = {
     "TIDEMARK_CONFIG": "the configuration file, where `--config` names none",
@@ -66,7 +63,7 @@ def read_overrides(reader: Reader, environ: Mapping[str, str]) -> EnvironmentOve
             "take a longer one: openssl rand -hex 16",
         )
     return EnvironmentOverrides(
-        _read_variable(reader, environ, "TIDEMARK_STORE_URL", STORE_URL),
+        _read_variable(reader, environ, "TIDEMARK_STORE_URL", kind_of(StoreUrl)),
         _read_variable(reader, environ, "TIDEMARK_UPSTREAM", ROOT_KINDS["upstream"]),
         Secrets(
             admin_token=_secret(environ, "TIDEMARK_ADMIN_TOKEN"),
@@ -109,15 +106,16 @@ def data_folder(configured: Path | None, file: Path | None, environ: Mapping[str
     return home / ("Library/Application Support" if sys.platform == "darwin" else ".local/share") / "tidemark"
 
 
-def _read_variable(reader: Reader, environ: Mapping[str, str], name: str, kind: Kind[T]) -> T | None:
+def _read_variable(reader: Reader, environ: Mapping[str, str], name: str, kind: Kind) -> Address | None:
     text = environ.get(name)
     if not text:
         return None
     try:
-        return kind.read(Scalar(resolve(text), text, 0, variable=name))
+        read: Address = kind.read(Scalar(resolve(text), text, 0, variable=name))
     except Unfit:
         reader.problem(0, f"{name} does not fit; it takes {kind.wanted}")
         return None
+    return read
 
 
 def _secret(environ: Mapping[str, str], name: str) -> Secret | None:

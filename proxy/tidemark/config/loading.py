@@ -1,31 +1,53 @@
 """Reads file and environment into ``Settings``, or raises one error that lists every problem.
 
-The environment replaces the file's values, and the file replaces the defaults. ``cli/main.py`` calls it first.
+The environment replaces the file's values, the file replaces a preset's, and that the defaults. ``cli/main.py`` calls
+it first. Presets and ``models.yaml`` are files of ``config/``, which ship with Tidemark.
 """
 
 from __future__ import annotations
 
 import dataclasses
 import re
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass, field
+from fnmatch import fnmatchcase
+from functools import cache
+from importlib.resources import files
+from importlib.resources.abc import Traversable
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
-from tidemark.config.compaction import read_compaction
 from tidemark.config.effective import sources_of
 from tidemark.config.environment import data_folder, read_overrides, warn_of_unknown
 from tidemark.config.kinds import is_windows_path
-from tidemark.config.models import ENTRY_KEYS, read_model_list
-from tidemark.config.policies import CompactionSettings
+from tidemark.config.models import (
+    ENTRY_KEYS,
+    ModelDefaults,
+    ModelEntry,
+    most_specific,
+    read_model_defaults,
+    read_model_list,
+)
 from tidemark.config.reading import MISSING, Reader, Remark
-from tidemark.config.sections import EMBEDDED, ROOT_KINDS, SECTIONS, StoreSettings, TenantSettings, changed
-from tidemark.config.settings import Settings
-from tidemark.config.shipped import PresetValues, load_model_defaults, load_preset
+from tidemark.config.sections import (
+    EMBEDDED,
+    ROOT_KINDS,
+    SECTIONS,
+    CompactionSettings,
+    StatedKeys,
+    StoreSettings,
+    TenantSettings,
+    TokenizerSettings,
+    changed,
+)
+from tidemark.config.settings import CompactionByModel, Settings
 from tidemark.config.tree import Node, Table, YamlError, parse
 from tidemark.core.base_urls import lacks_version
+from tidemark.core.conversation.native import writes_summaries
 from tidemark.core.errors import ConfigError
 
-PLAIN_SECTIONS = ("store", "history", "server", "limits", "transport", "auth", "tokenizer", "memory_flush", "events")
+T = TypeVar("T")
+PLAIN_SECTIONS = tuple(name for name in SECTIONS if name != "compaction.defaults")
 ROOT_KEYS = ("model_list", "compaction", *PLAIN_SECTIONS, *ROOT_KINDS)
 LITELLM_SECTIONS = (
     "assistant_settings",
@@ -57,8 +79,18 @@ MAX_BYTES = 4_000_000
 """The longest file, in bytes. A thousand models take 300 kB; a longer file is another one by mistake."""
 TENANT = re.compile("[0-9a-f]{32}")
 _LINE_ENDS = re.compile(rb"\r\n|\r|\n")
-
+_CLOUDS = ("bedrock/", "vertex_ai/")
+"""Providers that Tidemark asks through litellm, in chat completions."""
+_MARKS = ("target", "threshold", "retention_ratio")
 NO_VERSION = "the path of the upstream's URL has no version; nearly every server wants it to end in /v1"
+
+
+@dataclass(frozen=True, slots=True)
+class PresetValues:
+    """The keys that a preset states; its file takes only these two sections."""
+
+    compaction: StatedKeys = field(default_factory=dict)
+    tokenizer: StatedKeys = field(default_factory=dict)
 
 
 def load(path: Path | None, environ: Mapping[str, str]) -> Settings:
@@ -126,9 +158,7 @@ def _settings(reader: Reader, root: Table, path: Path | None, environ: Mapping[s
         if sections[name].get("webhook") and overrides.secrets.flush is None:
             reader.problem(0, f"{name}.webhook needs TIDEMARK_FLUSH_SECRET, the secret that signs what is posted")
     entries = read_model_list(reader, nodes.get("model_list"))
-    compaction = read_compaction(
-        reader, nodes.get("compaction"), entries, changed(CompactionSettings(), preset.compaction)
-    )
+    compaction = _compaction(reader, nodes.get("compaction"), entries, changed(CompactionSettings(), preset.compaction))
     upstream = overrides.upstream or top.get("upstream")
     if isinstance(upstream, str) and lacks_version(upstream):
         line = 0 if overrides.upstream else root.key_lines["upstream"]
@@ -153,7 +183,7 @@ def _settings(reader: Reader, root: Table, path: Path | None, environ: Mapping[s
         secrets=overrides.secrets,
         model_defaults=load_model_defaults(),
         path=path,
-        **{name: changed(SECTIONS[name], keys) for name, keys in sections.items()},
+        **{name: changed(SECTIONS[name](), keys) for name, keys in sections.items()},
     )
 
 
@@ -173,7 +203,8 @@ def _tenants(reader: Reader, nodes: Mapping[str, Any]) -> tuple[Mapping[str, Any
 def _by_tenant(reader: Reader, nodes: Mapping[str, Node], store: StoreSettings) -> Mapping[str, TenantSettings]:
     """Return each tenant's settings: its own keys, including null, over those of the store."""
     base = TenantSettings(ttl_days=store.ttl_days, max_age_days=store.max_age_days)
-    return {name: changed(base, reader.section(base, node, f"store.tenants.{name}")) for name, node in nodes.items()}
+    stated = {name: reader.section(TenantSettings, node, f"store.tenants.{name}") for name, node in nodes.items()}
+    return {name: changed(base, keys) for name, keys in stated.items()}
 
 
 def _preset(reader: Reader, root: Table, name: Any) -> PresetValues:
@@ -204,3 +235,128 @@ def _without_litellms(reader: Reader, root: Table) -> Mapping[str, Any]:
             del nodes[name]
             reader.problem(root.key_lines[name], f'"{name}" belongs into an entry of model_list; indent it under "- "')
     return reader.table(dataclasses.replace(root, nodes=nodes), "", ROOT_KEYS).nodes
+
+
+def _compaction(
+    reader: Reader, section: Node | None, entries: Collection[ModelEntry], base: CompactionSettings
+) -> CompactionByModel:
+    """Read the section, and check it together with the entries of ``model_list``.
+
+    :param base: the values of keys that the section lacks: the preset's over Tidemark's own
+    """
+    table = reader.table(section, "compaction", ("defaults", "models"))
+    defaults_node = table.nodes.get("defaults")
+    keys = reader.section(CompactionSettings, defaults_node, "compaction.defaults")
+    defaults = changed(base, keys)
+    _check_marks(reader, defaults, keys, "compaction.defaults", _line_of_marks(defaults_node))
+    models: dict[str, StatedKeys] = {}
+    globs = reader.free_table(table.nodes.get("models"), "compaction.models")
+    for pattern, node in globs.nodes.items():
+        label = f'compaction.models["{pattern}"]'
+        models[pattern] = reader.section(CompactionSettings, node, label)
+        _check_marks(reader, changed(defaults, models[pattern]), models[pattern], label, _line_of_marks(node))
+        _warn_of_no_model(reader, pattern, entries, globs.key_lines[pattern])
+    for entry in entries:
+        settings = changed(changed(defaults, most_specific(models, entry.name) or {}), entry.compaction)
+        _check_marks(reader, settings, entry.compaction, f'compaction of "{entry.name}"', entry.line)
+        if settings.enabled and settings.strategy == "native" and not _may_write(entry):
+            reader.warn(
+                entry.line,
+                f'"{entry.name}" has strategy native, and {entry.upstream_model} is not known to write summaries '
+                "itself: hybrid writes them; set strategy: hybrid, or native_compaction: true in model_info if it does",
+            )
+    return CompactionByModel(defaults=defaults, models=models)
+
+
+def _may_write(entry: ModelEntry) -> bool:
+    """Return whether a model may write summaries itself, as far as its entry says (``strategy: native``)."""
+    stated, model = entry.model_info.get("native_compaction"), entry.upstream_model
+    if isinstance(stated, bool):
+        return stated
+    return "*" in model or (not model.startswith(_CLOUDS) and writes_summaries(model))
+
+
+def _check_marks(reader: Reader, settings: CompactionSettings, keys: StatedKeys, label: str, line: int) -> None:
+    """Note marks that contradict each other, where ``keys`` sets one of them."""
+    if not any(name in keys for name in _MARKS):
+        return
+    if settings.threshold <= 1 and settings.target >= settings.threshold:
+        reader.problem(
+            line,
+            f"{label}: target is {settings.target:g}, not below the threshold {settings.threshold:g}; "
+            "a compaction must bring a request well below the mark at which it is due",
+        )
+    elif settings.retention_ratio >= settings.target:
+        reader.warn(
+            line,
+            f"{label}: retention_ratio {settings.retention_ratio:g} is not below target {settings.target:g}; "
+            "the retention leaves no space for a summary, so compactions will free few tokens",
+        )
+
+
+def _line_of_marks(node: Node | None) -> int:
+    if not isinstance(node, Table):
+        return node.line if node else 0
+    return next((node.key_lines[name] for name in _MARKS if name in node.key_lines), node.line)
+
+
+def _warn_of_no_model(reader: Reader, pattern: str, entries: Collection[ModelEntry], line: int) -> None:
+    names = [entry.name for entry in entries]
+    if names and not any("*" in name or fnmatchcase(name, pattern) for name in names):
+        reader.warn(
+            line,
+            f'"{pattern}" matches no model_name of model_list ({", ".join(names[:5])}); it has no effect',
+        )
+
+
+def shipped_file(name: str) -> Traversable:
+    """Return a file of ``config/``, which is ``tidemark/_config`` in a wheel and beside ``proxy/`` in a checkout.
+
+    :raises ConfigError: the installation is not complete
+    """
+    for folder in (files("tidemark") / "_config", Path(__file__).parents[3] / "config"):
+        file = folder / name
+        if file.is_file():
+            return file
+    raise ConfigError(f"config/{name} is missing from this installation; install Tidemark again")
+
+
+@cache
+def load_model_defaults() -> ModelDefaults:
+    """What the shipped ``config/models.yaml`` knows of models; read once, since it takes some 50 ms.
+
+    :raises ConfigError: the file is missing or damaged
+    """
+    return _shipped("models.yaml", read_model_defaults)
+
+
+@cache
+def load_preset(name: str) -> PresetValues:
+    """Read the shipped ``config/presets/NAME.yaml``.
+
+    :raises ConfigError: the file is missing or damaged
+    """
+
+    def read(reader: Reader, root: Table) -> PresetValues:
+        top = reader.table(root, "", ("compaction", "tokenizer")).nodes
+        compaction = reader.table(top.get("compaction"), "compaction", ("defaults",)).nodes
+        return PresetValues(
+            reader.section(CompactionSettings, compaction.get("defaults"), "compaction.defaults"),
+            reader.section(TokenizerSettings, top.get("tokenizer"), "tokenizer"),
+        )
+
+    return _shipped(f"presets/{name}.yaml", read)
+
+
+def _shipped(name: str, read: Callable[[Reader, Table], T]) -> T:
+    """Read a shipped file; any problem in it means that the installation is damaged."""
+    try:
+        root, problems = parse(shipped_file(name).read_text(encoding="utf-8"))
+    except YamlError as error:
+        raise ConfigError(f"config/{name}:{error.line}: {error.message}") from error
+    reader = Reader({})
+    values = read(reader, root)
+    remarks = [*problems, *((remark.line, remark.message) for remark in reader.problems)]
+    if remarks:
+        raise ConfigError("\n".join(f"config/{name}:{line}: {message}" for line, message in remarks))
+    return values

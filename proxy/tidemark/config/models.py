@@ -11,11 +11,12 @@ from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
 from typing import Any, Literal, TypeVar
 
-from tidemark.config import kinds
+from msgspec import Struct
+
+from tidemark.config.kinds import Text, Tokens, kind_of, kinds_of
 from tidemark.config.masking import Parameters
-from tidemark.config.policies import CompactionSettings, DialectName
 from tidemark.config.reading import MISSING, REFERENCE, Reader
-from tidemark.config.sections import StatedKeys
+from tidemark.config.sections import CompactionSettings, DialectName, StatedKeys
 from tidemark.config.tree import Items, Node, Scalar, Table
 from tidemark.core.conversation.messages import JsonValue
 from tidemark.core.http_headers import CONTROLS
@@ -53,11 +54,6 @@ WITHOUT_EFFECT = frozenset(
 """Keys of ``litellm_params`` for LiteLLM's router and proxy, which Tidemark does not use; clients decide on retries."""
 HEADER_KEYS = ("api_key", "organization", "extra_headers", "headers")
 """The keys of ``litellm_params`` whose values become header lines."""
-TOKENIZER_KEY = "tokenizer"
-"""An encoding, or the name of a model that is counted alike."""
-TOKENS = kinds.or_word("null", kinds.whole("tokens", least=1))
-WINDOW = kinds.whole("tokens", least=1)
-TOKENIZER = kinds.text()
 _KNOWN_BEGINNINGS = (
     *("gpt-", "chat", "codex-", "o1", "o3", "o4", "ft:", "text-", "whisper-", "tts-", "dall-e", "omni-moderation"),
     *("claude", "gemini-", "command", "embed-", "rerank-", "c4ai-", "jamba-", "j2-", "deep-research-", "computer-use-"),
@@ -66,9 +62,25 @@ _KNOWN_BEGINNINGS = (
 Source: the names of litellm 1.105.3 that it resolves."""
 _OF_BEDROCK = re.compile(r"\.[a-z]")
 _PARAMS = "litellm_params"
-LANES = kinds.choice(LaneChoice)
-FLAG = kinds.flag()
-DIALECTS = kinds.several(kinds.choice(DialectName))
+
+
+class ModelInfo(Struct, frozen=True, kw_only=True):
+    """The model's window, where neither `models.yaml` nor litellm knows it, and LiteLLM's other keys."""
+
+    max_input_tokens: Tokens | None
+    """The longest input in tokens."""
+    max_output_tokens: Tokens | None
+    """The longest reply in tokens."""
+    context_window: Tokens | None
+    """The tokens that input and output share, where that number differs."""
+    tokenizer: Text
+    """What counts its tokens: an encoding (`o200k_base`), or the name of a model that is counted alike."""
+    thinking_binding: bool
+    """Whether the model checks what its signed thinking stands behind; without it, its name says so."""
+    native_compaction: bool
+    """Whether the upstream writes summaries itself, for `strategy: native`; without it, its name says so."""
+    dialects: tuple[DialectName, ...]
+    """The client formats that the upstream speaks itself."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,7 +139,7 @@ class ModelEntry:
     @property
     def counted_as(self) -> str | None:
         """What counts its tokens, where ``tokenizer`` or ``base_model`` of ``model_info`` states it."""
-        stated = self.model_info.get(TOKENIZER_KEY) or self.model_info.get("base_model")
+        stated = self.model_info.get("tokenizer") or self.model_info.get("base_model")
         return str(stated) if stated else None
 
     @property
@@ -184,7 +196,7 @@ def read_model_defaults(reader: Reader, root: Table) -> ModelDefaults:
     patterns = {}
     for pattern, node in models.nodes.items():
         table = reader.table(node, pattern, (*WINDOW_KEYS, BETA_KEY, "compaction"))
-        keys = reader.section(CompactionSettings(), table.nodes.get("compaction"), pattern, "compaction")
+        keys = reader.section(CompactionSettings, table.nodes.get("compaction"), pattern)
         patterns[pattern] = ModelDefault(_read_window(reader, table, pattern), keys)
     return ModelDefaults(patterns)
 
@@ -205,14 +217,8 @@ def _read_entry(reader: Reader, node: Node, number: int) -> ModelEntry | None:
         has_model = _required(reader, params.nodes, "model", f"{label}.litellm_params", line) is not None
         _warn_without_provider(reader, params, f"{label}.litellm_params")
     info = reader.free_table(nodes.get("model_info"), f"{label}.model_info")
-    lane: Any = reader.value(nodes["lane"], f"{label}.lane", LANES) if "lane" in nodes else "auto"
-    if TOKENIZER_KEY in info.nodes:
-        reader.value(info.nodes[TOKENIZER_KEY], f"{label}.model_info.{TOKENIZER_KEY}", TOKENIZER)
-    for flag in {"thinking_binding", "native_compaction"} & info.nodes.keys():
-        reader.value(info.nodes[flag], f"{label}.model_info.{flag}", FLAG)
-    if "dialects" in info.nodes:
-        reader.value(info.nodes["dialects"], f"{label}.model_info.dialects", DIALECTS)
-    compaction = reader.section(CompactionSettings(), nodes.get("compaction"), f"{label}.compaction", "compaction")
+    lane: Any = reader.value(nodes["lane"], f"{label}.lane", kind_of(LaneChoice)) if "lane" in nodes else "auto"
+    compaction = reader.section(CompactionSettings, nodes.get("compaction"), f"{label}.compaction")
     window = _read_window(reader, info, f"{label}.model_info")
     plain_params, plain_info = (
         {name: reader.plain(value) for name, value in table.nodes.items()} for table in (params, info)
@@ -235,7 +241,7 @@ def _required(reader: Reader, nodes: Mapping[str, Node], name: str, label: str, 
     if name not in nodes:
         reader.problem(line, f"{label} has no {name}; add it")
         return None
-    value = reader.value(nodes[name], f"{label}.{name}", kinds.text())
+    value = reader.value(nodes[name], f"{label}.{name}", kind_of(Text))
     return None if value is MISSING else str(value)
 
 
@@ -273,12 +279,8 @@ def _refuse_controls(reader: Reader, table: Table, label: str, values: Mapping[s
 
 
 def _read_window(reader: Reader, table: Table, label: str) -> WindowNote:
-    values: dict[str, int | None] = {}
-    for key in WINDOW_KEYS:
-        if key in table.nodes:
-            value = reader.value(table.nodes[key], f"{label}.{key}", TOKENS)
-            values[key] = None if value is MISSING else value
-    note = WindowNote(**values, beta_windows=_read_betas(reader, table, label))
+    stated = reader.values(table, label, kinds_of(ModelInfo))
+    note = WindowNote(**{key: stated.get(key) for key in WINDOW_KEYS}, beta_windows=_read_betas(reader, table, label))
     if note.context_window and note.max_input_tokens and note.context_window < note.max_input_tokens:
         reader.problem(
             table.nodes["context_window"].line,
@@ -293,8 +295,9 @@ def _read_window(reader: Reader, table: Table, label: str) -> WindowNote:
 
 def _read_betas(reader: Reader, table: Table, label: str) -> tuple[tuple[str, int], ...]:
     betas = reader.free_table(table.nodes.get(BETA_KEY), f"{label}.{BETA_KEY}").nodes
-    read = {name: reader.value(node, f"{label}.{BETA_KEY}.{name}", WINDOW) for name, node in betas.items()}
-    return tuple((name, tokens) for name, tokens in read.items() if isinstance(tokens, int))
+    kind = kind_of(Tokens)
+    read = {name: reader.value(node, f"{label}.{BETA_KEY}.{name}", kind) for name, node in betas.items()}
+    return tuple((name, tokens) for name, tokens in read.items() if tokens is not MISSING)
 
 
 def _warn_of_unused(reader: Reader, node: Node | None) -> None:

@@ -12,10 +12,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, assert_never
 
-from tidemark.config.keys import key_notes
-from tidemark.config.kinds import Kind, Unfit
+from msgspec import Struct
+
+from tidemark.config.kinds import Kind, Unfit, kinds_of
 from tidemark.config.masking import UNSHOWN, quoted, quoted_name
-from tidemark.config.sections import StatedKeys
+from tidemark.config.sections import StatedKeys, key_notes
 from tidemark.config.templates import TemplateFile, TemplateProblem, load_template
 from tidemark.config.tree import Items, Node, Scalar, Table, resolve
 from tidemark.core.conversation.messages import JsonValue
@@ -29,12 +30,6 @@ _LITELLM_HOMES: Mapping[str, str] = {
 """The sections of LiteLLM's keys that are easily put one level too high."""
 _SHOWN_CHARACTERS = 60
 """The most characters of a wrong key that known ones are compared with."""
-
-LATER: Mapping[str, tuple[object, ...]] = {
-    "auth.mode": ("passthrough",),
-}
-"""Keys whose feature is not in this release yet, with the values that change nothing. A new feature removes its line.
-Any other value is refused, because a setting without effect is worse than none."""
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -92,27 +87,21 @@ class Reader:
             self.problem(node.line, f"{name} must be a list (lines that start with '- '), and not {_shown(node)}")
         return ()
 
-    def section(self, defaults: Any, node: Node | None, name: str, generic: str = "") -> StatedKeys:
-        """Read the keys that a section states.
+    def section(self, section: type[Struct], node: Node | None, name: str) -> StatedKeys:
+        """Read the keys that a section states."""
+        kinds = kinds_of(section)
+        return self.values(self.table(node, name, kinds), name, kinds)
 
-        :param defaults: the section's defaults, whose fields are the known keys
-        :param name: the section's name in messages
-        :param generic: its name in ``LATER``, where that differs
-        """
-        fields = {field.name: field for field in dataclasses.fields(defaults)}
-        keys: dict[str, Any] = {}
-        for key, node_of_key in self.table(node, name, fields).nodes.items():
-            default, path = getattr(defaults, key), f"{generic or name}.{key}"
-            if dataclasses.is_dataclass(default):
-                keys[key] = self.section(default, node_of_key, f"{name}.{key}", path)
-                continue
-            value = self.value(node_of_key, f"{name}.{key}", fields[key].metadata["kind"])
-            if value is not MISSING and self._available(node_of_key.line, f"{name}.{key}", path, value, default):
-                keys[key] = value
-        return keys
+    def values(self, table: Table, name: str, kinds: Mapping[str, Kind]) -> StatedKeys:
+        """Read the keys of a table that have a kind, as far as they can be read."""
+        stated = {key: kind for key, kind in kinds.items() if key in table.nodes}
+        read = {key: self.value(table.nodes[key], f"{name}.{key}", kind) for key, kind in stated.items()}
+        return {key: value for key, value in read.items() if value is not MISSING}
 
-    def value(self, node: Node, name: str, kind: Kind[Any]) -> Any:
+    def value(self, node: Node, name: str, kind: Kind) -> Any:
         """Read the value of a key; ``MISSING`` after a problem."""
+        if kind.is_section:
+            return self.section(kind.type, node, name)
         if kind.each is not None and isinstance(node, Items):
             entries = [self.value(entry, name, kind.each) for entry in node.nodes]
             return MISSING if MISSING in entries else tuple(entries)
@@ -121,8 +110,7 @@ class Reader:
             return MISSING
         try:
             if isinstance(scalar, Scalar):
-                read = kind.read(scalar)
-                return self._template(node.line, name, read) if isinstance(read, TemplateFile) else read
+                return self._usable(node.line, name, kind.read(scalar), kind)
             more = ""
         except Unfit as unfit:
             more = str(unfit)
@@ -161,20 +149,20 @@ class Reader:
         text = self._environ[name]
         return Scalar(resolve(text), text, node.line, variable=name)
 
-    def _template(self, line: int, name: str, file: TemplateFile) -> Any:
-        """Load an operator's own template; ``MISSING`` after a problem, which names that file's line too."""
-        path = self._folder / file.path.expanduser()
+    def _usable(self, line: int, name: str, value: Any, kind: Kind) -> Any:
+        """Return a value, or the template of a file that it names; ``MISSING`` after a problem."""
+        if value in kind.unavailable:
+            message = f"is not available yet; remove the line or leave it at {kind.unavailable[value]}"
+            self.problem(line, f"{name}: {value} {message}")
+            return MISSING
+        if not isinstance(value, TemplateFile):
+            return value
+        path = self._folder / value.path.expanduser()
         try:
             return load_template(path)
-        except TemplateProblem as problem:
+        except TemplateProblem as problem:  # its line is that file's
             self.problem(line, f"{name}: {path}:{problem.line}: {problem.message}")
             return MISSING
-
-    def _available(self, line: int, name: str, path: str, value: object, default: object) -> bool:
-        if path not in LATER or value == default or value in LATER[path]:
-            return True
-        self.problem(line, f"{name}: {value!s} is not available yet; remove the line or leave it at {default!s}")
-        return False
 
 
 MISSING = object()

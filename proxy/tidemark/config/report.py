@@ -12,7 +12,7 @@ from pathlib import Path
 from tidemark.config.exposure import exposure_warnings
 from tidemark.config.loading import load
 from tidemark.config.models import ModelEntry, WindowNote
-from tidemark.config.policies import CompactionSettings
+from tidemark.config.sections import CompactionSettings
 from tidemark.config.settings import Settings
 from tidemark.core.conversation.messages import JsonValue
 from tidemark.core.conversation.summary import Template

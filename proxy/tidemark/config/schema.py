@@ -1,44 +1,35 @@
-"""Builds the JSON Schema (2020-12) of the configuration file from the sections and kinds that the loader reads.
+"""Builds the JSON Schema (2020-12) of the configuration file from the sections that the loader reads.
 
-``tidemark schema`` prints it, and editors validate and complete with it. Only the loader checks what the language
+The types of their fields say what a key takes, and the docstrings beneath them describe it. ``tidemark schema`` prints
+it, and editors validate and complete with it. Only the loader checks what the language
 cannot express: whole numbers written as 1.0, marks that contradict each other, variables and files that must exist.
 """
 
 from __future__ import annotations
 
+import ast
 import dataclasses
+import inspect
+import re
+import textwrap
 from collections.abc import Mapping
+from functools import cache
 from typing import Any
 
-from tidemark.config.descriptions import class_description, field_descriptions
-from tidemark.config.kinds import Kind, Schema, text, with_reference
+import msgspec
+from msgspec import Struct
+
+from tidemark.config.kinds import Kind, Schema, Text, Tokens, kind_of, kinds_of
 from tidemark.config.loading import LITELLM_SECTIONS, PLAIN_SECTIONS, TENANT
-from tidemark.config.models import (
-    BETA_KEY,
-    DIALECTS,
-    ENTRY_KEYS,
-    FLAG,
-    LANES,
-    TOKENIZER,
-    TOKENIZER_KEY,
-    TOKENS,
-    WINDOW,
-    WINDOW_KEYS,
-    ModelEntry,
-)
-from tidemark.config.policies import CompactionSettings
-from tidemark.config.reading import LATER, REFERENCE
-from tidemark.config.sections import ROOT_KINDS, SECTIONS, TenantSettings
+from tidemark.config.models import BETA_KEY, ENTRY_KEYS, LaneChoice, ModelEntry, ModelInfo
+from tidemark.config.reading import REFERENCE
+from tidemark.config.sections import ROOT_KINDS, SECTIONS, CompactionSettings, TenantSettings
 from tidemark.config.settings import CompactionByModel, Settings
 from tidemark.core.conversation.messages import JsonValue
 
 DIALECT = "https://json-schema.org/draft/2020-12/schema"
-_WINDOWS: Mapping[str, str] = {
-    "max_input_tokens": "The longest input in tokens.",
-    "max_output_tokens": "The longest reply in tokens.",
-    "context_window": "The tokens that input and output share, where that number differs.",
-}
-_INFO = "The model's window, where neither `models.yaml` nor litellm knows it, and LiteLLM's other keys."
+_SOURCE = re.compile(r" \((?:FR-|S\d)[^()]*\)")
+"""The requirement that a sentence comes from, which says nothing to somebody who writes a configuration."""
 
 
 def configuration_schema() -> Schema:
@@ -46,7 +37,7 @@ def configuration_schema() -> Schema:
     properties: dict[str, JsonValue] = {
         "model_list": _model_list(),
         "compaction": _compaction(),
-        **{name: _section(SECTIONS[name], name) for name in PLAIN_SECTIONS},
+        **{name: _section(SECTIONS[name], SECTIONS[name]()) for name in PLAIN_SECTIONS},
     }
     store: Any = properties["store"]
     store["properties"]["tenants"] = _tenants()
@@ -66,7 +57,7 @@ def configuration_schema() -> Schema:
                 "type": "string",
                 "pattern": f"^{REFERENCE.replace('.', chr(92) + '.')}",
             },
-            "compaction": _section(CompactionSettings(), "compaction", has_defaults=False),
+            "compaction": _section(CompactionSettings, None),
         },
     }
 
@@ -83,55 +74,58 @@ def _open(schema: dict[str, JsonValue]) -> dict[str, JsonValue]:
     return schema | {"additionalProperties": True}
 
 
-def _section(section: Any, path: str, *, has_defaults: bool = True) -> JsonValue:
-    """Return the schema of a section.
-
-    :param path: its name in ``LATER``
-    :param has_defaults: whether a key that is left out has the section's default, and not a less specific value
-    """
-    kind_of_section: type = type(section)
-    described = field_descriptions(kind_of_section)
+def _section(section: type[Struct], defaults: Struct | None) -> JsonValue:
+    """Return the schema of a section; without defaults, a less specific value stands for a key that is left out."""
+    described = field_descriptions(section)
     properties: dict[str, JsonValue] = {}
-    for field in dataclasses.fields(section):
-        default = getattr(section, field.name)
-        if dataclasses.is_dataclass(default):
-            properties[field.name] = _section(default, f"{path}.{field.name}", has_defaults=has_defaults)
-            continue
-        kind: Kind[Any] = field.metadata["kind"]
-        value = _value(kind, described.get(field.name, ""))
-        if f"{path}.{field.name}" in LATER:
-            value["anyOf"] = [{"enum": sorted({str(default), *map(str, LATER[f"{path}.{field.name}"])})}]
-        properties[field.name] = value | ({"default": _plain(kind, default)} if has_defaults else {})
-    return _object(properties, class_description(kind_of_section))
+    for name, kind in kinds_of(section).items():
+        default = kind.stated(getattr(defaults, name, None))
+        if kind.is_section:
+            properties[name] = _section(kind.type, default)
+        else:
+            stated = {"default": [*default] if kind.each else default} if defaults else {}
+            properties[name] = _value(kind, described.get(name, ""), **stated)
+    return _object(properties, class_description(section))
 
 
-def _value(kind: Kind[Any], description: str, **more: JsonValue) -> dict[str, JsonValue]:
+def _value(kind: Kind, description: str, **more: JsonValue) -> dict[str, JsonValue]:
     """Return the schema of one key, which a variable of the environment may give as well."""
     wanted = f"It takes {kind.wanted}."
-    accepted: Any = with_reference(kind.schema)
+    accepted: Any = with_reference(schema_of(kind))
+    if kind.unavailable:
+        accepted = {"anyOf": [{"enum": [word for word in kind.words if word not in kind.unavailable]}]}
     return {"description": f"{description} {wanted}".strip(), **accepted, **more}
 
 
-def _plain(kind: Kind[Any], default: object) -> JsonValue:
-    """Return a default as JSON."""
-    if default is None:
-        return None if kind.none == "null" else kind.none
-    if isinstance(default, tuple):
-        return [str(entry) for entry in default]
-    return default if isinstance(default, bool | int | float) else str(default)
+def schema_of(kind: Kind) -> Schema:
+    """Return the schema of a kind's values."""
+    if kind.none:
+        accepted: Any = schema_of(dataclasses.replace(kind, none=()))
+        return {"anyOf": [{"const": kind.none[0]}, *accepted.get("anyOf", [accepted])]}
+    if kind.each is not None:
+        return {"type": ["array", "null"], "items": with_reference(schema_of(kind.each))}
+    if kind.words:
+        return {"enum": [*kind.words]}
+    derived = msgspec.json.schema(kind.type)
+    derived.pop("description", None)  # the words stand in the key's description
+    return kind.schema or derived
+
+
+def with_reference(schema: Schema) -> JsonValue:
+    """Return a schema that also accepts LiteLLM's ``os.environ/NAME`` in place of the value."""
+    reference: JsonValue = {"$ref": "#/$defs/reference"}
+    match schema:
+        case {"anyOf": [*choices], **rest} if not rest:
+            return {"anyOf": [*choices, reference]}
+    return {"anyOf": [dict(schema), reference]}
 
 
 def _tenants() -> JsonValue:
-    described = field_descriptions(TenantSettings)
-    keys: dict[str, JsonValue] = {
-        field.name: _value(field.metadata["kind"], described.get(field.name, ""))
-        for field in dataclasses.fields(TenantSettings)
-    }
     return {
         "description": field_descriptions(Settings)["tenants"],
         "type": ["object", "null"],
         "propertyNames": {"pattern": f"^{TENANT.pattern}$"},
-        "additionalProperties": _object(keys, class_description(TenantSettings)),
+        "additionalProperties": _section(TenantSettings, None),
     }
 
 
@@ -141,38 +135,55 @@ def _compaction() -> JsonValue:
         "type": ["object", "null"],
         "additionalProperties": {"$ref": "#/$defs/compaction"},
     }
-    defaults = _section(SECTIONS["compaction.defaults"], "compaction")
+    defaults = _section(CompactionSettings, CompactionSettings())
     return _object({"defaults": defaults, "models": models}, class_description(CompactionSettings))
 
 
 def _model_list() -> JsonValue:
-    described = field_descriptions(ModelEntry)
-    params = _object({"model": _value(text(), "The model at its provider: PROVIDER/MODEL.")}, required=("model",))
-    windows: dict[str, JsonValue] = {key: _value(TOKENS, _WINDOWS[key]) for key in WINDOW_KEYS}
-    windows[BETA_KEY] = {
+    described, text = field_descriptions(ModelEntry), kind_of(Text)
+    params = _object({"model": _value(text, "The model at its provider: PROVIDER/MODEL.")}, required=("model",))
+    info: Any = _section(ModelInfo, None)
+    info["properties"][BETA_KEY] = {
         "description": "The windows of requests with one of Anthropic's beta headers, in tokens by the header's value.",
         "type": ["object", "null"],
-        "additionalProperties": with_reference(WINDOW.schema),
+        "additionalProperties": with_reference(schema_of(kind_of(Tokens))),
     }
-    windows[TOKENIZER_KEY] = _value(
-        TOKENIZER, "What counts its tokens: an encoding (`o200k_base`), or the name of a model that is counted alike."
-    )
-    windows["thinking_binding"] = _value(
-        FLAG, "Whether the model checks what its signed thinking stands behind; without it, its name says so."
-    )
-    windows["native_compaction"] = _value(
-        FLAG, "Whether the upstream writes summaries itself, for `strategy: native`; without it, its name says so."
-    )
-    windows["dialects"] = _value(DIALECTS, "The client formats that the upstream speaks itself.")
     entry: dict[str, JsonValue] = {
-        "model_name": _value(text(), described["name"]),
+        "model_name": _value(text, described["name"]),
         "litellm_params": _open(params) | {"description": "The parameters for litellm: model, api_base, api_key."},
-        "model_info": _open(_object(windows, _INFO)),
+        "model_info": _open(info),
         "compaction": {"description": described["compaction"], "$ref": "#/$defs/compaction"},
-        "lane": _value(LANES, "`auto`: the wire lane for OpenAI's format.", default="auto"),
+        "lane": _value(kind_of(LaneChoice), "`auto`: the wire lane for OpenAI's format.", default="auto"),
     }
     return {
         "description": f"The models, in LiteLLM's syntax. {field_descriptions(Settings)['model_list']}",
         "type": ["array", "null"],
         "items": _object({key: entry[key] for key in ENTRY_KEYS}, required=("model_name", "litellm_params")),
     }
+
+
+@cache
+def field_descriptions(kind: type) -> Mapping[str, str]:
+    """Return the descriptions of a class's fields by their names; fields without a docstring are left out."""
+    [definition] = ast.parse(textwrap.dedent(inspect.getsource(kind))).body
+    if not isinstance(definition, ast.ClassDef):
+        return {}
+    descriptions = {}
+    for statement, following in zip(definition.body, definition.body[1:], strict=False):
+        match statement, following:
+            case (
+                ast.AnnAssign(target=ast.Name(id=name)),
+                ast.Expr(value=ast.Constant(value=str(text))),
+            ):
+                descriptions[name] = cleaned(text)
+    return descriptions
+
+
+def class_description(kind: type) -> str:
+    """Return the first statement of a class's docstring."""
+    return cleaned(inspect.getdoc(kind) or "").partition(";")[0].rstrip(".") + "."
+
+
+def cleaned(text: str) -> str:
+    """Return a docstring as one line of Markdown without references to requirements."""
+    return _SOURCE.sub("", " ".join(text.split())).replace("``", "`")

@@ -12,9 +12,9 @@ from pathlib import Path
 
 from tidemark.config.masking import Address, Secret
 from tidemark.config.models import ModelDefaults, ModelEntry, WindowNote, most_specific
-from tidemark.config.policies import CompactionSettings
 from tidemark.config.sections import (
     AuthSettings,
+    CompactionSettings,
     EventSettings,
     HistorySettings,
     LimitSettings,

@@ -1,56 +1,63 @@
-"""Checks the settings for all models that an operator changes while Tidemark runs.
+"""Checks the settings that an operator changes while Tidemark runs, for all models or for one.
 
-Names and ranges are those of ``compaction.defaults``. ``app`` passes these functions to
-``features/settings/operator_settings.py``.
+Names and ranges are those of the file. ``app`` passes these functions to ``catalog/operator_settings.py`` and to the
+registry. Values come from JSON or, as text, from the command line.
 """
 
 from __future__ import annotations
 
 import dataclasses
 from collections.abc import Mapping
-from typing import Any
+from typing import Annotated, Any
 
-from tidemark.config import kinds
-from tidemark.config.kinds import Kind, Unfit
-from tidemark.config.policies import CompactionSettings
-from tidemark.config.sections import changed
+from tidemark.config.kinds import Kind, Unfit, kind_of, kinds_of, whole
+from tidemark.config.models import WINDOW_KEYS
+from tidemark.config.sections import CompactionSettings, changed
 from tidemark.config.settings import Settings
-from tidemark.config.tree import Scalar
+from tidemark.config.tree import Scalar, resolve
 from tidemark.core.conversation.messages import JsonValue
 from tidemark.core.conversation.summary import Template, TemplateName
 from tidemark.core.errors import InvalidRequest
 from tidemark.core.operator_settings import StoredValues
 
-_COMPACTION = {field.name: field for field in dataclasses.fields(CompactionSettings)}
+MOST_TOKENS = 1_000_000_000
+"""A hundred times the largest window of any model; a larger number is a mistake."""
 _NUMBERS = ("threshold", "retention_tokens", "retention_ratio")
-STORED_KINDS: Mapping[str, Kind[Any]] = {
-    **{name: _COMPACTION[name].metadata["kind"] for name in (*_NUMBERS, "strategy")},
-    "template": kinds.choice(TemplateName),
-    "notices": kinds.flag(),
+_COMPACTION = kinds_of(CompactionSettings)
+STORED_KINDS: Mapping[str, Kind] = {
+    **{name: _COMPACTION[name] for name in (*_NUMBERS, "strategy")},
+    "template": kind_of(TemplateName),
+    "notices": kind_of(bool),
 }
-"""The settings that the store may have. A template of one's own needs a file, so only shipped ones are stored."""
+"""The settings for all models. A template of one's own needs a file, so only shipped ones are stored."""
+OVERRIDE_KINDS: Mapping[str, Kind] = {
+    **dict.fromkeys(WINDOW_KEYS, kind_of(Annotated[int, whole("tokens", least=1, most=MOST_TOKENS)])),
+    **{name: _COMPACTION[name] for name in ("threshold", "retention_tokens")},
+}
+"""The settings of one model."""
 
 
 def read_setting(name: str, value: JsonValue) -> str | int | float | bool | None:
-    """Return a setting's checked value; None resets it.
+    """Return the checked value of a setting for all models; None resets it.
 
     :raises InvalidRequest: there is no such setting, or the value is of another kind or out of range
     """
-    kind = STORED_KINDS.get(name)
-    if kind is None:
-        message = f"Unknown parameter: {name[:80]!r}; use {', '.join(STORED_KINDS)}."
-        raise InvalidRequest(message, param=name[:80], code="unknown_parameter")
-    if value is None:
-        return None
-    wanted = f"it takes {kind.wanted}, or null to reset it"
-    if not isinstance(value, str | int | float | bool):
-        raise InvalidRequest(f"{name!r} is {str(value)[:60]!r}; {wanted}.", param=name, code="invalid_type")
-    try:
-        read: str | int | float | bool = kind.read(Scalar(value, str(value), 0))
-    except Unfit as unfit:
-        detail = f"{unfit}; " if str(unfit) else ""
-        raise InvalidRequest(f"{name!r} is {str(value)[:60]!r}; {detail}{wanted}.", param=name) from unfit
+    read: str | int | float | bool | None = _read(STORED_KINDS, name, value, (str, int, float, bool))
     return read
+
+
+def read_override(name: str, value: JsonValue) -> int | float | None:
+    """Return the checked value of a setting of one model; None resets it.
+
+    :raises InvalidRequest: there is no such setting, or the value is of another kind or out of range
+    """
+    read: int | float | None = _read(OVERRIDE_KINDS, name, value, (int, float))
+    return read
+
+
+def as_typed(text: str) -> JsonValue:
+    """Return the value of a typed text, as YAML reads a word without quotes."""
+    return resolve(text)
 
 
 def with_stored(settings: Settings, values: StoredValues) -> Settings:
@@ -87,6 +94,24 @@ def configured_values(settings: Settings) -> StoredValues:
     template = defaults.template.name if isinstance(defaults.template, Template) else defaults.template
     numbers = {name: getattr(defaults, name) for name in _NUMBERS}
     return {**numbers, "strategy": defaults.strategy, "template": template, "notices": True}
+
+
+def _read(kinds: Mapping[str, Kind], name: str, value: Any, types: tuple[type, ...]) -> Any:
+    kind = kinds.get(name)
+    if kind is None:
+        message = f"Unknown parameter: {name[:80]!r}; use {', '.join(kinds)}."
+        raise InvalidRequest(message, param=name[:80], code="unknown_parameter")
+    if value is None:
+        return None
+    shown = str(value)[:60] if type(value) in (int, float) else repr(str(value)[:60])
+    wanted = f"it takes {kind.wanted}, or null to reset it"
+    if type(value) not in types:  # a boolean is no number, which it is to isinstance
+        raise InvalidRequest(f"{name!r} is {shown}; {wanted}.", param=name, code="invalid_type")
+    try:
+        return kind.read(Scalar(value, str(value), 0))
+    except Unfit as unfit:
+        detail = f"{unfit}; " if str(unfit) else ""
+        raise InvalidRequest(f"{name!r} is {shown}; {detail}{wanted}.", param=name) from unfit
 
 
 def _is_usable(name: str, value: JsonValue) -> bool:
