@@ -1,7 +1,7 @@
 """Checks the settings that an operator changes while Tidemark runs, for all models or for one.
 
-Names and ranges are those of the file. ``app`` passes these functions to ``catalog/operator_settings.py`` and to the
-registry. Values come from JSON or, as text, from the command line.
+Names and ranges are those of the file. ``app`` passes these functions to ``features/settings/operator_settings.py`` and
+to the registry. Values come from JSON or, as text, from the command line.
 """
 
 from __future__ import annotations
