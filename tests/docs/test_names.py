@@ -252,7 +252,8 @@ def test_the_readme_is_read_in_minutes() -> None:
 
 def test_the_glossary_has_each_term_once_in_order() -> None:
     """A term that stands twice would have two meanings."""
-    terms = [row[0] for row in cells("docs/glossary.md", "term")]
+    terms = re.findall(r"^- \*\*(.+?)\*\*: \S", text_of("docs/glossary.md"), re.MULTILINE)
+    assert len(terms) > 50
     assert terms == sorted(set(terms))
 
 
