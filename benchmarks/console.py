@@ -29,10 +29,10 @@ from tidemark.core.conversation.prefix import chain_of, conversation_id
 from tidemark.core.conversation.records import TurnRecord
 from tidemark.core.cursors import cursor_of
 from tidemark.core.traffic import TrafficFigures
+from tidemark.features.traffic.store import RedisTraffic
 from tidemark.store.codec import Codec
 from tidemark.store.conversations import RedisStore
 from tidemark.store.embedded.server import EmbeddedValkey
-from tidemark.store.traffic import RedisTraffic
 
 LIMIT_MS = 100.0
 """The bound of the overview and of any page of the list: the 95th percentile."""

@@ -2,7 +2,7 @@
 
 ``make bench-scale`` runs it, with a Valkey of its own for each size. Conversations are written by the store's own
 scripts, so every record has its real format. Lookups and turns of all sizes alternate, so other load on the machine
-concerns each of them alike. `docs/scale.md` reckons with these figures.
+concerns each of them alike. `docs/deployment.md` reckons with these figures.
 """
 
 from __future__ import annotations

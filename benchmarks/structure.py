@@ -22,7 +22,7 @@ import uvicorn
 
 from benchmarks.speed import load
 from benchmarks.speed.systems import UPSTREAM, start
-from tidemark.app import create_app
+from tidemark.app.application import create_app
 from tidemark.config import load as load_settings
 from tidemark.server.connections import ClientConnection
 from tidemark.store.embedded.server import EmbeddedValkey

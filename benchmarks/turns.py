@@ -21,7 +21,7 @@ import httpx
 
 from tests.support.scripted import Answer, Received, ScriptedUpstream, says, whole
 from tests.support.serving import Serving
-from tidemark.app import create_app
+from tidemark.app.application import create_app
 from tidemark.config import load
 from tidemark.store.embedded.server import EmbeddedValkey
 from tidemark.telemetry.logging import configure

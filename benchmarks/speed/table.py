@@ -66,15 +66,17 @@ def text(report: Report) -> str:
 
 
 BRIEF = ("small", "history-1000", "stream-100-paced")
+"""The works of the page's first table."""
+OF_PAGE = (*BRIEF, "unseen-1000", "stream-100", "reused", "crossing", "streams-500")
+"""The works of the page's last tables; a terminal gets all of them."""
 
 
 def markdown(report: Report) -> str:
-    """Return the page's tables: the machine, each work on each system, and the goals."""
-    works = [work for work in report.works if report.at(OURS, work)]
+    """Return the page's tables: the machine, the most telling works on each system, and its memory."""
+    works = [work for work in report.works if work in OF_PAGE and report.at(OURS, work)]
     lines = [f"Measured {machine_line(report)}.", ""]
     for title, cell in (
         ("CPU of the proxy per request, ms (times the bare relay's)", _cost),
-        ("CPU as a multiple of Tidemark's", _beside_ours),
         ("p50 / p99 to the first byte, ms", _waits),
     ):
         systems = [name for name in report.figures if name != "direct" or cell is _waits]
@@ -111,10 +113,6 @@ def brief(report: Report) -> str:
 def _cost(figures: Figures) -> str:
     ratio = figures.ratios.get("cpu")
     return f"{figures.cpu_ms:.2f} ({ratio:.1f})" if ratio else f"{figures.cpu_ms:.2f}"
-
-
-def _beside_ours(figures: Figures) -> str:
-    return f"{figures.ratios['cpu_to_ours']:.2g}" if figures.ratios.get("cpu_to_ours") else ""
 
 
 def _waits(figures: Figures) -> str:

@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, cast
 
-from tidemark.archive import ArchiveAccess, ConversationReader, StandingSummaries
-from tidemark.archive.search_index import MessageSearch
 from tidemark.core.conversation.request import Dialect
 from tidemark.core.ports import DeletionHook
 from tidemark.dialects.chat.dialect import ChatDialect
 from tidemark.dialects.stored import StoredMessageReader
+from tidemark.features.conversations.access import ArchiveAccess
+from tidemark.features.conversations.reading import ConversationReader
+from tidemark.features.conversations.search_index import MessageSearch
+from tidemark.features.conversations.standing_summaries import StandingSummaries
 from tidemark.store.conversations import RedisStore
 
 NOTHING = cast("Any", None)

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from tidemark.archive.access import may_reach
 from tidemark.core.conversation.prefix import owner_of
 from tidemark.core.conversation.records import StoredConversation
 from tidemark.core.ports import Caller, Route
+from tidemark.features.conversations.access import may_reach
 from tidemark.pipeline.identify import tenant_of
 
 PROXY = Path(__file__).parents[2] / "proxy" / "tidemark"
@@ -69,4 +69,4 @@ def test_nothing_else_compares_owners_or_tenants() -> None:
         if isinstance(node, ast.Compare)
         and any(isinstance(part, ast.Attribute) and part.attr in ("owner", "tenant") for part in ast.walk(node))
     }
-    assert places == {"archive/access.py"}
+    assert places == {"features/conversations/access.py"}

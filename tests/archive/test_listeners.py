@@ -7,10 +7,11 @@ from collections.abc import Sequence
 
 import pytest
 
-from tidemark.archive import live_events
-from tidemark.archive.live_events import MAX_PAGES, LiveEventHub
 from tidemark.core.errors import ServerBusy
-from tidemark.core.live_events import LiveEvent, LiveEventPosition
+from tidemark.features.live_events import hub as live_events
+from tidemark.features.live_events.events import LiveEvent, LiveEventPosition
+from tidemark.features.live_events.hub import MAX_PAGES, LiveEventHub
+from tidemark.features.live_events.store import RedisLiveEvents
 
 pytestmark = pytest.mark.anyio
 
@@ -21,7 +22,7 @@ def anyio_backend() -> str:
     return "asyncio"
 
 
-class Feed:
+class Feed(RedisLiveEvents):
     """Batches in memory; it counts how often it is read."""
 
     def __init__(self) -> None:

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from tidemark.archive.search_index import MessageSearch, Searchable
+from tidemark.features.conversations.search_index import MessageSearch, Searchable
 
 
 @pytest.fixture(scope="session")

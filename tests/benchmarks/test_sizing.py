@@ -1,4 +1,4 @@
-"""What `docs/scale.md` shows is what the command prints, and more load never needs less."""
+"""What `docs/deployment.md` shows is what the command prints, and more load never needs less."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from benchmarks.sizing import Workload, needs_of
 from tests.docs.pages import ROOT
 
-PAGE = (ROOT / "docs/scale.md").read_text(encoding="utf-8")
+PAGE = (ROOT / "docs/deployment.md").read_text(encoding="utf-8")
 SHOWN = re.findall(r"`python -m (benchmarks\.sizing[^`]*)`\n\n```text\n(.*?)```", PAGE, re.DOTALL)
 LOADS = st.builds(
     Workload,

@@ -23,7 +23,7 @@ from tests.console.conftest import TOKEN, Console
 from tests.pipeline.talk import Said, assistant, system, user
 from tests.support.scripted import Received, says
 from tidemark.core.traffic import TrafficFigures
-from tidemark.store.traffic import RedisTraffic
+from tidemark.features.traffic.store import RedisTraffic
 
 CONFIG = """
 model_list:

@@ -19,9 +19,9 @@ from hypothesis import strategies as st
 from tidemark.cli import init as init_module
 from tidemark.cli.init import init
 from tidemark.cli.local_servers import LocalServer, local_servers
-from tidemark.cli.run_file import announced
 from tidemark.cli.starter_file import PROVIDERS, providers_with_keys, starter_file
 from tidemark.config import check_report, load
+from tidemark.terminal.run_file import announced
 
 KEY = "sk-very-secret-4711"
 SERVER = LocalServer("llama.cpp", "http://127.0.0.1:8080/v1", ("smollm2", "/models/my model.gguf", 'a "b": c'))

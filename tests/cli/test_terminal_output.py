@@ -16,8 +16,8 @@ from pathlib import Path
 
 import pytest
 
-from tidemark.cli.progress import progress
-from tidemark.cli.tables import plain_lines
+from tidemark.terminal.progress import progress
+from tidemark.terminal.tables import plain_lines
 
 pytestmark = pytest.mark.e2e
 

@@ -8,12 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from tidemark.app.stored_parts import SECONDS_A_DAY as DAY
-from tidemark.app.stored_parts import _lifetimes
 from tidemark.config import Address, CompactionSettings, Secret, Settings, TenantSettings, load
 from tidemark.core.errors import ConfigError
 from tidemark.core.planning.budget import CompactionPolicy, ModelWindow
 from tidemark.store.lifetimes import Lifetime
+from tidemark.worker.stored import SECONDS_A_DAY as DAY
+from tidemark.worker.worker import Worker
 
 HOME = {"HOME": "/home/someone"}
 Write = Callable[[str], Path]
@@ -170,7 +170,7 @@ class TestStore:
             one: TenantSettings(ttl_days=30, max_age_days=None),
             other: TenantSettings(ttl_days=7, max_age_days=90),
         }
-        kept = _lifetimes(settings)
+        kept = Worker(settings, pytest.fail).lifetimes
         assert [kept.of(tenant) for tenant in (one, other, "2" * 32)] == [
             Lifetime(30 * DAY, 0),
             Lifetime(7 * DAY, 90 * DAY),

@@ -16,7 +16,7 @@ from starlette.routing import Route
 from tests.pipeline.conftest import SECRET, WINDOW, Client
 from tests.support.scripted import ScriptedUpstream
 from tests.support.serving import NO_TLS, Serving
-from tidemark.app import create_app
+from tidemark.app.application import create_app
 from tidemark.config import load
 from tidemark.store.embedded.server import EmbeddedValkey
 from tidemark.upstream.litellm import load as load_litellm

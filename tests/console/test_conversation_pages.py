@@ -13,12 +13,12 @@ from tests.console.conftest import Console, Visitor
 from tests.pipeline.conftest import Client
 from tests.pipeline.talk import Said, assistant, history, user
 from tests.support.scripted import Answer, Received, says
-from tidemark.archive.finding import ContextUsage
-from tidemark.archive.pages import HistoryPage, MessageEntry
 from tidemark.console.marks import divide_by_hits
 from tidemark.console.messages import MESSAGES_BYTES, within_bytes
 from tidemark.core.conversation.records import StoredConversation, StoredMessage
 from tidemark.core.cursors import cursor_of
+from tidemark.features.conversations.finding import ContextUsage
+from tidemark.features.conversations.pages import HistoryPage, MessageEntry
 
 LIST = "/console/conversations"
 REPLY_TOKENS = 7

@@ -12,8 +12,8 @@ from redis.asyncio import Redis
 from tests.console.conftest import TOKEN, Console, Visitor
 from tests.support.serving import NO_TLS
 from tidemark.core.conversation.summary import Strategy, TemplateName
+from tidemark.features.settings.store import RedisSettings
 from tidemark.store.codec import Codec
-from tidemark.store.operator_settings import RedisSettings
 
 SETTINGS = "/console/settings"
 

@@ -27,7 +27,7 @@ from tests.docs.pages import (
     section_of,
     text_of,
 )
-from tidemark.app import create_app
+from tidemark.app.application import create_app
 from tidemark.cli.main import cli
 from tidemark.config import load
 from tidemark.config.environment import VARIABLES

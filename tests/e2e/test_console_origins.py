@@ -17,7 +17,7 @@ import httpx
 import pytest
 
 from tests.support.serving import NO_TLS
-from tidemark.cli.run_file import read
+from tidemark.terminal.run_file import read
 
 pytestmark = pytest.mark.e2e
 

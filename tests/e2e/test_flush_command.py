@@ -21,11 +21,11 @@ from tests.pipeline.talk import Said, assistant, history, user
 from tests.pipeline.test_streaming import wait_until
 from tests.support.scripted import says
 from tests.support.serving import Serving
-from tidemark.memory_flush import Recovery
+from tidemark.delivery.queue import QueueBounds, RedisFlushQueue
+from tidemark.delivery.recovery import Recovery
 from tidemark.store.codec import Codec
 from tidemark.store.conversations import RedisStore
 from tidemark.store.embedded.server import EmbeddedValkey
-from tidemark.store.flush_queue import QueueBounds, RedisFlushQueue
 
 __all__ = ["machine"]
 pytestmark = pytest.mark.e2e

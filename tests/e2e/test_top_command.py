@@ -29,8 +29,8 @@ from tests.support.scripted import ScriptedUpstream
 from tests.support.serving import NO_TLS, Serving
 from tidemark.cli.activity import WatchedServer, Watcher, events_of
 from tidemark.cli.metrics_text import read_metrics
-from tidemark.cli.run_file import NAME, read
 from tidemark.cli.screen import ENTER, LEAVE
+from tidemark.terminal.run_file import NAME, read
 
 pytestmark = pytest.mark.e2e
 

@@ -17,8 +17,8 @@ import pytest
 
 from tests.support.scripted import ScriptedUpstream
 from tests.support.serving import Serving
-from tidemark.cli.run_file import NAME, RunningServer, announced, read
 from tidemark.cli.wrap import Saved, difference
+from tidemark.terminal.run_file import NAME, RunningServer, announced, read
 
 pytestmark = pytest.mark.e2e
 

@@ -10,10 +10,10 @@ from pathlib import Path
 import pytest
 
 from tidemark.core.ports import FlushEntry
+from tidemark.delivery.queue import QueueBounds, RedisFlushQueue
 from tidemark.store.codec import Codec
 from tidemark.store.conversations import RedisStore
 from tidemark.store.embedded.server import EmbeddedValkey
-from tidemark.store.flush_queue import QueueBounds, RedisFlushQueue
 
 TENANT = "ab" * 16
 

@@ -9,7 +9,7 @@ import pytest
 
 from tests.memory_flush.conftest import TENANT, entry
 from tidemark.core.ports import FlushEntry
-from tidemark.memory_flush import DailyFiles
+from tidemark.features.memory_flush.daily import DailyFiles
 
 NOON = 1_700_000_000.0  # 2023-11-14, 22:13 UTC
 DAY = 86_400.0

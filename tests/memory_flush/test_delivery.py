@@ -12,12 +12,14 @@ from tidemark.core.errors import FlushNotTaken, FlushRefused
 from tidemark.core.events import Event
 from tidemark.core.flush_events import FlushBuried, FlushDelivered, FlushFailed, FlushLost, FlushWaiting
 from tidemark.core.ports import FlushEntry
-from tidemark.memory_flush import Courier, FlushWorker, QueueWatch, Recovery, RetryWaits
-from tidemark.memory_flush.courier import PAGE
+from tidemark.delivery.consumer import RetryWaits
+from tidemark.delivery.courier import PAGE, Courier
+from tidemark.delivery.queue import QueueBounds, RedisFlushQueue
+from tidemark.delivery.recovery import Recovery
+from tidemark.delivery.worker import FlushWorker, QueueWatch
 from tidemark.store.codec import Codec
 from tidemark.store.conversations import RedisStore
 from tidemark.store.embedded.server import EmbeddedValkey
-from tidemark.store.flush_queue import QueueBounds, RedisFlushQueue
 
 QUICK = RetryWaits(first=0.02, longest=0.1, attempts=4)
 

@@ -14,8 +14,7 @@ import pytest
 
 from tests.memory_flush.conftest import entry
 from tidemark.core.errors import ConfigError, FlushNotTaken, FlushRefused
-from tidemark.memory_flush import EntryPointConsumer, installed_consumers
-from tidemark.memory_flush.entry_points import MAX_BLOCKED_THREADS
+from tidemark.features.memory_flush.entry_points import MAX_BLOCKED_THREADS, EntryPointConsumer, installed_consumers
 
 Make = Callable[[Any], EntryPointConsumer]
 

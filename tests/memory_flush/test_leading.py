@@ -11,9 +11,12 @@ from tests.memory_flush.conftest import entry
 from tests.memory_flush.test_delivery import QUICK, Taker, until
 from tidemark.core.events import Event
 from tidemark.core.ports import FlushEntry
-from tidemark.memory_flush import Courier, FlushWorker, Recovery, worker
+from tidemark.delivery import worker
+from tidemark.delivery.courier import Courier
+from tidemark.delivery.queue import RedisFlushQueue
+from tidemark.delivery.recovery import Recovery
+from tidemark.delivery.worker import FlushWorker
 from tidemark.store.conversations import RedisStore
-from tidemark.store.flush_queue import RedisFlushQueue
 
 LEASE_SECONDS = 1.2
 

@@ -12,12 +12,11 @@ from tests.memory_flush.test_delivery import QUICK, Taker
 from tests.support.losing import Losing
 from tidemark.core.errors import StoreUnavailable
 from tidemark.core.ports import FlushEntry
-from tidemark.memory_flush import Courier
-from tidemark.memory_flush.courier import PAGE
+from tidemark.delivery.courier import PAGE, Courier
+from tidemark.delivery.queue import QueueBounds, RedisFlushQueue
 from tidemark.store.codec import Codec
 from tidemark.store.conversations import RedisStore
 from tidemark.store.embedded.server import EmbeddedValkey
-from tidemark.store.flush_queue import QueueBounds, RedisFlushQueue
 
 
 async def test_entries_whose_reply_was_lost_are_delivered_before_later_ones(

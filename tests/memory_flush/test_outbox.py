@@ -13,7 +13,6 @@ import pytest
 from tests.core.histories import message, size
 from tests.memory_flush.conftest import TENANT
 from tests.store.turns import Client
-from tidemark.app import Flushing
 from tidemark.config import load
 from tidemark.core.conversation.flush import Flush, leaving
 from tidemark.core.conversation.messages import Message
@@ -21,13 +20,15 @@ from tidemark.core.conversation.prefix import chain_of
 from tidemark.core.conversation.summary import PrefixSummary, SummaryRecipe
 from tidemark.core.events import Event
 from tidemark.core.flush_events import FlushDelayed, FlushDropped, FlushQueued
-from tidemark.memory_flush import Outbox, Recovery
-from tidemark.memory_flush import outbox as outbox_module
-from tidemark.memory_flush.recovery import ABANDON_SECONDS, SETTLED_SECONDS
+from tidemark.delivery.queue import RedisFlushQueue
+from tidemark.delivery.recovery import ABANDON_SECONDS, SETTLED_SECONDS, Recovery
+from tidemark.features.memory_flush import outbox as outbox_module
+from tidemark.features.memory_flush.feature import Flushing
+from tidemark.features.memory_flush.outbox import Outbox
 from tidemark.store.codec import Codec
 from tidemark.store.conversations import RedisStore
 from tidemark.store.embedded.server import EmbeddedValkey
-from tidemark.store.flush_queue import RedisFlushQueue
+from tidemark.worker.worker import Worker
 
 NOW = 1_700_000_000.0
 RECIPE = SummaryRecipe("extractive", "general", 1)
@@ -177,8 +178,11 @@ async def test_what_is_forgotten_is_gone_from_queue_notes_and_files(valkey: Embe
     path = tmp_path / "tidemark.yaml"
     path.write_text("memory_flush: {enabled: true, entry_points: false}\n")
     facts: list[Event] = []
-    flushing = Flushing(load(path, {"TIDEMARK_DATA_DIR": str(tmp_path)}), valkey.url, facts.append, Codec())
-    flushing.start(work=True)
+    settings = load(path, {"TIDEMARK_DATA_DIR": str(tmp_path)})
+    worker = Worker(settings, pytest.fail, store_url=valkey.url, codec=Codec())
+    worker.emit.listeners.append(facts.append)
+    flushing = Flushing(worker)
+    await flushing.start()
     gone, kept = flush(talk(4), 3, "a" * 48), flush(talk(6), 5, "b" * 48)
     for one in (gone, kept):
         flushing.outbox.put(one)

@@ -13,7 +13,7 @@ import pytest
 from tests.memory_flush.conftest import entry
 from tests.support.serving import Serving
 from tidemark.core.errors import FlushNotTaken
-from tidemark.memory_flush.webhook import FRESH_SECONDS, Webhook, retry_after
+from tidemark.delivery.webhook import FRESH_SECONDS, Webhook, retry_after
 
 SECRET = b"a secret of the tests"
 NOW = 1_700_000_000

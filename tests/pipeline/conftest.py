@@ -15,12 +15,13 @@ import pytest
 from tests.server.connections.served import Served
 from tests.support.scripted import ScriptedUpstream
 from tests.support.serving import NO_TLS, Serving
-from tidemark.app import build_dialects, create_app
+from tidemark.app.application import create_app
 from tidemark.config import load
 from tidemark.core.conversation.request import Dialect
 from tidemark.store.codec import Codec
 from tidemark.store.embedded.server import EmbeddedValkey
 from tidemark.upstream.litellm import load as load_litellm
+from tidemark.worker.dialects import build_dialects
 
 SECRET = b"a secret of the tests"
 WINDOW = """

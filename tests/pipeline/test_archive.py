@@ -15,7 +15,7 @@ from tests.pipeline.conftest import SECRET, WINDOW, Bench, Client
 from tests.pipeline.talk import Said, assistant, history, long, system, user
 from tests.support.scripted import Answer, Received, says
 from tests.support.serving import NO_TLS, Serving
-from tidemark.app import create_app
+from tidemark.app.application import create_app
 from tidemark.config import load
 from tidemark.core.cursors import cursor_of
 

@@ -16,7 +16,7 @@ from tests.pipeline.conftest import SECRET, WINDOW, Bench, Client
 from tests.pipeline.talk import user
 from tests.support.scripted import error
 from tests.support.serving import NO_TLS, Serving
-from tidemark.app import create_app
+from tidemark.app.application import create_app
 from tidemark.config import load
 from tidemark.store.embedded.server import EmbeddedValkey
 

@@ -17,14 +17,14 @@ from tests.pipeline.talk import user
 from tests.store.turns import assistant, turn_of
 from tests.store.turns import user as asked
 from tests.support.scripted import says, whole
-from tidemark.app import build_dialects
-from tidemark.archive import Page
 from tidemark.core.conversation.request import Dialect
 from tidemark.core.events import Event, RecordBroken
 from tidemark.dialects.stored import shapes
+from tidemark.features.conversations.pages import Page
 from tidemark.store.codec import Codec
 from tidemark.store.conversations import RedisStore
 from tidemark.store.embedded.server import EmbeddedValkey
+from tidemark.worker.dialects import build_dialects
 
 STORED = {"conversation": "talk", "history": "stored"}
 

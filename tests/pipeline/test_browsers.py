@@ -15,7 +15,7 @@ from starlette.routing import Route
 from tests.pipeline.conftest import SECRET, Bench
 from tests.support.scripted import Answer, Received, says
 from tests.support.serving import NO_TLS, Serving
-from tidemark.app import create_app
+from tidemark.app.application import create_app
 from tidemark.config import load
 
 EVIL = "https://evil.example"

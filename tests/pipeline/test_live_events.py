@@ -17,9 +17,9 @@ from tests.pipeline.conftest import SECRET, WINDOW, Bench, Client
 from tests.pipeline.talk import history, long, user
 from tests.pipeline.test_streaming import wait_until
 from tests.support.serving import NO_TLS, Serving
-from tidemark.app import create_app
-from tidemark.archive import live_events
+from tidemark.app.application import create_app
 from tidemark.config import load
+from tidemark.features.live_events import hub as live_events
 
 WAIT_SECONDS = 20
 TOKEN = "t" * 40

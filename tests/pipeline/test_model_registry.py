@@ -18,7 +18,7 @@ from tests.pipeline.conftest import SECRET, Bench, Client, benched
 from tests.pipeline.talk import history, user
 from tests.support.scripted import ScriptedUpstream
 from tests.support.serving import NO_TLS, Serving
-from tidemark.app import create_app
+from tidemark.app.application import create_app
 from tidemark.catalog.overrides import POLL_SECONDS
 from tidemark.config import load
 from tidemark.store.embedded.server import EmbeddedValkey

@@ -19,11 +19,11 @@ from tidemark.pipeline.commands import Commands
 from tidemark.pipeline.fit import BudgetFitter
 from tidemark.pipeline.identify import Identifier, tenant_of
 from tidemark.pipeline.native_compaction import NativeCompaction
-from tidemark.pipeline.pipeline import Pipeline
 from tidemark.pipeline.recall import Recaller
 from tidemark.pipeline.repeated_turns import RepeatedTurns
 from tidemark.pipeline.search_offers import SearchOffers
 from tidemark.pipeline.shared_accounts import SharedAccounts
+from tidemark.pipeline.steps import Pipeline
 from tidemark.pipeline.values import BufferedReply, Controls, Exchange
 
 ROUTE = Route("wire", "asked", "served", "openai", "http://upstream/v1")

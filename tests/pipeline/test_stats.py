@@ -14,7 +14,7 @@ from tests.pipeline.conftest import SECRET, Bench, Client, benched
 from tests.pipeline.talk import history, user
 from tests.support.scripted import error, says
 from tests.support.serving import NO_TLS, Serving
-from tidemark.app import create_app
+from tidemark.app.application import create_app
 from tidemark.config import load
 from tidemark.store.embedded.server import EmbeddedValkey
 

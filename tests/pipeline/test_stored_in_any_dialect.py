@@ -14,9 +14,9 @@ import pytest
 from tests.pipeline.conftest import Bench, Client
 from tests.pipeline.test_changed_answers import CHANGES, Change
 from tests.support.scripted import Answer, Call, Received, Turn, tells
-from tidemark.app import build_dialects
 from tidemark.core.conversation.messages import Message
 from tidemark.dialects.chat.jsonl import read_lines
+from tidemark.worker.dialects import build_dialects
 
 Item = dict[str, Any]
 DIALECTS = {dialect.name: (path, dialect) for path, dialect in build_dialects().items()}

@@ -11,9 +11,9 @@ import pytest
 from tests.pipeline.conftest import Bench, Client
 from tests.pipeline.talk import Said, long, system, user
 from tests.support.scripted import Answer, Received, error, says
-from tidemark.app import build_dialects
 from tidemark.core.conversation.records import StoredMessage
 from tidemark.store.codec import Codec
+from tidemark.worker.dialects import build_dialects
 
 STORED = {"history": "stored"}
 PATHS = {"chat": "/v1/chat/completions", "responses": "/v1/responses", "messages": "/v1/messages"}

@@ -14,7 +14,7 @@ from tests.pipeline.conftest import SECRET, WINDOW, Bench, Client
 from tests.pipeline.talk import Said, assistant, history, system, user
 from tests.support.scripted import Received, error, says
 from tests.support.serving import NO_TLS, Serving
-from tidemark.app import create_app
+from tidemark.app.application import create_app
 from tidemark.config import load
 
 TOKEN = "the operator's token"

@@ -13,7 +13,6 @@ import pytest
 from tests.archive.readers import NOTHING, reader
 from tests.pipeline.talk import Said, long, user
 from tests.pipeline.test_archive import lines
-from tidemark.archive import ArchiveAccess, Page, Transfer, transfer
 from tidemark.core.conversation.messages import Message
 from tidemark.core.conversation.prefix import chain_of
 from tidemark.core.conversation.records import StoredConversation, TurnRecord
@@ -22,6 +21,10 @@ from tidemark.core.errors import BadImport, ConversationConflict, StoreUnavailab
 from tidemark.core.ports import Caller, RequestCount, Route, StartedTurn, Stored
 from tidemark.dialects.chat.dialect import ChatDialect
 from tidemark.dialects.stored import StoredMessageReader
+from tidemark.features.conversations import transfer
+from tidemark.features.conversations.access import ArchiveAccess
+from tidemark.features.conversations.pages import Page
+from tidemark.features.conversations.transfer import Transfer
 from tidemark.pipeline.identify import tenant_of
 from tidemark.store.codec import Codec
 from tidemark.store.conversations import RedisStore

@@ -9,11 +9,11 @@ import pytest
 import redis
 
 from tests.support.sealing import XorCipher
-from tidemark.core.live_events import LiveEvent, LiveEventKind
+from tidemark.features.live_events.events import LiveEvent, LiveEventKind
+from tidemark.features.live_events.store import MAX_BATCHES, STORED_SECONDS, RedisLiveEvents
 from tidemark.store import keys
 from tidemark.store.codec import Codec
 from tidemark.store.conversations import RedisStore
-from tidemark.store.live_events import MAX_BATCHES, STORED_SECONDS, RedisLiveEvents
 
 pytestmark = pytest.mark.anyio
 

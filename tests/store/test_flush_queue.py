@@ -12,9 +12,9 @@ from tests.support.rights import USER
 from tests.support.sealing import TAG, XorCipher
 from tidemark.core.errors import StoreUnavailable
 from tidemark.core.ports import FlushEntry
+from tidemark.delivery.queue import PAGE, QueueBounds, RedisFlushQueue
 from tidemark.store.codec import Codec
 from tidemark.store.conversations import RedisStore
-from tidemark.store.flush_queue import PAGE, QueueBounds, RedisFlushQueue
 
 ROOMY = QueueBounds(1000, 10**9)
 

@@ -11,7 +11,7 @@ from starlette.testclient import TestClient
 
 from tests.pipeline.test_streaming import wait_until
 from tests.store.turns import Client, assistant, dialogue, user
-from tidemark.app import create_app
+from tidemark.app.application import create_app
 from tidemark.config import Address, load
 from tidemark.config.sections import Compression
 from tidemark.core.errors import SchemaUnknown

@@ -9,9 +9,9 @@ import pytest
 import redis
 
 from tidemark.core.traffic import COUNTS, HOURS, LEVELS, MINUTES, QUARTERS, TrafficFigures
+from tidemark.features.traffic.store import RedisTraffic
 from tidemark.store import keys
 from tidemark.store.conversations import RedisStore
-from tidemark.store.traffic import RedisTraffic
 
 pytestmark = pytest.mark.anyio
 MINUTE = 20_000_000

@@ -10,8 +10,8 @@ from collections.abc import Iterator, Sequence
 import pytest
 
 from tidemark.core.events import WindowAssumed
-from tidemark.core.live_events import LiveEvent
-from tidemark.telemetry.live_events import LiveEventPublisher
+from tidemark.features.live_events.events import LiveEvent
+from tidemark.features.live_events.publisher import LiveEventPublisher
 from tidemark.telemetry.logging import FactLog, configure
 
 ASSUMED = WindowAssumed("house", 128_000, "tidemark models set house max_input_tokens=TOKENS")
@@ -43,8 +43,7 @@ async def test_a_live_event_tells_the_operator() -> None:
         published.extend(events)
         return True
 
-    publisher = LiveEventPublisher()
-    publisher.publishers.append(publish)
+    publisher = LiveEventPublisher([publish])
     publisher(ASSUMED)
     await publisher.aclose()
     assert published == [LiveEvent("window.assumed", "", {"model": "house", "window": 128_000})]

@@ -79,8 +79,7 @@ from pathlib import Path
 from tidemark.telemetry.metrics import Metrics
 from tidemark.telemetry.state import WorkerState
 
-metrics = Metrics(Path(sys.argv[1]))
-metrics.state.read = lambda: WorkerState(streams=int(sys.argv[2]))
+metrics = Metrics(Path(sys.argv[1]), lambda: WorkerState(streams=int(sys.argv[2])))
 page = metrics.render()[0].decode()
 print(next(line for line in page.splitlines() if line.startswith("tidemark_streams_in_flight")), flush=True)
 if sys.argv[3] == "killed":
@@ -276,9 +275,9 @@ def test_tokens_saved_are_those_of_requests_that_got_smaller() -> None:
 
 async def sampled(states: list[WorkerState]) -> Metrics:
     """Metrics that sampled a worker in these states, a moment apart."""
-    metrics = Metrics()
-    for state in states:
-        metrics.state.read = lambda state=state: state
+    coming = iter(states)
+    metrics = Metrics(read_state=lambda: next(coming))
+    for _ in states:
         metrics.render()
         await asyncio.sleep(0.01)
     return metrics

@@ -9,13 +9,14 @@ import pytest
 
 from tidemark.core.errors import RecordUnreadable, StoreError, StoreUnavailable
 from tidemark.core.traffic import TrafficFigures, TrafficLevel
-from tidemark.telemetry import traffic
-from tidemark.telemetry.traffic import MAX_MINUTES, TrafficCounter
+from tidemark.features.traffic import counting as traffic
+from tidemark.features.traffic.counting import MAX_MINUTES, TrafficCounter
+from tidemark.features.traffic.store import RedisTraffic
 
 pytestmark = pytest.mark.anyio
 
 
-class Store:
+class Store(RedisTraffic):
     """A store that fails as often as it is told; it keeps what it was sent."""
 
     def __init__(self, *failures: StoreError) -> None:

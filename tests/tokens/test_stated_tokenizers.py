@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from tidemark.app import Parts
 from tidemark.config import load
 from tidemark.tokens import LocalTokenCounter
 from tidemark.tokens.families import family_for
+from tidemark.worker.worker import Worker
 
 TEXT = "The harbour opens at seven, and \u0434\u043e\u0431\u0440\u043e\u0435 \u0443\u0442\u0440\u043e. " * 9
 ENTRIES = """
@@ -34,7 +34,7 @@ def test_a_model_is_counted_as_its_entry_says(tmp_path: Path, model: str, like: 
     """``tokenizer`` goes before ``base_model``; what neither names is counted by its own name."""
     path = tmp_path / "tidemark.yaml"
     path.write_text(ENTRIES)
-    counter = Parts(load(path, {"HOME": str(tmp_path)}), lambda _: None).counter
+    counter = Worker(load(path, {"HOME": str(tmp_path)}), lambda _: None).counter
     plain = LocalTokenCounter()
     assert counter.count_text(TEXT, model) == plain.count_text(TEXT, like)
     assert (

@@ -1,11 +1,1 @@
-"""The composition root: the only package that imports every adapter. It connects them and has no rules."""
-
-from __future__ import annotations
-
-from tidemark.app.application import create_app
-from tidemark.app.dialects import build_codec, build_dialects
-from tidemark.app.flushing import Flushing
-from tidemark.app.parts import Parts
-from tidemark.app.stored_parts import StoredParts
-
-__all__ = ["Flushing", "Parts", "StoredParts", "build_codec", "build_dialects", "create_app"]
+"""Puts a worker and its features together as an ASGI application. Nothing here runs in a request."""

@@ -7,22 +7,22 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from tidemark.app.stored_parts import Engine, StoredParts
+from tidemark.worker.worker import Worker
 
 if TYPE_CHECKING:
     from tidemark.tracing.tracing import Tracing
 
 
-def trace_parts(tracing: Tracing, stored: StoredParts, engine: Engine) -> None:
+def trace_parts(tracing: Tracing, worker: Worker) -> None:
     """Let the steps of requests have spans, and what they ask of the store and of upstreams."""
     steps = tracing.steps
-    steps.trace_step(engine.identifier, "identify", "identity")
-    steps.trace_step(engine.fitter, "fit", "plan")
-    steps.trace_summaries(engine.immediate, engine.compactor)
-    steps.trace_store(stored.store, "store")
-    steps.trace_store(stored.store.turns, "turns")
-    steps.trace_store(stored.store.responses, "responses")
-    steps.trace_store(stored.request_heads, "request_heads")
-    steps.trace_store(stored.answers, "answers")
-    steps.trace_store(stored.calibrations, "calibrations")
-    tracing.trace_upstream(stored.parts.upstream)
+    steps.trace_step(worker.identifier, "identify", "identity")
+    steps.trace_step(worker.fitter, "fit", "plan")
+    steps.trace_summaries(worker.immediate, worker.compactor)
+    steps.trace_store(worker.store, "store")
+    steps.trace_store(worker.store.turns, "turns")
+    steps.trace_store(worker.store.responses, "responses")
+    steps.trace_store(worker.request_heads, "request_heads")
+    steps.trace_store(worker.answers, "answers")
+    steps.trace_store(worker.calibrations, "calibrations")
+    tracing.trace_upstream(worker.upstream)

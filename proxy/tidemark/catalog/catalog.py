@@ -91,6 +91,11 @@ class Catalog:
         self._assumed: BoundedCache[str, int] = BoundedCache(REMEMBERED)
         """The windows that were told to be assumed, by the client's name."""
 
+    async def known_window(self, route: Route, caller: Caller) -> int | None:
+        """Return the input window of a model, unless it is only a default."""
+        window = (await self.profile(route, caller)).window
+        return None if window.source == "default" else min(window.window, window.max_input_tokens)
+
     async def profile(self, route: Route, caller: Caller) -> ModelProfile:
         """Return the window and policy of a model. It never fails, because the last source is a default."""
         policy, overrides = self.policy_for(route.name), self._overrides_of(route)

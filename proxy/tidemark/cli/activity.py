@@ -15,8 +15,8 @@ from dataclasses import dataclass, field
 from http.client import HTTPException, HTTPResponse
 from typing import Any
 
-from tidemark.cli.http_client import ASK_SECONDS, ServerRefusal, connect
 from tidemark.cli.metrics_text import Histogram, MetricsReading, read_metrics
+from tidemark.terminal.http_client import ASK_SECONDS, ServerRefusal, connect
 
 LISTEN_SECONDS = 40.0
 """The longest silence of the event stream; the server sends a comment every 15 s."""

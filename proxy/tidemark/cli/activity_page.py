@@ -10,7 +10,7 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from tidemark.cli.tables import plain_lines, printable
+from tidemark.terminal.tables import plain_lines, printable
 
 if TYPE_CHECKING:
     from rich.console import RenderableType

@@ -15,16 +15,16 @@ from typing import IO, TYPE_CHECKING, Any, get_args
 
 import click
 
-from tidemark.cli.examples import example
-from tidemark.cli.http_client import server_options
-from tidemark.cli.progress import progress
-from tidemark.cli.tables import print_json, print_table, printable
 from tidemark.cli.variants import Compactions, served_model, variants_of
 from tidemark.core.conversation.summary import Strategy
+from tidemark.terminal.examples import example
+from tidemark.terminal.http_client import server_options
+from tidemark.terminal.progress import progress
+from tidemark.terminal.tables import print_json, print_table, printable
 
 if TYPE_CHECKING:
-    from tidemark.app import Parts
     from tidemark.fidelity import Figure
+    from tidemark.worker.worker import Worker
 
 CASE_KINDS = ("all", "rule", "identifier", "preference")
 """The kinds of planted facts that a table shows; JSON has all of them."""
@@ -133,7 +133,7 @@ async def _measure(
     async with _parts(config) as parts:
         model = await served_model(parts, MODEL) if asks and not subject.has_models else None
         variants = await variants_of(parts, templates, models, model)
-        prices = await parts.data.prices() if asks else {}
+        prices = await parts.model_data.prices() if asks else {}
         total = len(variants) * subject.compactions
         work = f"of {total} compactions" + (", each a call or more" if asks else "")
         with progress("compacting", total, unit=work) as bar:
@@ -205,12 +205,12 @@ def _stored_subject(server: Mapping[str, Any], stored: int, percent: list[int]) 
 
 
 @asynccontextmanager
-async def _parts(config: Path | None) -> AsyncIterator[Parts]:
+async def _parts(config: Path | None) -> AsyncIterator[Worker]:
     """Yield the parts that compact without a server or a store."""
-    from tidemark.app import Parts
     from tidemark.config import load
+    from tidemark.worker.worker import Worker
 
-    parts = Parts(load(config, os.environ), lambda warning: click.echo(f"warning: {warning}", err=True))
+    parts = Worker(load(config, os.environ), lambda warning: click.echo(f"warning: {warning}", err=True))
     try:
         yield parts
     finally:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import click
 from click.shell_completion import get_completion_class
 
-from tidemark.cli.examples import example
+from tidemark.terminal.examples import example
 
 SHELLS = ("bash", "zsh", "fish")
 VARIABLE = "_TIDEMARK_COMPLETE"

@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING
 
 import click
 
-from tidemark.cli.examples import example
-from tidemark.cli.models import config_option, json_option
-from tidemark.cli.tables import print_json, printable
+from tidemark.terminal.examples import example
+from tidemark.terminal.options import config_option, json_option
+from tidemark.terminal.tables import print_json, printable
 
 if TYPE_CHECKING:
     from tidemark.doctor.findings import Finding

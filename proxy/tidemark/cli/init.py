@@ -10,10 +10,10 @@ from pathlib import Path
 
 import click
 
-from tidemark.cli.examples import example
 from tidemark.cli.local_servers import local_servers
-from tidemark.cli.models import DEFAULT_FILE
 from tidemark.cli.starter_file import providers_with_keys, starter_file
+from tidemark.terminal.examples import example
+from tidemark.terminal.options import DEFAULT_FILE
 
 STANDARD_OUTPUT = "-"
 OWNER_ONLY = 0o600

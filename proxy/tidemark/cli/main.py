@@ -8,35 +8,32 @@ from __future__ import annotations
 import asyncio
 import os
 import sys
-from collections.abc import Awaitable, Callable
+from collections.abc import Iterator
+from importlib.util import find_spec
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Literal, NoReturn, cast, get_args
+from pkgutil import resolve_name
+from typing import TYPE_CHECKING, Literal, NoReturn, cast
 
 import click
 
 from tidemark import __version__
+from tidemark.app.features import FEATURES
 from tidemark.cli.bench import bench
 from tidemark.cli.completion import VARIABLE, completion
-from tidemark.cli.conversations import conversations
 from tidemark.cli.doctor import doctor
-from tidemark.cli.examples import example
-from tidemark.cli.flush import flush
 from tidemark.cli.init import init
-from tidemark.cli.models import config_option, json_option, models
 from tidemark.cli.schema import schema
 from tidemark.cli.serve import serve
-from tidemark.cli.store import store
-from tidemark.cli.tables import print_json
 from tidemark.cli.top import top
 from tidemark.cli.unwrap import unwrap
-from tidemark.cli.variants import sender
 from tidemark.cli.wrap import wrap
-from tidemark.core.conversation.summary import Strategy
 from tidemark.core.errors import ConfigError, TidemarkError
+from tidemark.terminal.examples import example
+from tidemark.terminal.options import config_option, json_option
+from tidemark.terminal.tables import print_json
 
 if TYPE_CHECKING:
     from tidemark.core.conversation.messages import JsonValue
-    from tidemark.pipeline.offline import OfflineService
 
 EXIT_USAGE = 2
 
@@ -110,47 +107,19 @@ def _reach_warnings(config: Path | None) -> list[str]:
     return asyncio.run(reach_warnings(settings))
 
 
-@cli.command(epilog=example("tidemark count chat.json"))
-@config_option
-@click.argument("file", type=click.File("rb"), default="-")
-def count(config: Path | None, file: IO[bytes]) -> None:
-    """Count the input tokens of a chat request, locally. FILE is JSON; - or nothing is standard input."""
-    _run_offline(config, lambda offline: offline.count(file.read()))
-
-
-@cli.command(epilog=example("tidemark compact --max-tokens 4000 chat.json"))
-@config_option
-@click.option(
-    "--max-tokens",
-    type=click.IntRange(1),
-    show_default="the model's limit",
-    help="The token budget of the result, which is filled as far as possible.",
-)
-@click.option(
-    "--strategy",
-    type=click.Choice(get_args(Strategy)),
-    default="extractive",
-    show_default=True,
-    help="What writes the summary; llm and hybrid ask a model.",
-)
-@click.argument("file", type=click.File("rb"), default="-")
-def compact(config: Path | None, max_tokens: int | None, strategy: str, file: IO[bytes]) -> None:
-    """Compact a chat request, and print it with its summary. FILE is JSON; - or nothing is standard input."""
-
-    async def run(offline: OfflineService) -> bytes:
-        request = await offline.dialect.parse(file.read(), anonymous=True)
-        return await offline.compact_request(request, max_tokens, strategy, sender())
-
-    _run_offline(config, run)
+def _feature_commands() -> Iterator[click.Command]:
+    """Yield the commands of all features, which import what they do only once they run."""
+    for name in FEATURES:
+        module = f"tidemark.features.{name.partition('.')[0]}.commands"
+        if find_spec(module) is not None:
+            yield from resolve_name(f"{module}:COMMANDS")
 
 
 cli.add_command(init)
 cli.add_command(serve)
 cli.add_command(doctor)
-cli.add_command(models)
-cli.add_command(conversations)
-cli.add_command(flush)
-cli.add_command(store)
+for _command in _feature_commands():
+    cli.add_command(_command)
 cli.add_command(top)
 cli.add_command(wrap)
 cli.add_command(unwrap)
@@ -185,18 +154,3 @@ def main() -> None:
 def _fail(message: str, code: int) -> NoReturn:
     click.echo(f"tidemark: {message}" if "\n" not in message else message, err=True)
     sys.exit(code)
-
-
-def _run_offline(config: Path | None, run: Callable[[OfflineService], Awaitable[bytes]]) -> None:
-    """Print the JSON that ``run`` makes with the service that needs neither store nor server."""
-    from tidemark.app import Parts
-    from tidemark.config import load
-
-    async def answer() -> bytes:
-        parts = Parts(load(config, os.environ), lambda warning: click.echo(f"warning: {warning}", err=True))
-        try:
-            return await run(parts.offline_service())
-        finally:
-            await parts.upstream.aclose()
-
-    click.echo(asyncio.run(answer()).decode())

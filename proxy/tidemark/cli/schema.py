@@ -9,7 +9,7 @@ import json
 
 import click
 
-from tidemark.cli.examples import example
+from tidemark.terminal.examples import example
 
 
 @click.command(

@@ -21,11 +21,11 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 import click
 
-from tidemark.cli.examples import example
-from tidemark.cli.models import config_option
-from tidemark.cli.run_file import announced
 from tidemark.core.errors import ConfigError
 from tidemark.core.hosts import is_loopback
+from tidemark.terminal.examples import example
+from tidemark.terminal.options import config_option
+from tidemark.terminal.run_file import announced
 
 if TYPE_CHECKING:
     from tidemark.config import Settings
@@ -63,7 +63,7 @@ def serve(config: Path | None, host: str | None, port: int | None, workers: int 
     for warning in (*settings.warnings, *exposure_warnings(settings)):
         click.echo(f"warning: {warning}", err=True)
     if (flush_settings := settings.memory_flush).enabled and flush_settings.worker and flush_settings.entry_points:
-        from tidemark.memory_flush import installed_consumers
+        from tidemark.features.memory_flush.entry_points import installed_consumers
 
         installed_consumers()  # here its error is one message; a failing worker would be restarted again and again
     with ExitStack() as stack:
@@ -208,7 +208,7 @@ def _run(settings: Settings, listeners: list[socket.socket], order: Mapping[str,
     for line in _first_lines(settings, listeners[0]):
         click.echo(line, err=True)
     if settings.server.workers == 1:
-        from tidemark.app import create_app
+        from tidemark.app.application import create_app
 
         warn = logging.getLogger("tidemark").warning
         app = create_app(settings, **order, warn=warn)

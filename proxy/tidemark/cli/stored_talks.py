@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote, urlencode
 
-from tidemark.cli.http_client import request
+from tidemark.terminal.http_client import request
 
 if TYPE_CHECKING:
     from tidemark.fidelity import ExportedConversation

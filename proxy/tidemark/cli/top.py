@@ -20,10 +20,10 @@ import click
 
 from tidemark.cli.activity import EVENT_KINDS, EVENTS, Activity, WatchedServer, Watcher, listen
 from tidemark.cli.activity_page import plain_page, styled_page
-from tidemark.cli.examples import example
-from tidemark.cli.http_client import ServerRefusal, configured_url, running_url, url_option
-from tidemark.cli.models import config_option, json_option
-from tidemark.cli.tables import print_json
+from tidemark.terminal.examples import example
+from tidemark.terminal.http_client import ServerRefusal, configured_url, running_url, url_option
+from tidemark.terminal.options import config_option, json_option
+from tidemark.terminal.tables import print_json
 
 REFRESH_SECONDS = 1.0
 BURST_SECONDS = 0.5

@@ -18,10 +18,10 @@ import click
 from tidemark.cli.agents import AGENTS
 from tidemark.cli.agents.agent import Agent, Place
 from tidemark.cli.agents.settings_file import JsonFile, SettingsRefusal, TextFile
-from tidemark.cli.examples import example
-from tidemark.cli.models import config_option
-from tidemark.cli.whole_files import write_whole
 from tidemark.core.errors import TidemarkError
+from tidemark.terminal.examples import example
+from tidemark.terminal.options import config_option
+from tidemark.terminal.whole_files import write_whole
 
 FOLDER = "wrapped"
 """The folder of the copies, in the data folder."""

@@ -6,7 +6,6 @@ A variant is a template and a model of the strategies that ask a model; what it 
 from __future__ import annotations
 
 import json
-import os
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -16,14 +15,14 @@ import click
 
 from tidemark.core.conversation.summary import Strategy, Template, TemplateName
 from tidemark.core.errors import ModelNotFound, SummaryRejected, TidemarkError, UpstreamError
+from tidemark.terminal.options import sender
 
 if TYPE_CHECKING:
-    from tidemark.app import Parts
     from tidemark.config import Settings
-    from tidemark.core.ports import Caller
     from tidemark.core.receipt import Detail
     from tidemark.fidelity import Conversation
     from tidemark.fidelity.spending import Meter
+    from tidemark.worker.worker import Worker
 
 
 AUTO = "auto"
@@ -45,7 +44,7 @@ class Variant:
 
 
 async def variants_of(
-    parts: Parts, templates: str | None, models: str | None, conversations_model: str | None
+    parts: Worker, templates: str | None, models: str | None, conversations_model: str | None
 ) -> Sequence[Variant]:
     """Return a variant for each pair of the names that ``--template`` and ``--model`` list.
 
@@ -83,7 +82,7 @@ class Compactions:
 
     def __init__(
         self,
-        parts: Parts,
+        parts: Worker,
         strategy: Strategy,
         variant: Variant,
         meter: Meter,
@@ -96,7 +95,9 @@ class Compactions:
         self._variant = variant
         self._advance = advance
         self._model = model
-        self._offline = parts.offline_service()
+        from tidemark.features.offline.feature import offline_service
+
+        self._offline = offline_service(parts)
         self._templates: dict[str, None] = {}
         self.meter = meter
         self.rejections: Counter[str] = Counter()
@@ -145,10 +146,10 @@ class Compactions:
         task = SummaryTask(request.messages, previous, max_tokens, request.model, route, sender())
         with self.meter.timed():
             try:
-                summary = await self._parts.summarizer_for(profile, route).summarize(task)
+                summary = await self._parts.summarizers.of(profile, route).summarize(task)
             except SummaryRejected as error:
                 self._reject(self._offline.explained(error, route, profile))
-                summary = await self._parts.extractive.summarize(task)
+                summary = await self._parts.summarizers.extractive.summarize(task)
             except UpstreamError as error:
                 raise self._offline.explained(error, route, profile) from error
         self._advance(1)
@@ -176,7 +177,7 @@ class Compactions:
         self.rejections[str(error)] += 1
 
 
-async def served_model(parts: Parts, model: str) -> str:
+async def served_model(parts: Worker, model: str) -> str:
     """Return the model if the configuration serves it, else the first that it lists.
 
     :raises ModelNotFound: it lists none by its whole name
@@ -189,14 +190,6 @@ async def served_model(parts: Parts, model: str) -> str:
             raise
         return listed[0]
     return model
-
-
-def sender() -> Caller:
-    """Return a sender with the environment's key, for strategies that ask a model."""
-    from tidemark.core.ports import Caller
-
-    key = os.environ.get("OPENAI_API_KEY")
-    return Caller(b"", ((b"authorization", b"Bearer " + key.encode()),) if key else ())
 
 
 def _names(listed: str | None) -> Sequence[str | None]:

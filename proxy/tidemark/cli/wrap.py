@@ -24,12 +24,12 @@ import click
 
 from tidemark.cli.agents import AGENTS
 from tidemark.cli.agents.agent import Agent, Place, Spoken
-from tidemark.cli.examples import example
-from tidemark.cli.http_client import configured_url, page, running_url
 from tidemark.cli.metrics_text import MetricsReading, read_metrics
-from tidemark.cli.models import config_option
 from tidemark.cli.unwrap import install
 from tidemark.core.errors import TidemarkError
+from tidemark.terminal.examples import example
+from tidemark.terminal.http_client import configured_url, page, running_url
+from tidemark.terminal.options import config_option
 
 if TYPE_CHECKING:
     from tidemark.catalog.litellm_data import ModelPrice

@@ -1,8 +1,8 @@
 """The compactor: the only place where a summary is made.
 
 A request that waits (``immediate.py``), a preparation (``background.py``), a compaction by hand
-(``archive/summarize.py``) and an offline one (``offline.py``) all call ``Compactor.make``. They differ in their
-trigger and in what they do around it: they take a lease, wait, or run in the background.
+(``features/summaries/summarize.py``) and an offline one (``offline.py``) all call ``Compactor.make``. They differ in
+their trigger and in what they do around it: they take a lease, wait, or run in the background.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Count and compact a single request without a conversation: no store, no upstream, no event.
 
-``pipeline/offline.py`` calls this for ``tidemark compact`` and ``POST /tidemark/compact``. It applies the rules of the
-planner to one request, and lets the compactor make the summary.
+``features/offline/service.py`` calls this for ``tidemark compact`` and ``POST /tidemark/compact``. It applies the rules
+of the planner to one request, and lets the compactor make the summary.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Checks the settings for all models that an operator changes while Tidemark runs.
 
 Names and ranges are those of ``compaction.defaults``. ``app`` passes these functions to
-``catalog/operator_settings.py``.
+``features/settings/operator_settings.py``.
 """
 
 from __future__ import annotations

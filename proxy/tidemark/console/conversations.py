@@ -13,15 +13,22 @@ from urllib.parse import quote, urlencode
 
 from starlette.responses import Response, StreamingResponse
 
-from tidemark.archive import ConversationFinder, ConversationReader, Page, Transfer
-from tidemark.archive.finding import CRITICAL_PERCENT, STATES, WARNING_PERCENT, Wanted
-from tidemark.archive.pages import SummaryTexts
-from tidemark.archive.summarize import ManualCompaction, SummarizeRequest
 from tidemark.console.messages import read_history, shown
 from tidemark.console.pages import HOME, Answer
 from tidemark.console.visit import Visit, go_to
 from tidemark.core.conversation.summary import PrefixSummary
 from tidemark.core.errors import InvalidRequest, TidemarkError
+from tidemark.features.conversations.finding import (
+    CRITICAL_PERCENT,
+    STATES,
+    WARNING_PERCENT,
+    ConversationFinder,
+    Wanted,
+)
+from tidemark.features.conversations.pages import Page, SummaryTexts
+from tidemark.features.conversations.reading import ConversationReader
+from tidemark.features.conversations.transfer import Transfer
+from tidemark.features.summaries.summarize import ManualCompaction, SummarizeRequest
 from tidemark.server.errors import status_of
 
 LIST = f"{HOME}/conversations"

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from functools import lru_cache
 
 _TERM = re.compile(r'"([^"]+)"|(\S+)')
-"""A phrase in quotation marks, or a word, as ``archive/search_index.py`` reads a query."""
+"""A phrase in quotation marks, or a word, as ``features/conversations/search_index.py`` reads a query."""
 
 
 def divide_by_hits(text: str, query: str) -> Sequence[tuple[str, bool]]:

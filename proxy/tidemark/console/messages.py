@@ -13,9 +13,9 @@ from dataclasses import dataclass, replace
 from itertools import accumulate
 from typing import Any
 
-from tidemark.archive import ConversationReader, Page
-from tidemark.archive.pages import HistoryPage, MessageEntry
 from tidemark.core.cursors import cursor_of
+from tidemark.features.conversations.pages import HistoryPage, MessageEntry, Page
+from tidemark.features.conversations.reading import ConversationReader
 
 MESSAGES = 5000
 """Messages of one page of a conversation; a browser lays out only those that are in view."""

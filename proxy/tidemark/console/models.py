@@ -16,7 +16,7 @@ from tidemark.console.visit import Visit, go_to, words_for_form
 from tidemark.core.conversation.messages import JsonValue
 from tidemark.core.errors import InvalidRequest, ModelConflict
 from tidemark.core.ports import NO_CREDENTIAL
-from tidemark.server.endpoints.registry import ModelRegistryPort
+from tidemark.features.model_registry.endpoints import ModelRegistryPort
 from tidemark.server.errors import status_of
 
 MODELS = "/console/models"

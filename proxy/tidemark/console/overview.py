@@ -10,12 +10,12 @@ from dataclasses import dataclass
 
 from starlette.responses import Response
 
-from tidemark.archive.traffic import TrafficReader
 from tidemark.console.pages import HOME, Answer
 from tidemark.console.plots import Plot, Series
 from tidemark.console.visit import Visit
 from tidemark.core.errors import InvalidRequest
 from tidemark.core.traffic import Traffic, TrafficFigures
+from tidemark.features.traffic.reading import TrafficReader
 
 WINDOWS: Mapping[str, tuple[str, int]] = {
     "hour": ("Last hour", 3600),

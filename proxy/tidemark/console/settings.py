@@ -16,7 +16,7 @@ from tidemark.console.visit import Visit, go_to, words_for_form
 from tidemark.core.conversation.messages import JsonValue
 from tidemark.core.conversation.summary import Strategy, TemplateName
 from tidemark.core.errors import InvalidRequest, SettingsConflict, StoreUnavailable
-from tidemark.server.endpoints.settings import SettingsPort
+from tidemark.features.settings.endpoints import SettingsPort
 from tidemark.server.errors import status_of
 
 SETTINGS = "/console/settings"

@@ -1,7 +1,7 @@
 """``/console/conversations/{id}/summaries``: make a conversation's summary again, compare both, use one, or edit it.
 
-The pages do what ``tidemark/archive/summary_changes.py`` does for the JSON API too. The conversation's own page changes
-while it is open, so these stand beside it, and nothing that is being entered is lost.
+The pages do what ``tidemark/features/summaries/summary_changes.py`` does for the JSON API too. The conversation's own
+page changes while it is open, so these stand beside it, and nothing that is being entered is lost.
 """
 
 from __future__ import annotations
@@ -12,11 +12,17 @@ from urllib.parse import quote
 
 from starlette.responses import Response
 
-from tidemark.archive.pages import SummaryInUse
-from tidemark.archive.summary_changes import PREVIEW_SECONDS, STRATEGIES, TEMPLATES, PreviewOptions, SummaryChanges
 from tidemark.console.pages import HOME, Answer
 from tidemark.console.visit import Visit, go_to
 from tidemark.core.errors import ConversationNotFound, InvalidRequest, ModelNotFound, NoSummary, TidemarkError
+from tidemark.features.conversations.pages import SummaryInUse
+from tidemark.features.summaries.summary_changes import (
+    PREVIEW_SECONDS,
+    STRATEGIES,
+    TEMPLATES,
+    PreviewOptions,
+    SummaryChanges,
+)
 from tidemark.server.errors import status_of
 
 MAX_MODELS = 200

@@ -280,3 +280,15 @@ Event = (
 )
 Listener = Callable[[Event], None]
 """Takes an event and returns at once; it must not raise."""
+
+
+class Listeners:
+    """Gives each event to all that listen, in the order in which they were added."""
+
+    def __init__(self, *listeners: Listener) -> None:
+        self.listeners = [*listeners]
+
+    def __call__(self, event: Event) -> None:
+        """Give one event to all."""
+        for listener in self.listeners:
+            listener(event)

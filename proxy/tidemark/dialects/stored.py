@@ -61,6 +61,11 @@ class StoredMessageReader:
 
     def __init__(self, dialects: Iterable[Dialect]) -> None:
         self._dialects = {dialect.name: dialect for dialect in dialects}
+        self._checks = [dialect.is_message for dialect in self._dialects.values()]
+
+    def is_message(self, raw: bytes) -> bool:
+        """Return whether stored bytes are a message of any dialect."""
+        return any(check(raw) for check in self._checks)
 
     def read(self, raws: Sequence[bytes]) -> list[Message]:
         """Read stored messages; each is one."""

@@ -6,7 +6,6 @@ import asyncio
 from collections.abc import Awaitable, Mapping, Sequence
 from pathlib import Path
 
-from tidemark.app import Parts
 from tidemark.config import Settings, load
 from tidemark.core.errors import ConfigError
 from tidemark.core.ports import Caller
@@ -17,6 +16,7 @@ from tidemark.doctor.secrecy import secrets_of, without_secrets
 from tidemark.doctor.stores import check_store
 from tidemark.doctor.summaries import check_summaries
 from tidemark.doctor.upstreams import check_upstreams
+from tidemark.worker.worker import Worker
 
 EXAMINATION_SECONDS = 180.0
 """The longest examination. Each server and model has a shorter time of its own."""
@@ -70,10 +70,12 @@ async def examine(
     return [without_secrets(finding, secrets) for finding in [*findings, *warnings]]
 
 
-def _parts(settings: Settings, findings: list[Finding]) -> Parts | None:
+def _parts(settings: Settings, findings: list[Finding]) -> Worker | None:
     """Return the parts that most checks use; None where they cannot be built, which is a finding then."""
     try:
-        return Parts(settings, lambda warning: findings.append(Finding("tokens", "warning", warning)))
+        worker = Worker(settings, lambda warning: findings.append(Finding("tokens", "warning", warning)))
+        worker.catalog  # noqa: B018 - it is made now, so that what cannot be used fails here
     except Exception as error:  # noqa: BLE001 - the checks that need no model go on
         findings.append(failure("models", error))
         return None
+    return worker

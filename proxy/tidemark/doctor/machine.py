@@ -6,10 +6,10 @@ import os
 import stat
 from pathlib import Path
 
-from tidemark.app import Parts
 from tidemark.config import Settings, exposure_warnings
 from tidemark.core.errors import TidemarkError
 from tidemark.doctor.findings import Finding
+from tidemark.worker.worker import Worker
 
 _OTHERS = stat.S_IRWXG | stat.S_IRWXO
 _SAMPLE_TEXT = "Tidemark counts tokens exactly."
@@ -55,7 +55,7 @@ def _is_open(path: Path) -> bool:
     return path.exists() and bool(path.stat().st_mode & _OTHERS)
 
 
-def check_vocabularies(parts: Parts) -> list[Finding]:
+def check_vocabularies(parts: Worker) -> list[Finding]:
     """Say whether the vocabularies that count the configured models are on this machine."""
     models = sorted({entry.upstream_model for entry in parts.settings.model_list} or set(_DEFAULT_MODELS))
     for model in models:

@@ -7,12 +7,13 @@ import json
 import time
 from collections.abc import Sequence
 
-from tidemark.app import Parts
 from tidemark.core.conversation.summary import Strategy
 from tidemark.core.errors import TidemarkError
 from tidemark.core.ports import Caller
 from tidemark.doctor.findings import Finding, Progress, Status
 from tidemark.doctor.guard import Guard
+from tidemark.features.offline.feature import offline_service
+from tidemark.worker.worker import Worker
 
 SUMMARY_SECONDS = 60.0
 """The longest compaction of the examination."""
@@ -26,7 +27,7 @@ _ANY_MODEL = "gpt-4o"
 
 
 async def check_summaries(
-    parts: Parts, caller: Caller, progress: Progress, guard: Guard, names: Sequence[str] = ()
+    parts: Worker, caller: Caller, progress: Progress, guard: Guard, names: Sequence[str] = ()
 ) -> list[Finding]:
     """Compact one conversation with each strategy in use, by the first model of it.
 
@@ -55,9 +56,9 @@ async def check_summaries(
     return [finding for results in await asyncio.gather(*running) for finding in results]
 
 
-async def _check(parts: Parts, caller: Caller, model: str, strategy: Strategy) -> Finding:
+async def _check(parts: Worker, caller: Caller, model: str, strategy: Strategy) -> Finding:
     check, started = f"summarizer {strategy}", time.perf_counter()
-    service = parts.offline_service()
+    service = offline_service(parts)
     try:
         async with asyncio.timeout(SUMMARY_SECONDS):
             request = await service.dialect.parse(_conversation(model), anonymous=True)

@@ -10,11 +10,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from http import HTTPStatus
 
-from tidemark.app import Parts
 from tidemark.core.errors import TidemarkError, UpstreamUnreachable
 from tidemark.core.ports import Caller, Headers, Route, UpstreamReply
 from tidemark.doctor.findings import Finding, Progress, Status
 from tidemark.doctor.guard import Guard
+from tidemark.worker.worker import Worker
 
 UPSTREAM_SECONDS = 30.0
 """The longest examination of one upstream."""
@@ -40,7 +40,7 @@ class _Answer:
 
 
 async def check_upstreams(
-    parts: Parts, caller: Caller, progress: Progress, guard: Guard, names: Sequence[str] = ()
+    parts: Worker, caller: Caller, progress: Progress, guard: Guard, names: Sequence[str] = ()
 ) -> list[Finding]:
     """Examine each named model of the list, or the first one that the only upstream offers.
 
@@ -86,7 +86,7 @@ def _unexamined(named: Sequence[str], patterns: Sequence[str], *, asked: bool) -
     return findings
 
 
-async def _first_offered(parts: Parts, route: Route, caller: Caller) -> str | Finding:
+async def _first_offered(parts: Worker, route: Route, caller: Caller) -> str | Finding:
     """Return the first model that an upstream lists, or why there is none."""
     check = "upstream"
     try:
@@ -104,7 +104,7 @@ async def _first_offered(parts: Parts, route: Route, caller: Caller) -> str | Fi
     return _refusal(check, answer)
 
 
-async def _check(parts: Parts, route: Route, caller: Caller) -> list[Finding]:
+async def _check(parts: Worker, route: Route, caller: Caller) -> list[Finding]:
     check = f"upstream {route.name}"
     try:
         async with asyncio.timeout(UPSTREAM_SECONDS):
@@ -125,7 +125,7 @@ async def _check(parts: Parts, route: Route, caller: Caller) -> list[Finding]:
     return [*findings, *_clock(check, answer)]
 
 
-async def _ask(parts: Parts, route: Route, caller: Caller) -> _Answer:
+async def _ask(parts: Worker, route: Route, caller: Caller) -> _Answer:
     """Send one request for one token; a newer name of its bound is tried where the older one is refused."""
     answer = await _send(parts, route, caller, "max_tokens")
     if answer.status == HTTPStatus.BAD_REQUEST and b"max_tokens" in answer.body:
@@ -133,7 +133,7 @@ async def _ask(parts: Parts, route: Route, caller: Caller) -> _Answer:
     return answer
 
 
-async def _send(parts: Parts, route: Route, caller: Caller, bound: str) -> _Answer:
+async def _send(parts: Worker, route: Route, caller: Caller, bound: str) -> _Answer:
     fields = {
         "model": route.upstream_model,
         "messages": [{"role": "user", "content": "Say yes."}],

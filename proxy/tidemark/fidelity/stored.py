@@ -12,9 +12,9 @@ from dataclasses import dataclass
 
 from tidemark.core.errors import TidemarkError
 from tidemark.core.receipt import DETAIL_KINDS, Detail
+from tidemark.features.offline.service import MIN_BUDGET_TOKENS
 from tidemark.fidelity.measuring import NEWEST, Compact, Count, Figure, Sums
 from tidemark.fidelity.spending import Spending
-from tidemark.pipeline.offline import MIN_BUDGET_TOKENS
 
 CORPUS = "stored"
 LEAST_MESSAGES = 10

@@ -20,7 +20,6 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self, TypeVar, assert_never
 
-from tidemark.app import StoredParts
 from tidemark.compaction.record import summary_record
 from tidemark.config import Settings, load
 from tidemark.config.signing import stored_secret
@@ -34,6 +33,7 @@ from tidemark.integrations.summarizing import Find, Keep, Shared
 from tidemark.pipeline.identify import tenant_of
 from tidemark.server.auth import PassthroughAuth
 from tidemark.store.embedded.server import url_of
+from tidemark.worker.worker import Worker
 
 _T = TypeVar("_T")
 _LOG = logging.getLogger("tidemark")
@@ -84,7 +84,7 @@ class SharedSummaries:
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, name="tidemark-shared", daemon=True)
         self._thread.start()
-        self._stored: StoredParts | None = None
+        self._stored: Worker | None = None
         try:
             self._place = self._submit(self._open(settings, model, lines)).result()
         except BaseException:  # interrupted, too: no caller has this object, so its thread must end here
@@ -128,13 +128,13 @@ class SharedSummaries:
         secret = stored_secret(settings.data_dir) if signing is None else signing.reveal()
         url = str(settings.store.url)
         url = url_of(settings.data_dir / "store") if url == "embedded" else url
-        stored = self._stored = StoredParts(settings, url, _LOG.warning)
+        stored = self._stored = Worker(settings, _LOG.warning, store_url=url)
         encoded = [(name.encode(), value.encode()) for name, value in lines.items()]
         auth: Authenticator = PassthroughAuth(secret.encode(), identity_headers=settings.auth.identity_headers)
         caller = auth.caller(encoded)
-        route = await stored.parts.upstream.resolve(model, by_operator=True)
-        profile = await stored.parts.catalog.profile(route, caller)
-        recipe = stored.parts.summarizer_for(profile, route).recipe
+        route = await stored.upstream.resolve(model, by_operator=True)
+        profile = await stored.catalog.profile(route, caller)
+        recipe = stored.summarizers.of(profile, route).recipe
         return _Place(tenant_of(caller, route), recipe, route.upstream_model)
 
     async def _perform(self, step: Find | Keep) -> Shared | None:
@@ -154,10 +154,10 @@ class SharedSummaries:
             _LOG.warning("the shared store was not asked: %s", error)
             return None
 
-    async def _find(self, stored: StoredParts, chain: PrefixChain, messages: Sequence[Message]) -> PrefixSummary | None:
+    async def _find(self, stored: Worker, chain: PrefixChain, messages: Sequence[Message]) -> PrefixSummary | None:
         return (await stored.store.recall(chain, self._place.recipe, inner_systems(messages))).summary
 
-    async def _keep(self, stored: StoredParts, chain: PrefixChain, step: Keep) -> PrefixSummary | None:
+    async def _keep(self, stored: Worker, chain: PrefixChain, step: Keep) -> PrefixSummary | None:
         place, shared, now = self._place, step.shared, time.time()
         memory = await stored.store.recall(chain, place.recipe, inner_systems(step.messages))
         summary = summary_record(
@@ -169,7 +169,7 @@ class SharedSummaries:
             recipe=place.recipe,
             cause="automatic",
             created_at=now,
-            count=partial(stored.parts.counter.count_message, model=place.upstream_model),
+            count=partial(stored.counter.count_message, model=place.upstream_model),
         )
         with contextlib.suppress(SummaryOutdated):  # deleted since
             return await stored.store.keep_summary(

@@ -17,7 +17,7 @@ from tidemark.core.conversation.summary import PrefixSummary
 from tidemark.core.errors import CompactionFailed, ContextLengthExceeded, StoreError
 from tidemark.core.events import Listener, StoreDegraded
 from tidemark.core.planning.budget import ModelProfile
-from tidemark.core.planning.situation import Mode
+from tidemark.core.planning.situation import EarlierMessagesNeeded, Mode
 from tidemark.core.ports import Caller, Clock, ConversationStore
 from tidemark.core.report import OwnAnswer, Report
 from tidemark.pipeline.command_answers import ContextFacts, context_text, failed_text, nothing_text, summarized_text
@@ -29,7 +29,9 @@ from tidemark.pipeline.command_text import (
     without_places,
 )
 from tidemark.pipeline.fit import BudgetFitter
-from tidemark.pipeline.values import CommandAnswer, Progress, Refused, RequestContext
+from tidemark.pipeline.identify import Identify
+from tidemark.pipeline.values import CommandAnswer, Progress, Refused, RequestContext, Result
+from tidemark.pipeline.walk import Walk
 
 FindProfile = Callable[[ModelRequest, Caller], Awaitable[ModelProfile]]
 """Finds window and policy of the model that a request names."""
@@ -188,3 +190,40 @@ def at_rest(context: RequestContext) -> RequestContext:
     """Return the same request with a budget in which nothing is ever due."""
     budget = replace(context.measure.budget, high_water=sys.maxsize, prepare_mark=sys.maxsize)
     return replace(context, measure=replace(context.measure, budget=budget))
+
+
+class TakeOutCommands:
+    """The step ``take_out_commands``: takes commands out of a request, and answers one that is its newest message."""
+
+    def __init__(self, commands: Commands, identify: Identify) -> None:
+        self._commands = commands
+        self._identify = identify
+
+    async def __call__(self, walk: Walk) -> Walk | Result:
+        """Take the commands out of one request; most have none.
+
+        :raises EarlierMessagesNeeded: its oldest messages were not read
+        """
+        request, caller = walk.request, walk.caller
+        if self._commands.is_free_of_commands(request, caller):
+            return walk
+        if walk.place is not None and walk.place.left_out.count:
+            raise EarlierMessagesNeeded
+        rest, command = await self._commands.taken_out(_without_received(request), caller, self._identify.profile)
+        if command is not None:
+            controls = replace(walk.controls, mode=command.mode)
+            context = await self._identify.identify(command.rest, caller, controls)
+            if context.profile.policy.answers_commands(rest.dialect.name):
+                return await self._commands.answer(command, context, walk.progress)
+        if rest.messages is not request.messages:  # without the commands it has another chain
+            walk.place = None
+        walk.request = rest
+        return walk
+
+
+def _without_received(request: ModelRequest) -> ModelRequest:
+    """Return a request that will be changed, and so cannot go out as its client sent it."""
+    continuation = request.continuation
+    if continuation is None or continuation.received is None:
+        return request
+    return replace(request, continuation=replace(continuation, received=None))

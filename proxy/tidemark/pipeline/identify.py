@@ -28,14 +28,17 @@ from tidemark.core.ports import (
     ChooseSummarizer,
     Clock,
     ConversationStore,
+    ModelCatalog,
     RequestCount,
     Route,
     TokenCounter,
+    Upstream,
 )
 from tidemark.pipeline.caches import BudgetCache, ChainCache
 from tidemark.pipeline.changed_echoes import EchoFinder, ReadStored, leaves_at_answer
 from tidemark.pipeline.prompt_watch import PromptWatch
 from tidemark.pipeline.values import Controls, RequestContext, StoredPlace
+from tidemark.pipeline.walk import Walk
 
 
 def tenant_of(caller: Caller, route: Route) -> str:
@@ -185,6 +188,38 @@ class Identifier:
             ]
 
         return self._counter.count(request, model, stored_count=stored_count - left_out, stored=stored_counts)
+
+
+class Identify:
+    """The step ``identify``: finds the model, what is stored of the conversation, and the size of a request."""
+
+    def __init__(self, upstream: Upstream, catalog: ModelCatalog, identifier: Identifier) -> None:
+        self._upstream = upstream
+        self._catalog = catalog
+        self._identifier = identifier
+
+    async def __call__(self, walk: Walk) -> Walk:
+        """Identify one request."""
+        walk.context = await self.identify(walk.request, walk.caller, walk.controls, place=walk.place)
+        return walk
+
+    async def identify(
+        self, request: ModelRequest, caller: Caller, controls: Controls, *, place: StoredPlace | None = None
+    ) -> RequestContext:
+        """Return what is known of a request.
+
+        :param place: where the request's messages were read from, if no client sent them
+        """
+        route = await self._upstream.resolve(request.model)
+        profile = await self._catalog.profile(route, caller)
+        return await self._identifier.identify(request, caller, controls, route, profile, place=place)
+
+    async def profile(self, request: ModelRequest, caller: Caller) -> ModelProfile:
+        """Return window and policy of the model that a request names.
+
+        :raises ModelNotFound: nobody serves it
+        """
+        return await self._catalog.profile(await self._upstream.resolve(request.model), caller)
 
 
 def _check_left_out(left_out: LeftOut, stored: StoredState, profile: ModelProfile, measure: CalibratedBudget) -> None:

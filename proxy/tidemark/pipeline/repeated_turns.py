@@ -53,26 +53,21 @@ class RepeatedTurns:
     def __init__(self, answers: AnswerStore, timer: Clock) -> None:
         self._answers = answers
         self._timer = timer
-        self._turns: BoundedCache[_Key, _Turn] = BoundedCache(MAX_TURNS)
+        self._turns: BoundedCache[_Key, RepeatableTurn] = BoundedCache(MAX_TURNS)
 
-    async def run(
-        self,
-        request: ModelRequest,
-        caller: Caller,
-        controls: Controls,
-        begin: Callable[[], Awaitable[Result]],
-        *,
-        seconds: float,
-    ) -> Result:
-        """Begin a turn, or return the answer of the same one, which may still be under way.
+    async def join(
+        self, request: ModelRequest, caller: Caller, controls: Controls, *, seconds: float
+    ) -> Repeated | RepeatableTurn | None:
+        """Return the answer of the same turn, which may still be under way, or begin it.
 
         :param seconds: the longest wait for that answer; after it the turn begins as any other
+        :returns: what must end with the turn that begins; None if later tries must find the earlier one
         :raises InvalidRequest: the key came with another request before
         """
         body = digest_of(request.body)
         identity = controls.idempotency_key or f"{body.hex()} {controls.known_count}"
         key = (caller.fingerprint, request.dialect.name, controls.conversation or "", identity)
-        # Where one try fails, those that wait for it go on one by one: the next one is the first one of the others.
+        # If one try fails, those that wait for it go on one by one: the next one is the first one of the others.
         while (earlier := self._turns.get(key)) is not None and earlier.until >= self._timer():
             if earlier.body != body:
                 raise _reused_key()
@@ -80,20 +75,12 @@ class RepeatedTurns:
             answer = await earlier.answer(seconds)
             if answer is not None:
                 return answer
-            if earlier.is_under_way:  # later tries must still find it
-                return await begin()
+            if earlier.is_under_way:
+                return None
         keep = partial(self._keep, _name_of(request, caller, controls), body) if controls.idempotency_key else None
-        turn = _Turn(body, self._timer, partial(self._forget, key), keep)
+        turn = RepeatableTurn(body, self._timer, partial(self._forget, key), keep)
         self._turns.put(key, turn)
-        try:
-            result = await begin()
-        except BaseException:  # also a client that leaves: those that wait for its answer go on
-            turn.end(None)
-            raise
-        if not isinstance(result, Exchange) or result.reply.status >= 400:
-            turn.end(None)
-            return result
-        return turn.follow(result)
+        return turn
 
     async def kept_answer(
         self, turn: HistoryTurn, request: ModelRequest, caller: Caller, controls: Controls
@@ -122,7 +109,7 @@ class RepeatedTurns:
         with suppress(StoreError):
             await self._answers.keep(conversation, own, int(KEYED_SECONDS))
 
-    def _forget(self, key: _Key, turn: _Turn) -> None:
+    def _forget(self, key: _Key, turn: RepeatableTurn) -> None:
         """Free the place of a turn that is remembered no longer, for those that are."""
         if self._turns.get(key) is turn:
             del self._turns[key]
@@ -141,10 +128,10 @@ def _reused_key() -> InvalidRequest:
     )
 
 
-class _Turn:
+class RepeatableTurn:
     """One turn. Mutable: whether it was sent again, how long it is remembered, and its answer."""
 
-    def __init__(self, body: bytes, timer: Clock, forget: Callable[[_Turn], None], keep: _Keep | None) -> None:
+    def __init__(self, body: bytes, timer: Clock, forget: Callable[[RepeatableTurn], None], keep: _Keep | None) -> None:
         self.body = body
         self.is_repeated = False
         self.until = float("inf")
@@ -185,7 +172,18 @@ class _Turn:
         else:
             self._forget(self)
 
-    def follow(self, exchange: Exchange) -> Exchange:
+    async def settle(self, result: Result) -> Result:
+        """Follow the reply; a turn without one has no answer that can be given again."""
+        if isinstance(result, Exchange) and result.reply.status < 400:
+            return self._follow(result)
+        self.end(None)
+        return result
+
+    async def abandon(self) -> None:
+        """Let those that wait for its answer go on."""
+        self.end(None)
+
+    def _follow(self, exchange: Exchange) -> Exchange:
         """Return the exchange, whose answer is kept as it goes by, until its turn is stored."""
         turn = exchange.turn
         reply = _KeptReply(exchange.reply, self, exchange.report, turn.leave_out)
@@ -230,7 +228,7 @@ class _Turn:
 class _KeptReply:
     """A reply whose bytes are kept as they go by."""
 
-    def __init__(self, reply: UpstreamReply, turn: _Turn, report: Report, leave_out: LeaveOut | None) -> None:
+    def __init__(self, reply: UpstreamReply, turn: RepeatableTurn, report: Report, leave_out: LeaveOut | None) -> None:
         self._reply = reply
         self._turn = turn
         self._report = report

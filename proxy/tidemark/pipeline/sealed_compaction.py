@@ -33,8 +33,10 @@ from tidemark.core.report import Report
 from tidemark.pipeline.continuing import ContinuedRequests
 from tidemark.pipeline.identify import tenant_of
 from tidemark.pipeline.refused_items import readable_body
+from tidemark.pipeline.sending import PendingTurns
 from tidemark.pipeline.shared_accounts import SharedAccounts
-from tidemark.pipeline.values import BufferedReply, Progress, RequestContext
+from tidemark.pipeline.values import BufferedReply, Exchange, Progress, Refused, RequestContext, Result
+from tidemark.pipeline.walk import Walk
 
 MAX_NAMED = 5
 """Places that a warning names."""
@@ -255,3 +257,29 @@ def _earlier_summary(messages: Sequence[Message], strategy: Strategy) -> tuple[P
             text, covered = summary
             return sealed_record(text, covered, strategy), place + 1
     return None, 0
+
+
+class AnswerTrigger:
+    """The step ``answer_trigger``: answers a request that asks for a compaction, if its upstream does not know how.
+
+    :param sealed: None if no dialect with such requests is served
+    """
+
+    def __init__(self, sealed: SealedCompaction | None, turns: PendingTurns, timer: Clock) -> None:
+        self._sealed = sealed
+        self._turns = turns
+        self._timer = timer
+
+    async def __call__(self, walk: Walk) -> Walk | Result:
+        """Answer one request; all others pass."""
+        context, sealed = walk.context, self._sealed
+        if not context.request.asks_to_compact or sealed is None or not sealed.answers(context):
+            return walk
+        try:
+            reply, report = await sealed.answer(context, walk.progress)
+        except CompactionFailed as error:
+            return Refused(error, context.report("failed", context.count.total, self._timer()))
+        walk.progress.on_planned(report)
+        unchanged = context.report("none", context.count.total, self._timer())  # as what is stored stays
+        turn = replace(self._turns.of(context, unchanged), answered_here=True, prepare=None)
+        return Exchange(reply, turn, report)

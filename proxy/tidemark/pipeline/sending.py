@@ -1,18 +1,46 @@
-"""The step ``send``: sends a request as it was fitted, and asks for the provider's counts where they are needed.
+"""The step ``send``: sends a request as it was fitted, and makes the turn that is stored when its reply has ended.
 
-It comes after ``fit`` and before the relay. Only streams of calibrated models need counts that nobody asked for; every
+It comes after ``fit`` and before ``replay``. Only streams of calibrated models need counts that nobody asked for; every
 other request goes out with the client's own members.
 """
 
 from __future__ import annotations
 
 from collections.abc import Awaitable
+from dataclasses import replace
 
+from tidemark.core.conversation.prefix import owner_of
+from tidemark.core.conversation.records import TurnRecord
+from tidemark.core.conversation.reply import Reply
 from tidemark.core.conversation.request import ModelRequest
+from tidemark.core.errors import UpstreamError
+from tidemark.core.events import ContextFull, Listener
 from tidemark.core.lessons import Lessons
-from tidemark.core.ports import Clock, Upstream, UpstreamReply
+from tidemark.core.ports import CalibrationStore, Clock, Upstream, UpstreamReply
+from tidemark.core.report import Report
+from tidemark.pipeline.bound_thinking import ThinkingGuard
+from tidemark.pipeline.fit import BudgetFitter
+from tidemark.pipeline.kept_responses import response_keeping
+from tidemark.pipeline.native_compaction import REFUSED_NOTICE, NativeCompaction, without_natives
+from tidemark.pipeline.notices import with_base_warning, with_cache_break, with_left_out_warning, with_warning
 from tidemark.pipeline.plain_replies import decode_whole
-from tidemark.pipeline.values import BufferedReply, FittedRequest, LeaveOut, RequestContext, Watch
+from tidemark.pipeline.refused_items import watched_items
+from tidemark.pipeline.replay import SendAgain
+from tidemark.pipeline.search_offers import SearchOffers
+from tidemark.pipeline.values import (
+    BufferedReply,
+    Exchange,
+    FittedRequest,
+    Learn,
+    LeaveOut,
+    PendingTurn,
+    Progress,
+    Refused,
+    RequestContext,
+    Result,
+    Watch,
+)
+from tidemark.pipeline.walk import Walk
 
 
 class RequestSender:
@@ -72,6 +100,162 @@ class RequestSender:
         if thinking is not None:
             return thinking.send(self._upstream, request, body, changed=fitted.changed)
         return self._upstream.send(context.route, body, context.caller, dialect=request.dialect, stream=request.stream)
+
+
+class PendingTurns:
+    """Makes turns whose replies are on their way. It has no state of its own."""
+
+    def __init__(self, upstream: Upstream, fitter: BudgetFitter, calibrations: CalibrationStore, clock: Clock) -> None:
+        self._upstream = upstream
+        self._fitter = fitter
+        self._calibrations = calibrations
+        self._clock = clock
+
+    def of(
+        self, context: RequestContext, report: Report, learn: Learn | None = None, leave_out: LeaveOut | None = None
+    ) -> PendingTurn:
+        """Return what the store will get of the request when its reply has ended."""
+        request, count = context.request, context.count
+        record = TurnRecord(  # in the fields' order: see ``TurnRecord.with_reply``
+            context.tenant,
+            context.conversation,
+            context.chain,
+            context.stored.stored_count,
+            request.messages,
+            count.messages,
+            False,  # noqa: FBT003 - not complete
+            request.model,
+            report.action,
+            report.tokens_before,
+            report.tokens_after,
+            report.summarized,
+            self._clock(),
+            count.scheme,
+            {},
+            owner_of(context.caller.fingerprint),
+            context.controls.conversation or "",
+            echo=context.stored.echo,
+            max_output_tokens=request.max_output_tokens or 0,
+            left_out_count=count.left_out.count,
+            left_out_tokens=count.left_out.tokens,
+            prompt_record=context.prompt.stored,
+        )
+        prepare = self._fitter.prepare_after(context, report)
+        keep_response = response_keeping(context, self._upstream)
+        return PendingTurn(
+            record,
+            context.route.upstream_model,
+            request.dialect,
+            learn,
+            prepare,
+            leave_out=leave_out,
+            keep_response=keep_response,
+        )
+
+    def learner(self, context: RequestContext, counted: int) -> Learn | None:
+        """Return what learns from the upstream's own count; that of images and files tells nothing of a tokenizer."""
+        key, request = context.measure.key, context.request
+        if key is None or any(message.media for message in request.messages):
+            return None
+        if request.left_to_upstream or (request.continuation is not None and request.continuation.upstream_has):
+            return None  # the upstream counts what it makes of the messages, or what only it has
+
+        async def learn(reply: Reply) -> None:
+            tokens = request.dialect.usage(reply.usage).input_tokens
+            if tokens is not None:
+                await self._calibrations.learn(key, counted, tokens, self._clock())
+
+        return learn
+
+
+class Send:
+    """Sends requests that are within their budget. It has no state of its own.
+
+    :param again: sends an identified request once more
+    """
+
+    def __init__(
+        self,
+        sender: RequestSender,
+        turns: PendingTurns,
+        *,
+        searches: SearchOffers,
+        natives: NativeCompaction,
+        thinking: ThinkingGuard,
+        emit: Listener,
+        again: SendAgain,
+    ) -> None:
+        self._sender = sender
+        self._turns = turns
+        self._searches = searches
+        self._natives = natives
+        self._thinking = thinking
+        self._emit = emit
+        self._again = again
+
+    async def __call__(self, walk: Walk) -> Walk | Result:
+        """Send a request, with its provider's own summary if that stands in it."""
+        context, fitted = walk.context, walk.fitted
+        send = self._send_fitted if fitted.native is None else self._send_native
+        exchange = await send(context, fitted, walk.progress)
+        if isinstance(exchange, Refused):
+            return exchange
+        walk.exchange = exchange
+        return walk
+
+    async def _send_native(
+        self, context: RequestContext, fitted: FittedRequest, progress: Progress
+    ) -> Exchange | Refused:
+        """Send a request with its provider's own summary; again with the text where the provider refuses that."""
+        exchange = await self._send_fitted(self._natives.carrying(context), fitted, progress)
+        if isinstance(exchange, Refused):
+            return exchange
+        try:
+            reply, is_refused = await self._natives.checked(context, exchange.reply)
+        except UpstreamError as error:
+            return Refused(error, exchange.report)
+        if not is_refused:
+            return replace(exchange, reply=reply)
+        resent = await self._again(without_natives(context), progress)
+        if isinstance(resent, Exchange) and resent.reply.status < 400:
+            self._natives.note_refused(context, fitted.native)
+        return replace(resent, report=with_warning(resent.report, REFUSED_NOTICE))
+
+    async def _send_fitted(
+        self, context: RequestContext, fitted: FittedRequest, progress: Progress
+    ) -> Exchange | Refused:
+        """Send a request that is within its budget."""
+        thinking = self._thinking.of(context, fitted.native) or watched_items(context)
+        offer = None if fitted.summary is None else self._searches.offer(context, fitted, thinking)
+        if offer is not None:
+            fitted = offer.fitted
+        if context.prompt.change is not None:
+            fitted = replace(fitted, report=with_cache_break(context.request, context.prompt.change, fitted.report))
+        report = fitted.report
+        if fitted.full:
+            self._emit(ContextFull(report.conversation, context.profile.name, report.tokens_after, report.limit))
+        progress.on_planned(report)
+        learn = (
+            self._turns.learner(context, report.local_tokens) if offer is None else None
+        )  # its counts are of all rounds
+        leave_out: LeaveOut | None = None
+        try:
+            if offer is not None:
+                reply = await self._searches.send(offer)
+            else:
+                counted = learn is not None
+                reply, leave_out = await self._sender.send(context, fitted, with_counts=counted, thinking=thinking)
+        except UpstreamError as error:
+            return Refused(error, report)
+        if left_out := getattr(reply, "left_out", ()):  # as `members_left_out`, for each request
+            report = with_left_out_warning(report, left_out)
+        if reply.status >= 400:
+            report = with_base_warning(report, reply, context.route)
+        turn = self._turns.of(context, report, learn, leave_out)
+        if thinking is not None:
+            report = with_warning(report, thinking.warning)
+            turn = replace(turn, bind=thinking.bindings)
+        return Exchange(reply, turn, report, None if report.degraded else fitted.summary)
 
 
 def _body(context: RequestContext, request: ModelRequest, fitted: FittedRequest) -> bytes:

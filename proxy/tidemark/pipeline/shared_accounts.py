@@ -16,6 +16,7 @@ from tidemark.core.conversation.prefix import owner_of
 from tidemark.core.conversation.request import ModelRequest
 from tidemark.core.errors import ObjectNotFound
 from tidemark.core.ports import Caller, OwnerStore, Route, Upstream
+from tidemark.pipeline.walk import Walk
 
 REMEMBERED_PLACES = 1024
 """Base URLs whose account is cached; a configuration has few."""
@@ -167,3 +168,15 @@ def _place(base_url: str) -> str:
     """Return an address without a user, a password or a query, which may be secret."""
     parts = urlsplit(base_url)
     return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{parts.path}" if parts.netloc else ""
+
+
+class CheckAccounts:
+    """The step ``check_accounts``: refuses requests that name what their caller may not reach."""
+
+    def __init__(self, accounts: SharedAccounts) -> None:
+        self._accounts = accounts
+
+    async def __call__(self, walk: Walk) -> Walk:
+        """Check one request."""
+        await self._accounts.check_mentioned(walk.context.route, walk.request, walk.caller)
+        return walk

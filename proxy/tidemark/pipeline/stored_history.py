@@ -102,7 +102,7 @@ class HistoryTurn:
         """Give the lease back, so that the next turn can start."""
         await self._keeper.end()
 
-    async def attach_to(self, result: Result) -> Result:
+    async def settle(self, result: Result) -> Result:
         """Make the lease end with the reply, and the record name the turn that it belongs to."""
         result = replace(result, report=self._add_gap(result.report))
         if not isinstance(result, Exchange):

@@ -1,6 +1,6 @@
 """The values that the steps of a request pass on.
 
-The server makes ``Controls`` from request headers. The steps of ``pipeline/pipeline.py`` turn a request into a
+The server makes ``Controls`` from request headers. The steps of ``pipeline/steps.py`` turn a request into a
 ``RequestContext``, a ``FittedRequest`` and an ``Exchange``; the relay ends it with an ``Ending``.
 """
 

@@ -34,10 +34,6 @@ _SCANNED, _SCANS = 10_000, 50
 """Entries that one command looks through for an id, and how many commands do so at most."""
 
 
-def _ignore_use(_owner: str, _conversation: str) -> None:
-    return
-
-
 class Used(NamedTuple):
     """A conversation and its last use."""
 
@@ -65,8 +61,8 @@ class Listing:
     def __init__(self, ask: Ask, longest_seconds: int) -> None:
         self._ask = ask
         self._longest = longest_seconds
-        self.on_used: Callable[[str, str], None] = _ignore_use
-        """Is given the owner and the id of each conversation that is used."""
+        self.followers: list[Callable[[str, str], None]] = []
+        """Each is given the owner and the id of every conversation that is used."""
         self._soon: dict[tuple[str, str], Used] = {}
         self._later: dict[tuple[str, str], Used] = {}
         self._leading: BoundedCache[tuple[str, str], str] = BoundedCache(_CACHED)
@@ -83,7 +79,8 @@ class Listing:
 
     def note(self, used: Used) -> None:
         """Note that a conversation was used; it is listed soon."""
-        self.on_used(used.owner, used.conversation)
+        for follow in self.followers:
+            follow(used.owner, used.conversation)
         entry = (used.owner, used.conversation)
         if used.name:  # it leads to this conversation, though another one may be written after it
             self._leading.put((used.owner, used.name), used.conversation)

@@ -46,7 +46,6 @@ from tidemark.core.flush_events import (
 )
 from tidemark.core.report import Action
 from tidemark.core.traffic import TrafficFigures
-from tidemark.telemetry.flush_series import FlushSeries
 from tidemark.telemetry.gathering import (
     FIRST_BYTE_SECONDS,
     OVERHEAD_SECONDS,
@@ -55,7 +54,7 @@ from tidemark.telemetry.gathering import (
     traffic_of,
 )
 from tidemark.telemetry.series import Family, SeriesRegistry
-from tidemark.telemetry.state import StateSeries
+from tidemark.telemetry.state import StateSeries, WorkerState
 from tidemark.telemetry.summary_series import SummarySeries
 
 MAX_MODELS = 100
@@ -74,16 +73,16 @@ class Metrics:
     Its state is its own registry, the model names with a label, and the totals that the series do not have yet.
     """
 
-    def __init__(self, shared: Path | None = None) -> None:
+    def __init__(self, shared: Path | None = None, read_state: Callable[[], WorkerState] | None = None) -> None:
         """Create the metrics with all counts at zero.
 
         :param shared: the folder that ``PROMETHEUS_MULTIPROC_DIR`` named when this worker was started; None for a
             single process
+        :param read_state: returns what the worker does at the moment
         """
         self.registry = SeriesRegistry(shared)
         self._shared = shared
-        self.count_traffic: Callable[[TrafficFigures], None] | None = None
-        """Is given the figures of all requests, about once a second while there are any."""
+        self._count_traffic: Callable[[TrafficFigures], None] | None = None
         self._hand_over_timer: asyncio.TimerHandle | None = None
         self._by_hand: Counter[Action] = Counter()
         """Compactions by hand that the figures of traffic do not have yet."""
@@ -132,7 +131,6 @@ class Metrics:
         self._degraded = self.registry.counter("store_degraded", "Times the store did not answer.", ("operation",))
         self._shed = self.registry.counter("requests_shed", "Requests refused beyond the limits.", ("reason",))
         self._broken = self.registry.counter("store_broken_records", "Times a stored record could not be read.", ())
-        self._count_flush = FlushSeries(self.registry)
         self._seconds = self.registry.histogram(
             "request_seconds",
             "First byte of the request to last of the response.",
@@ -148,7 +146,7 @@ class Metrics:
         self._overhead = self.registry.histogram(
             "overhead_seconds", "Tidemark's own time before the upstream is asked.", (), OVERHEAD_SECONDS
         )
-        self.state = StateSeries(self.registry)
+        self.state = StateSeries(self.registry, read_state)
 
     def __call__(self, event: Event) -> None:
         """Count one event."""
@@ -163,8 +161,6 @@ class Metrics:
                 self._searches.labels(event.outcome).inc()
             case StoreDegraded() | RecordBroken() | RequestShed():
                 self._count_trouble(event)
-            case FlushQueued() | FlushDropped() | FlushDelivered() | FlushFailed() | FlushBuried() | FlushWaiting():
-                self._count_flush(event)
             case ManualCompactionEnded():
                 self._count_by_hand(event)
             case (
@@ -176,20 +172,35 @@ class Metrics:
                 | TurnStored()
             ):
                 pass  # the log reports these, and the live events most of them
-            case FlushDelayed() | FlushLost() | StoreReplaced():
-                pass  # the log alone reports these
+            case StoreReplaced():
+                pass  # the log alone reports it
+            case (
+                FlushQueued()
+                | FlushDelayed()
+                | FlushDropped()
+                | FlushDelivered()
+                | FlushFailed()
+                | FlushBuried()
+                | FlushLost()
+                | FlushWaiting()
+            ):
+                pass  # the memory flush counts these by itself
             case _:
                 assert_never(event)
 
+    def give_traffic_to(self, count: Callable[[TrafficFigures], None]) -> None:
+        """Give the figures of all requests to ``count``, about once a second while there are any."""
+        self._count_traffic = count
+
     def _count_summary(self, event: ConversationCompacted | SummaryPrepared | SummaryFailed | BreakerChanged) -> None:
         self._summaries(event)
-        if isinstance(event, SummaryFailed) and self.count_traffic is not None:
+        if isinstance(event, SummaryFailed) and self._count_traffic is not None:
             self._failed_summaries += 1
             self._hand_over_soon()
 
     def _count_by_hand(self, event: ManualCompactionEnded) -> None:
         """Count a compaction for which no request is sent: the figures of traffic have it beside those of requests."""
-        if self.count_traffic is not None:
+        if self._count_traffic is not None:
             self._by_hand[event.action] += 1
             self._hand_over_soon()
 
@@ -202,7 +213,7 @@ class Metrics:
                 self._broken.inc()
             case RequestShed():
                 self._shed.labels(event.reason).inc()
-                if self.count_traffic is not None:
+                if self._count_traffic is not None:
                     self._shed_number += 1
                     self._hand_over_soon()
             case _:
@@ -233,8 +244,8 @@ class Metrics:
         failed, self._failed_summaries = self._failed_summaries, 0
         by_hand, self._by_hand = self._by_hand, Counter()
         shed, self._shed_number = self._shed_number, 0
-        if self.count_traffic is not None and (gathered or failed or by_hand or shed):
-            self.count_traffic(traffic_of(gathered, failed, by_hand, shed))
+        if self._count_traffic is not None and (gathered or failed or by_hand or shed):
+            self._count_traffic(traffic_of(gathered, failed, by_hand, shed))
         for (model, status, action, outcome), requests in gathered.items():
             self._requests.labels(model, str(status), action, outcome).inc(requests.number)
             self._seconds.labels(model).take(requests.seconds)
@@ -270,7 +281,7 @@ class Metrics:
 
     def _first(self, key: tuple[str, int, str, str]) -> RequestTotals:
         """Create the totals of a kind of request; the first one schedules the next update of the series."""
-        if self._shared is not None or self.count_traffic is not None:
+        if self._shared is not None or self._count_traffic is not None:
             self._hand_over_soon()
         self._gathered[key] = RequestTotals()
         return self._gathered[key]

@@ -48,11 +48,13 @@ def count_pool_threads() -> int:
 
 
 class StateSeries:
-    """The series of a worker's state. Its state is the time of the last sample, and the timer of the next one."""
+    """The series of a worker's state. Its state is the time of the last sample, and the timer of the next one.
 
-    def __init__(self, registry: SeriesRegistry) -> None:
-        self.read: Callable[[], WorkerState] | None = None
-        """Returns the worker's state; None before the application is built."""
+    :param read: returns the worker's state; None for a process that serves nothing
+    """
+
+    def __init__(self, registry: SeriesRegistry, read: Callable[[], WorkerState] | None) -> None:
+        self._read = read
         self._sampled_at: float | None = None
         self._timer: asyncio.TimerHandle | None = None
         self._streams = registry.live_gauge("streams_in_flight", "Streams on their way to clients.")
@@ -77,13 +79,13 @@ class StateSeries:
         if self._timer is not None:
             self._timer.cancel()
         self._show(WorkerState())
-        self.read = None
+        self._read = None
 
     def sample(self) -> None:
         """Show the worker's state."""
-        if self.read is None:
+        if self._read is None:
             return
-        state, now = self.read(), time.monotonic()
+        state, now = self._read(), time.monotonic()
         if not state.is_store_well and self._sampled_at is not None:
             self._degraded.inc(now - self._sampled_at)
         self._sampled_at = now

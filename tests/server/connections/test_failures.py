@@ -11,7 +11,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from tests.server.connections.served import Served
-from tidemark.app import create_app
+from tidemark.app.application import create_app
 from tidemark.config import load
 
 

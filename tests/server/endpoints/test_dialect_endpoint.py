@@ -19,8 +19,8 @@ from tidemark.core.events import Event, RequestServed
 from tidemark.core.ports import Headers, UpstreamReply
 from tidemark.core.report import Report, Usage
 from tidemark.dialects.chat.dialect import ChatDialect
-from tidemark.pipeline.pipeline import Pipeline
 from tidemark.pipeline.relay import Deliver, Relay
+from tidemark.pipeline.steps import Pipeline
 from tidemark.pipeline.values import Ending, Exchange, PendingTurn, Progress
 from tidemark.server.access import ConversationAccess
 from tidemark.server.asgi import Response

@@ -19,14 +19,14 @@ from tidemark.core.planning.budget import ModelWindow
 from tidemark.core.planning.calibration import CalibrationKey
 from tidemark.core.ports import FlushEntry
 from tidemark.core.traffic import TrafficFigures
+from tidemark.delivery.queue import QueueBounds, RedisFlushQueue
+from tidemark.features.settings.store import RedisSettings
+from tidemark.features.traffic.store import RedisTraffic
 from tidemark.store.calibrations import RedisCalibrations
 from tidemark.store.codec import Codec
 from tidemark.store.conversations import RedisStore
-from tidemark.store.flush_queue import QueueBounds, RedisFlushQueue
 from tidemark.store.lessons import RedisLearnedWindows
 from tidemark.store.models import RedisModels
-from tidemark.store.operator_settings import RedisSettings
-from tidemark.store.traffic import RedisTraffic
 
 BOUNDS = QueueBounds(1000, 10**9)
 WEEK_SECONDS = 7 * 86_400.0

@@ -18,15 +18,10 @@ from tests.support.sealing import XorCipher
 from tidemark.codings.frames import FrameWriter
 from tidemark.core.errors import StoreError
 from tidemark.core.ports import FlushEntry
-from tidemark.store import keys
-from tidemark.store.codec import Codec
-from tidemark.store.conversations import RedisStore
-from tidemark.store.embedded.server import EmbeddedValkey
-from tidemark.store.flush_queue import RedisFlushQueue
-from tidemark.store.schema import SCHEMA
-from tidemark.store.upkeep import exporting, whole_store
-from tidemark.store.upkeep.examination import StoreExaminer
-from tidemark.store.upkeep.export_lines import (
+from tidemark.delivery.queue import RedisFlushQueue
+from tidemark.features.upkeep import exporting, whole_store
+from tidemark.features.upkeep.examination import StoreExaminer
+from tidemark.features.upkeep.export_lines import (
     FORMAT,
     Checkpoint,
     Checksum,
@@ -36,9 +31,14 @@ from tidemark.store.upkeep.export_lines import (
     Record,
     write_line,
 )
-from tidemark.store.upkeep.exporting import StoreExport
-from tidemark.store.upkeep.importing import StoreImport
-from tidemark.store.upkeep.whole_store import ScanState, WholeStore
+from tidemark.features.upkeep.exporting import StoreExport
+from tidemark.features.upkeep.importing import StoreImport
+from tidemark.features.upkeep.whole_store import ScanState, WholeStore
+from tidemark.store import keys
+from tidemark.store.codec import Codec
+from tidemark.store.conversations import RedisStore
+from tidemark.store.embedded.server import EmbeddedValkey
+from tidemark.store.schema import SCHEMA
 
 
 @pytest.fixture(scope="module")

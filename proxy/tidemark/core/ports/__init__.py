@@ -7,7 +7,6 @@ from tidemark.core.ports.authenticating import Authenticator
 from tidemark.core.ports.clocks import Clock
 from tidemark.core.ports.counting import RequestCount, Stored, TokenCounter
 from tidemark.core.ports.flushing import ConsumerState, DeadLetter, FlushEntry, FlushQueue, MemoryFlush, QueueState
-from tidemark.core.ports.live_events import LiveEventFeed
 from tidemark.core.ports.owners import OwnerStore
 from tidemark.core.ports.responses import KeptConversationStore, ResponseStore, SummarySeal
 from tidemark.core.ports.store import (
@@ -25,7 +24,6 @@ from tidemark.core.ports.store import (
     TurnStore,
 )
 from tidemark.core.ports.summarizing import AskProvider, ChooseSummarizer, Summarizer, SummaryComparison, SummaryTask
-from tidemark.core.ports.traffic import TrafficStore
 from tidemark.core.ports.upstream import (
     NO_CREDENTIAL,
     Caller,
@@ -63,7 +61,6 @@ __all__ = [
     "LearnedWindowStore",
     "Lease",
     "LeaseStore",
-    "LiveEventFeed",
     "MemoryFlush",
     "ModelCatalog",
     "ModelStore",
@@ -83,7 +80,6 @@ __all__ = [
     "SummaryTask",
     "TextRequest",
     "TokenCounter",
-    "TrafficStore",
     "TurnStore",
     "Upload",
     "Upstream",

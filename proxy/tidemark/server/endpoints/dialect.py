@@ -16,9 +16,9 @@ from tidemark.core.conversation.request import Dialect, ModelRequest
 from tidemark.core.errors import ClientError, Overloaded, TidemarkError
 from tidemark.core.events import Listener, Outcome
 from tidemark.core.report import Report
-from tidemark.pipeline.pipeline import Pipeline
 from tidemark.pipeline.plain_replies import codings_of, is_event_stream, plain_where_needed
 from tidemark.pipeline.relay import Relay
+from tidemark.pipeline.steps import Pipeline
 from tidemark.pipeline.values import CommandAnswer, Exchange, Refused, Repeated, Result
 from tidemark.server.access import ConversationAccess
 from tidemark.server.asgi import JSON, CancelOnDisconnect, ClientGone, Response, read_body

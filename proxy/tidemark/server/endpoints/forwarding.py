@@ -1,7 +1,7 @@
 """Carries every request under ``/v1`` that no other endpoint serves: embeddings, files, audio, images, batches.
 
 It stands beside the pipeline: nothing is read but the model, which decides the upstream, and, where tenants share a
-provider's account, ids; nothing is stored but who made what (``archive/carried_objects.py``). Bodies go on while they
+provider's account, ids; nothing is stored but who made what (``pipeline/carried_objects.py``). Bodies go on while they
 arrive, and so do answers. The table of routes has it last.
 """
 
@@ -14,11 +14,11 @@ from urllib.parse import unquote
 from starlette.routing import BaseRoute, Match, Route
 from starlette.types import Receive, Scope, Send
 
-from tidemark.archive.carried_objects import CarriedObjects
 from tidemark.core.conversation.request import ErrorFormat
 from tidemark.core.errors import ClientError, InvalidRequest, NoUpstream, TidemarkError
 from tidemark.core.events import Listener, Outcome
 from tidemark.core.ports import Authenticator, Caller, Upstream
+from tidemark.pipeline.carried_objects import CarriedObjects
 from tidemark.server.asgi import ARRIVES_IN_PIECES, CancelOnDisconnect, ClientGone, Response, read_body
 from tidemark.server.capabilities import errors_of
 from tidemark.server.encodings import decoded_body, is_encoded

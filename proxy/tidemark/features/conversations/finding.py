@@ -1,0 +1,305 @@
+"""Find stored conversations: a page of the list, by model and state, or by words of names, ids and messages.
+
+The console's list and ``GET /tidemark/conversations`` show what it returns. The store has the list's order, so a page
+without filters reads only its own entries. Filters and words look through a bounded number of entries at a time; the
+cursor of the next page goes on where that ended.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from tidemark.core.conversation.messages import Message
+from tidemark.core.conversation.prefix import owner_of
+from tidemark.core.conversation.records import StoredConversation, StoredMessage
+from tidemark.core.conversation.stored_format import StoredFormat
+from tidemark.core.conversation.summary import PrefixSummary
+from tidemark.core.cursors import cursor_of, place_of
+from tidemark.core.errors import ConversationNotFound, InvalidRequest, RecordUnreadable
+from tidemark.core.ports import Caller
+from tidemark.features.conversations.pages import Page
+from tidemark.features.conversations.ports import ArchiveStore, Turn
+from tidemark.features.conversations.standing_summaries import StandingSummaries
+from tidemark.pipeline.stored_conversation import offloaded
+
+FILTERED, WEIGHED = 500, 250
+"""Conversations that one page looks through for a model, and for a state, which more has to be read for."""
+SEARCHED = 500
+"""Conversations whose messages one page of a search reads."""
+SEARCHED_MESSAGES = 20_000
+"""Messages that one page of a search reads before it stops."""
+WARNING_PERCENT, CRITICAL_PERCENT = 80, 95
+"""From which share of the limit a context is nearly full, and full (FR-6.1.1)."""
+FULL_PERCENT = 100
+_TOGETHER = 25
+"""Conversations that are read at a time."""
+_ID_DIGITS = 8
+"""The shortest beginning of an id that is looked for in the whole list."""
+Level = Literal["ok", "warning", "critical"]
+Entry = tuple[float, str]
+"""The time of a conversation's last use, and its id."""
+STATES = ("summarized", "whole", "warning", "critical")
+"""States by which conversations are filtered: with a summary in use, without one, nearly full, full."""
+
+
+@dataclass(frozen=True, slots=True)
+class ContextUsage:
+    """How full a context is."""
+
+    percent: int
+    """Of the limit; above 100 where the next request has to be compacted."""
+
+    @property
+    def is_over(self) -> bool:
+        """Whether the next request would not fit as it is."""
+        return self.percent > FULL_PERCENT
+
+    @property
+    def level(self) -> Level:
+        """How near the limit it is."""
+        if self.percent >= CRITICAL_PERCENT:
+            return "critical"
+        return "warning" if self.percent >= WARNING_PERCENT else "ok"
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """What conversations have to be to be listed; an empty field allows all."""
+
+    model: str = ""
+    state: str = ""
+    words: str = ""
+
+    @property
+    def is_all(self) -> bool:
+        """Whether every conversation is wanted."""
+        return not (self.model or self.state or self.words)
+
+
+@dataclass(frozen=True, slots=True)
+class ListedConversation:
+    """A conversation as a list shows it."""
+
+    record: StoredConversation
+    summarized_messages: int
+    """Messages that the summary in use stands for (FR-6.1.2)."""
+    usage: ContextUsage | None
+    """How full its context is after the last turn; None where nobody can tell."""
+    tokens_before: int = 0
+    """Tokens of its last request and of what was added since, with nothing summarized; 0 where nobody can tell."""
+    tokens_after: int = 0
+    """The same with the summary in use."""
+
+
+@dataclass(frozen=True, slots=True)
+class FoundConversations:
+    """A page of conversations, last used first."""
+
+    conversations: tuple[ListedConversation, ...]
+    unreadable: tuple[str, ...]
+    newer_cursor: str | None
+    older_cursor: str | None
+    searched: int
+    """How many conversations were looked through."""
+    is_partial: bool
+    """Whether older ones were left for the next page, though this one is not full."""
+
+
+class _Search:
+    """One search for a page: what it has found and read so far."""
+
+    def __init__(self) -> None:
+        self.matches: list[tuple[Entry, StoredConversation]] = []
+        self.unreadable: list[str] = []
+        self.entries: list[Entry] = []
+        self.message_count = 0
+        self.is_at_end = False
+
+
+class ConversationFinder:
+    """Finds conversations; holds no state of its own."""
+
+    def __init__(self, store: ArchiveStore, summaries: StandingSummaries, formats: StoredFormat) -> None:
+        self._store = store
+        self._summaries = summaries
+        self._formats = formats
+
+    async def find(
+        self, caller: Caller | None, page: Page, wanted: Wanted, *, newer: bool = False
+    ) -> FoundConversations:
+        """Return a page of the conversations that a caller may see.
+
+        :param caller: None for the operator
+        :param page: with a cursor, the entries after that place; before it with ``newer``
+        :param newer: return the page before the cursor; the first page where that would not be a whole one
+        :raises InvalidRequest: the cursor belongs to no such list, or there is no such state
+        """
+        if wanted.state not in ("", *STATES):
+            raise InvalidRequest(f"'state' must be one of {', '.join(STATES)}.", param="state")
+        owner = None if caller is None else owner_of(caller.fingerprint)
+        start = None if page.cursor is None else _place(page.cursor)
+        search = await self._searched(owner, page.limit, start, wanted, newer=newer and start is not None)
+        if newer and start is not None and search.is_at_end and len(search.matches) <= page.limit:
+            start, newer = None, False
+            search = await self._searched(owner, page.limit, None, wanted, newer=False)
+        more = len(search.matches) > page.limit or not search.is_at_end
+        shown = search.matches[: page.limit]
+        near = search.entries[0] if search.entries else start
+        far = shown[-1][0] if len(search.matches) > page.limit else search.entries[-1] if search.entries else start
+        if newer:
+            near, far, shown = far, near, shown[::-1]
+        rows = await asyncio.gather(*(self.listed(record) for _, record in shown))
+        return FoundConversations(
+            tuple(rows),
+            tuple(search.unreadable),
+            newer_cursor=cursor_of(*near) if near and start is not None else None,
+            older_cursor=cursor_of(*far) if far and (newer or more) else None,
+            searched=len(search.entries),
+            is_partial=not search.is_at_end and len(search.matches) <= page.limit,
+        )
+
+    async def listed(self, record: StoredConversation) -> ListedConversation:
+        """Return a conversation with how full its context is, and how much of it is summarized.
+
+        The tokens are those of its last request and of what was added since, so that no history has to be read. The
+        limit is that of a request that asks for as long a reply as the last one.
+        """
+        summary = await self._summaries.in_use(record) if record.summary_count else None
+        covered = summary.covered if summary else 0
+        turn = await self._store.latest_turn(record.id)
+        limit = await self._summaries.limit_of(record.model, (turn.max_output_tokens or None) if turn else None)
+        if not limit or (turn is None and summary is None):
+            return ListedConversation(record, covered, None)
+        before, after = await self._tokens(record, turn, summary)
+        return ListedConversation(record, covered, ContextUsage(round(100 * after / limit)), before, after)
+
+    async def _tokens(
+        self, record: StoredConversation, turn: Turn | None, summary: PrefixSummary | None
+    ) -> tuple[int, int]:
+        """Return the tokens without the summary in use, and with it."""
+        covered = summary.covered if summary else 0
+        is_newer = summary is not None and (turn is None or summary.created_at > turn.created_at)
+        if turn is not None and covered == turn.summarized and not is_newer:
+            rest = await self._rest(record, turn.last if turn.complete else turn.last + 1)
+            return turn.tokens_before + rest, turn.tokens_after + rest
+        rest = await self._rest(record, covered + 1)  # a summary was made since
+        return record.total_tokens, rest + (summary.tokens if summary else 0)
+
+    async def _rest(self, record: StoredConversation, first: int) -> int:
+        rest = await self._store.messages(record.id, start=first, stop=record.message_count)
+        return sum(message.tokens for message in rest)
+
+    async def _searched(
+        self, owner: str | None, limit: int, start: Entry | None, wanted: Wanted, *, newer: bool
+    ) -> _Search:
+        search, place = _Search(), start
+        digits = wanted.words.strip().lower()
+        if start is None and len(digits) >= _ID_DIGITS and not set(digits) - set("0123456789abcdef"):
+            for entry in (await self._store.listing.ids_beginning(owner, digits))[: limit + 1]:
+                search.matches += [(entry, record) for record in await self._records([entry], owner, search)]
+            if search.matches:
+                search.entries, search.is_at_end = [entry for entry, _ in search.matches[:limit]], True
+                return search
+        most = SEARCHED if wanted.words else WEIGHED if wanted.state else FILTERED
+        while not search.is_at_end and len(search.matches) <= limit and (wanted.is_all or len(search.entries) < most):
+            if search.message_count >= SEARCHED_MESSAGES:
+                break
+            count = limit + 1 - len(search.matches) if wanted.is_all else _TOGETHER
+            entries = await self._entries(owner, count, place, newer=newer)
+            search.is_at_end = len(entries) < count
+            place = entries[-1] if entries else place
+            await self._add(search, entries, owner, wanted, limit)
+        return search
+
+    async def _entries(self, owner: str | None, count: int, place: Entry | None, *, newer: bool) -> Sequence[Entry]:
+        if newer and place is not None:
+            return await self._store.listing.newer(owner, count, place)
+        return await self._store.listing.newest(owner, count, place)
+
+    async def _add(
+        self, search: _Search, entries: Sequence[Entry], owner: str | None, wanted: Wanted, limit: int
+    ) -> None:
+        """Add those of a few entries that are wanted, up to one more than the page has."""
+        records = {record.id: record for record in await self._records(entries, owner, search)}
+        if wanted.model or wanted.state:
+            candidates = list(records.values())
+            fits = await asyncio.gather(*(self._is_in_state(record, wanted) for record in candidates))
+            records = {record.id: record for record, fit in zip(candidates, fits, strict=True) if fit}
+        for entry in entries:
+            if len(search.matches) > limit:
+                search.is_at_end = False
+                return
+            search.entries.append(entry)
+            record = records.get(entry[1])
+            if record is None or (wanted.words and not await self._has_words(record, wanted.words.casefold(), search)):
+                continue
+            search.matches.append((entry, record))
+
+    async def _records(
+        self, entries: Sequence[Entry], owner: str | None, search: _Search
+    ) -> Sequence[StoredConversation]:
+        """Return the records of entries; those that have expired leave the list."""
+        read = await asyncio.gather(
+            *(self._store.conversation(conversation) for _, conversation in entries), return_exceptions=True
+        )
+        records: list[StoredConversation] = []
+        for (used_at, conversation), record in zip(entries, read, strict=True):
+            if isinstance(record, RecordUnreadable):
+                search.unreadable.append(conversation)
+            elif isinstance(record, BaseException):
+                raise record
+            elif record is not None and record.id == conversation and record.message_count:
+                records.append(record)
+            else:
+                await self._store.listing.drop(owner, conversation, "", used_at)
+        return records
+
+    async def _is_in_state(self, record: StoredConversation, wanted: Wanted) -> bool:
+        """Return whether a conversation is of the model and in the state that are wanted."""
+        if not wanted.state or (wanted.model and record.model != wanted.model):
+            return wanted.model in ("", record.model)
+        if wanted.state in ("summarized", "whole"):
+            is_summarized = record.summary_count > 0 and await self._summaries.in_use(record) is not None
+            return is_summarized == (wanted.state == "summarized")
+        usage = (await self.listed(record)).usage
+        return usage is not None and usage.level == wanted.state
+
+    async def _has_words(self, record: StoredConversation, words: str, search: _Search) -> bool:
+        """Return whether a conversation's name or id contains a text, or one message contains all its words."""
+        if words in record.name.casefold() or words in record.id:
+            return True
+        last = min(record.message_count, SEARCHED_MESSAGES)
+        try:
+            messages = await self._store.messages(record.id, start=record.message_count - last + 1)
+        except ConversationNotFound:
+            return False
+        search.message_count += len(messages)
+        return await self._contain(messages, words.split())
+
+    async def _contain(self, messages: Sequence[StoredMessage], words: Sequence[str]) -> bool:
+        raws = [message.raw for message in messages if not message.unreadable]
+
+        def contain() -> bool:
+            return any(all(word in text for word in words) for text in map(_searchable, self._formats.read(raws)))
+
+        return await offloaded(contain, raws)
+
+
+def _searchable(message: Message) -> str:
+    """Return what a search finds of a message, in small letters."""
+    return searchable_text(message).casefold()
+
+
+def searchable_text(message: Message) -> str:
+    """Return what a search finds of a message: its text, and the names and arguments of its tool calls."""
+    return "\n".join([message.text, *(f"{call.name} {call.arguments}" for call in message.calls)]).strip()
+
+
+def _place(cursor: str) -> Entry:
+    used_at, conversation = place_of(cursor, (float, str))
+    if not isinstance(used_at, float) or not isinstance(conversation, str):
+        raise InvalidRequest("'cursor' must be the 'next_cursor' of the page before, as it came.", param="cursor")
+    return used_at, conversation

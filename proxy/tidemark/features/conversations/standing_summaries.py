@@ -1,0 +1,56 @@
+"""Find the summaries that stand for a prefix of a stored conversation, and the one that is in use.
+
+The readers of the archive ask this to say which messages the model still sees.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from tidemark.core.conversation.records import StoredConversation
+from tidemark.core.conversation.summary import PrefixSummary, SummaryRecipe
+from tidemark.core.errors import ModelNotFound
+from tidemark.core.planning.budget import budget_for
+from tidemark.core.ports import NO_CREDENTIAL, ChooseSummarizer, ModelCatalog, Upstream
+from tidemark.features.conversations.ports import ArchiveStore
+
+
+class StandingSummaries:
+    """Reads summaries; holds no state of its own."""
+
+    def __init__(
+        self, *, store: ArchiveStore, upstream: Upstream, catalog: ModelCatalog, choose: ChooseSummarizer
+    ) -> None:
+        self._store = store
+        self._upstream = upstream
+        self._catalog = catalog
+        self._choose = choose
+
+    async def of(self, record: StoredConversation) -> Sequence[PrefixSummary]:
+        """Return the summaries that stand for a prefix of a conversation, oldest first; requests use no others."""
+        return await self._store.summaries(record.id, standing=True)
+
+    async def limit_of(self, model: str, max_output_tokens: int | None) -> int | None:
+        """Return the most tokens that may be forwarded to a model; None where it is not served.
+
+        :param max_output_tokens: the longest reply that a request asks for; None where it names none
+        """
+        try:
+            route = await self._upstream.resolve(model)
+        except ModelNotFound:
+            return None
+        return budget_for(await self._catalog.profile(route, NO_CREDENTIAL), max_output_tokens).limit
+
+    async def in_use(self, record: StoredConversation) -> PrefixSummary | None:
+        """Return the summary that the next request would use; the longest one where the model is not served."""
+        candidates = [summary for summary in await self.of(record) if summary.covered < record.message_count]
+        if not candidates:
+            return None
+        recipe: SummaryRecipe | None = None
+        try:
+            route = await self._upstream.resolve(record.model)
+            recipe = self._choose(await self._catalog.profile(route, NO_CREDENTIAL), route).recipe
+        except ModelNotFound:
+            pass
+        usable = [summary for summary in candidates if recipe is None or summary.recipe == recipe]
+        return max(usable, key=lambda summary: (summary.covered, summary.created_at), default=None)

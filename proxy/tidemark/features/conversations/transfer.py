@@ -1,0 +1,202 @@
+"""Export and import conversations as lines of JSON: each line is one message in OpenAI's format.
+
+``features/conversations/endpoints.py`` calls this. An import is stored as one turn that has ended.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Protocol
+
+from tidemark.compaction.leases import LEASE_SECONDS, keep_lease
+from tidemark.core.conversation.prefix import PrefixChain, chain_of, conversation_id, owner_of
+from tidemark.core.conversation.records import StoredMessage, TurnRecord
+from tidemark.core.conversation.request import Dialect, ModelRequest
+from tidemark.core.conversation.stored_format import StoredFormat
+from tidemark.core.errors import ConversationConflict, ConversationNotFound, StoreError
+from tidemark.core.ports import Caller, Clock, Lease, LeaseStore, RequestHeads, TokenCounter, Upstream
+from tidemark.features.conversations.access import ArchiveAccess
+from tidemark.features.conversations.pages import ImportedConversation
+from tidemark.features.conversations.ports import ArchiveStore
+from tidemark.pipeline.identify import tenant_of
+from tidemark.pipeline.stored_conversation import offloaded, under_way
+
+EXPORT_PAGE = 500
+"""Messages that an export reads at a time."""
+
+
+class ImportQuota(Protocol):
+    """Limits how much a credential may import."""
+
+    async def admit(self, owner: str, size: int, now: float, *, trusted: bool) -> bool:
+        """Count an import before it is stored.
+
+        :returns: whether it counts against what may be imported before an upstream has accepted the credential
+        :raises StoreFull: the store, or what one credential may store in it, is full
+        :raises ImportLimit: no upstream has accepted the credential, and what it may import is used up
+        """
+        ...
+
+    async def withdraw(self, owner: str, size: int, now: float) -> None:
+        """Uncount an import that was not stored."""
+        ...
+
+
+class Transfer:
+    """Exports and imports conversations; holds no state of its own."""
+
+    def __init__(
+        self,
+        *,
+        access: ArchiveAccess,
+        store: ArchiveStore,
+        heads: RequestHeads,
+        upstream: Upstream,
+        leases: LeaseStore,
+        counter: TokenCounter,
+        dialect: Dialect,
+        formats: StoredFormat,
+        clock: Clock,
+        quota: ImportQuota,
+    ) -> None:
+        self._access = access
+        self._store = store
+        self._heads = heads
+        self._upstream = upstream
+        self._leases = leases
+        self._counter = counter
+        self._dialect = dialect
+        self._formats = formats
+        self._clock = clock
+        self._quota = quota
+
+    async def export_lines(self, conversation: str, caller: Caller | None) -> AsyncIterator[bytes]:
+        """Return a conversation as lines of JSON: the last request's system messages, then all messages.
+
+        A message of chat completions has the bytes in which it was sent, one of another dialect is written as such a
+        message. One that cannot be read becomes a line with its position.
+
+        :raises ConversationNotFound: there is none, or messages have expired; if they expire later, it breaks off
+        """
+        record = await self._access.record(conversation, caller)
+        heads = await self._heads.leading_system_messages(record.id)
+
+        async def page(start: int) -> bytes:
+            stop = min(start + EXPORT_PAGE - 1, record.message_count)
+            messages = await self._store.messages(record.id, start=start, stop=stop)
+            if len(messages) != stop - start + 1:  # an incomplete export must not look complete
+                raise ConversationNotFound(f"Messages of the conversation {record.id!r} have expired.")
+
+            def lines() -> bytes:
+                raws = [_gap(message) if message.unreadable else self._exported(message.raw) for message in messages]
+                return b"".join(map(_line, raws))
+
+            return await offloaded(lines, [message.raw for message in messages])
+
+        first = await page(1)
+
+        async def lines() -> AsyncIterator[bytes]:
+            yield b"".join(_line(self._exported(head)) for head in heads) + first
+            for start in range(1 + EXPORT_PAGE, record.message_count + 1, EXPORT_PAGE):
+                yield await page(start)
+
+        return lines()
+
+    async def import_lines(
+        self, data: bytes, caller: Caller, model: str, name: str | None, *, trusted: bool = False
+    ) -> ImportedConversation:
+        """Store a conversation that began elsewhere.
+
+        :param model: the model of the conversation, which decides the upstream and so the tenant
+        :param name: the client's name of it
+        :param trusted: whether the operator asks
+        :raises StoreFull: the store, or what one credential may store in it, is full
+        :raises ImportLimit: no upstream has accepted the credential, and what it may import is used up
+        :raises BadImport: the lines are no conversation, or a tool call and its result are separated
+        :raises ConversationConflict: a conversation of that name exists, or a turn in progress may create it
+        """
+        route = await self._upstream.resolve(model)
+        tenant = tenant_of(caller, route)
+        owner = owner_of(caller.fingerprint)
+        # Both come before the work, so that an import under a name that exists does not cost it.
+        async with self._admitted(owner, len(data), trusted=trusted), self._turn(tenant, name) as lease:
+
+            def read() -> tuple[ModelRequest, PrefixChain]:
+                messages = self._dialect.parse_lines(data)
+                return self._dialect.request_of(model, messages), chain_of(tenant, messages, conversation=name)
+
+            request, chain = await offloaded(read, [data])
+            count = await self._counter.count(request, route.upstream_model)
+            turn = TurnRecord(
+                tenant=tenant,
+                conversation=conversation_id(chain, 0),
+                chain=chain,
+                stored_count=0,
+                messages=request.messages,
+                tokens=count.messages,
+                complete=True,
+                model=model,
+                action="none",
+                tokens_before=count.total,
+                tokens_after=count.total,
+                summarized=0,
+                created_at=self._clock(),
+                scheme=count.scheme,
+                owner=owner,
+                name=name or "",
+                lease_name=lease.name if lease else "",
+                lease_value=lease.value if lease else b"",
+                imported=True,
+            )
+            conversation = await self._store.record(turn)
+        return ImportedConversation(conversation, await self._store.conversation(conversation))
+
+    def _exported(self, raw: bytes) -> bytes:
+        """Return a message's own bytes, or those of the export's dialect where it came in another one."""
+        return raw if self._formats.is_native(raw, self._dialect) else self._dialect.write(*self._formats.read([raw]))
+
+    @asynccontextmanager
+    async def _admitted(self, owner: str, size: int, *, trusted: bool) -> AsyncIterator[None]:
+        """Count an import against the quota, and uncount it where it fails."""
+        now = self._clock()
+        is_counted = await self._quota.admit(owner, size, now, trusted=trusted)
+        try:
+            yield
+        except BaseException:  # cancelled, too: nothing was stored, so nothing counts
+            if is_counted:
+                with contextlib.suppress(StoreError):
+                    await self._quota.withdraw(owner, size, now)
+            raise
+
+    @asynccontextmanager
+    async def _turn(self, tenant: str, name: str | None) -> AsyncIterator[Lease | None]:
+        """Take the turn of the conversation of that name while the import runs; None where it gets no name."""
+        if name is None:
+            yield None
+            return
+        family = chain_of(tenant, (), conversation=name).family
+        started = await self._store.turns.start_turn(family, "", tenant, LEASE_SECONDS)
+        if started is not None and started.record is None:
+            if started.lease is None:
+                raise under_way()
+            async with keep_lease(self._leases, started.lease, LEASE_SECONDS):
+                yield started.lease
+            return
+        if started is not None and started.lease is not None:
+            await self._leases.release(started.lease)
+        raise ConversationConflict(
+            f"There is a conversation {name[:80]!r} already. Import under another name, or forget that one."
+        )
+
+
+def _gap(message: StoredMessage) -> bytes:
+    """Return the line of a message that cannot be read; no import takes it for a message."""
+    return json.dumps({"unreadable": {"position": message.position, "id": message.message_id}}).encode()
+
+
+def _line(raw: bytes) -> bytes:
+    """Return a message as one line: within JSON a line end is white space, since no string can contain one."""
+    return raw.replace(b"\r", b" ").replace(b"\n", b" ") + b"\n"

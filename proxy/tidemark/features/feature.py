@@ -1,0 +1,45 @@
+"""What a feature plugs into a worker. Each feature is a folder here, with one such class in its ``feature.py``.
+
+``app/features.py`` lists them. A feature is made with the worker, whose parts it hands to its own; it has no other
+feature's parts but those of ``conversations``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from starlette.requests import Request
+from starlette.routing import BaseRoute
+
+from tidemark.core.events import Listener
+from tidemark.core.ports import DeletionHook, MemoryFlush
+
+
+class Feature:
+    """A feature of one worker; each method may be left out."""
+
+    def routes(self) -> Sequence[BaseRoute]:
+        """Return the routes of the API."""
+        return ()
+
+    def console_routes(self, home: str, visitor: Callable[[Request], None]) -> Sequence[BaseRoute]:  # noqa: ARG002
+        """Return the routes below ``home`` that pages of the console ask; ``visitor`` refuses who has not signed in."""
+        return ()
+
+    def listeners(self) -> Sequence[Listener]:
+        """Return what hears of every event."""
+        return ()
+
+    def deletion_hooks(self) -> Sequence[DeletionHook]:
+        """Return what deletes the feature's own records of a conversation."""
+        return ()
+
+    def flushes(self) -> Sequence[MemoryFlush]:
+        """Return what is told which messages leave the context."""
+        return ()
+
+    async def start(self) -> None:
+        """Start in the running loop."""
+
+    async def aclose(self) -> None:
+        """Write what waits, and stop."""

@@ -1,0 +1,1 @@
+"""Live events: what happens to conversations, as a stream to listeners and by a webhook."""

@@ -1,0 +1,1 @@
+"""Counts and compacts single requests, without a conversation that is stored."""

@@ -1,0 +1,1 @@
+"""Stored responses and the Conversations API of OpenAI: read, listed, cancelled and deleted."""

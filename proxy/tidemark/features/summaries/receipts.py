@@ -1,0 +1,107 @@
+"""Compare the summaries of a stored conversation with its messages: what each still has, and what was lost.
+
+``features/summaries/endpoints.py`` and the console call this. Nothing of it is stored: the history is complete, so the
+details of a loss can be found at any time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from tidemark.core.conversation.messages import Message
+from tidemark.core.conversation.records import StoredConversation
+from tidemark.core.conversation.stored_format import StoredFormat
+from tidemark.core.conversation.summary import PrefixSummary
+from tidemark.core.errors import SummaryOverdue
+from tidemark.core.ports import Caller, SummaryComparison
+from tidemark.core.receipt import Detail, Receipt, receipt_of
+from tidemark.features.conversations.access import ArchiveAccess
+from tidemark.features.conversations.pages import Page, cursor_after
+from tidemark.features.conversations.ports import ArchiveStore
+from tidemark.features.conversations.standing_summaries import StandingSummaries
+from tidemark.pipeline.stored_conversation import offloaded
+
+MAX_LOSSES = 200
+"""The most lost details that are named of one summary; all are counted."""
+
+
+@dataclass(frozen=True, slots=True)
+class SummaryReceipt:
+    """What one summary has of all messages that it stands for."""
+
+    summary: PrefixSummary
+    receipt: Receipt
+    in_use: bool
+    losses: tuple[Detail, ...] = ()
+    """The first details that are shortened or dropped, by kind."""
+    compared: bool = True
+    """Whether the messages could be read. If not, the receipt is the one that was stored with the summary."""
+
+
+@dataclass(frozen=True, slots=True)
+class ReceiptPage:
+    """A page of a conversation's receipts, oldest summary first."""
+
+    conversation: str
+    receipts: tuple[SummaryReceipt, ...]
+    next_cursor: str | None
+
+
+class ReceiptReader:
+    """Reads receipts; holds no state of its own."""
+
+    def __init__(
+        self,
+        *,
+        access: ArchiveAccess,
+        store: ArchiveStore,
+        summaries: StandingSummaries,
+        formats: StoredFormat,
+        comparison: SummaryComparison,
+    ) -> None:
+        self._access = access
+        self._store = store
+        self._summaries = summaries
+        self._formats = formats
+        self._comparison = comparison
+
+    async def receipts(self, conversation: str, caller: Caller | None, page: Page) -> ReceiptPage:
+        """Return a page of receipts, each of a summary against the conversation's own messages.
+
+        :param caller: None for the operator
+        :raises ConversationNotFound: there is none of that id, or it is another tenant's
+        """
+        record = await self._access.record(conversation, caller)
+        summaries = await self._summaries.of(record)
+        in_use = await self._summaries.in_use(record)
+        start = page.start()
+        shown = summaries[start - 1 : start - 1 + page.limit]
+        messages = await self._messages(record, max((summary.covered for summary in shown), default=0))
+        receipts = [await self._compared(summary, messages, in_use=summary == in_use) for summary in shown]
+        more = start - 1 + len(shown) < len(summaries)
+        return ReceiptPage(record.id, tuple(receipts), cursor_after(start, shown, more=more))
+
+    async def _messages(self, record: StoredConversation, stop: int) -> Sequence[Message]:
+        """Return the messages up to a position; none where some have expired or cannot be read."""
+        stored = await self._store.messages(record.id, start=1, stop=stop) if stop else ()
+        if len(stored) != stop or any(message.unreadable for message in stored):
+            return ()
+        raws = [message.raw for message in stored]
+        return await offloaded(lambda: self._formats.read(raws), raws)
+
+    async def _compared(self, summary: PrefixSummary, messages: Sequence[Message], *, in_use: bool) -> SummaryReceipt:
+        details: Sequence[Detail] = ()
+        if len(messages) >= summary.covered:
+            try:
+                by_model = summary.made_by != "extractive" and not summary.edited
+                covered = messages[: summary.covered]
+                details = await self._comparison.details(covered, "", summary.text, by_model=by_model)
+            except SummaryOverdue:
+                messages = ()
+        if len(messages) < summary.covered:
+            return SummaryReceipt(summary, summary.receipt, in_use, compared=False)
+        losses = [detail for detail in details if detail.survival in ("shortened", "dropped")]
+        # How much of a model's text had to go is known from its making alone.
+        shortened = tuple(count for count in summary.receipt if count.kind == "statements")
+        return SummaryReceipt(summary, (*receipt_of(details), *shortened), in_use, tuple(losses[:MAX_LOSSES]))

@@ -1,0 +1,66 @@
+"""Builds a stored conversation as a request that asks for a compaction, for the parts of the archive that summarize.
+
+No client sends it, so the archive reads it from the store, and the pipeline identifies it as any other.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from tidemark.core.conversation.records import StoredConversation
+from tidemark.core.conversation.request import Dialect
+from tidemark.core.conversation.stored_format import StoredFormat
+from tidemark.core.errors import ModelNotFound, StoreUnavailable
+from tidemark.core.ports import NO_CREDENTIAL, Caller, ConversationStore, RequestHeads, Route, Upstream
+from tidemark.pipeline.steps import Pipeline
+from tidemark.pipeline.stored_conversation import StoredConversationReader, chain_of_stored
+from tidemark.pipeline.values import Controls, RequestContext, StoredPlace
+
+
+class StoredRequests:
+    """Builds requests; holds no state of its own."""
+
+    def __init__(
+        self,
+        *,
+        pipeline: Pipeline,
+        upstream: Upstream,
+        store: ConversationStore,
+        heads: RequestHeads,
+        dialect: Dialect,
+        formats: StoredFormat,
+    ) -> None:
+        self._pipeline = pipeline
+        self._upstream = upstream
+        self._heads = heads
+        self._dialect = dialect
+        self._reader = StoredConversationReader(store, formats)
+
+    async def context(
+        self, record: StoredConversation, route: Route, caller: Caller | None, retention: int | None = None
+    ) -> RequestContext:
+        """Return the stored conversation as a request that asks for a compaction.
+
+        :param caller: None for the operator, who has no credential of an upstream
+        :param retention: the newest tokens that stay, in place of the policy's
+        :raises StoreUnavailable: the store did not answer in time
+        """
+        messages = await self._reader.messages(record)
+        heads = await self._heads.leading_system_messages(record.id)
+        request = await self._reader.request(self._dialect, route.name, heads, messages)
+        place = StoredPlace(record.tenant, chain_of_stored(record.id, messages))
+        controls = Controls(mode="force", retention=retention, by_hand=True)
+        context = await self._pipeline.identify(request, caller or NO_CREDENTIAL, controls, place=place)
+        if context.stored.degraded:
+            raise StoreUnavailable("The conversation store does not answer.")
+        return replace(context, conversation=record.id, owner=record.owner or "")
+
+    async def has_key(self, context: RequestContext) -> bool:
+        """Return whether the summarizer's model needs no key of a caller, so that the operator can ask it."""
+        route, summarizer_model = context.route, context.profile.policy.summarizer_model
+        if summarizer_model not in ("", "auto"):
+            try:
+                route = await self._upstream.resolve(summarizer_model, by_operator=True)
+            except ModelNotFound:
+                return False
+        return not await self._upstream.needs_callers_key(route)

@@ -1,0 +1,57 @@
+"""Reads the figures of all requests over a window that ends now, for the operator.
+
+``features/traffic/endpoints.py`` renders them as JSON. The store has the figures of all workers and replicas.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+
+from tidemark.core.errors import InvalidRequest
+from tidemark.core.traffic import (
+    MAX_WINDOW_SECONDS,
+    MIN_WINDOW_SECONDS,
+    Traffic,
+    TrafficFigures,
+    TrafficPoint,
+    level_for,
+)
+from tidemark.features.traffic.store import RedisTraffic
+
+
+@dataclass(frozen=True, slots=True)
+class TrafficReader:
+    """Reads windows; holds no state."""
+
+    store: RedisTraffic
+    settle: Callable[[], Awaitable[None]]
+    """Writes what this worker has not written yet, so that its own last second is not missing."""
+    clock: Callable[[], float]
+    """Unix time in seconds."""
+
+    async def read(self, window_seconds: int) -> Traffic:
+        """Return the figures of the last ``window_seconds``, in periods of a minute, a quarter of an hour or an hour.
+
+        The periods are those of the clock: the first one begins up to one period after the window does, and the last
+        one is not over.
+
+        :raises InvalidRequest: the window is shorter than a minute or longer than a week
+        :raises StoreUnavailable: the store did not answer in time
+        """
+        if not MIN_WINDOW_SECONDS <= window_seconds <= MAX_WINDOW_SECONDS:
+            message = (
+                f"window must be a number of seconds from {MIN_WINDOW_SECONDS} to {MAX_WINDOW_SECONDS}, "
+                f"and is {str(window_seconds)[:20]}."
+            )
+            raise InvalidRequest(message, param="window")
+        await self.settle()
+        level = level_for(window_seconds)
+        last = int(self.clock()) // level.seconds
+        periods = range(last - -(-window_seconds // level.seconds) + 1, last + 1)
+        stored = await self.store.read(level, periods[0], last)
+        total = TrafficFigures()
+        for figures in stored.values():
+            total.add(figures)
+        points = [TrafficPoint(period * level.seconds, stored.get(period) or TrafficFigures()) for period in periods]
+        return Traffic(window_seconds, total, points)

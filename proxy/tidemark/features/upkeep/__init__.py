@@ -1,0 +1,1 @@
+"""Upkeep of the store: checks, exports and imports all of its records."""

@@ -1,0 +1,218 @@
+"""States for every kind of key which type it has, and how one element of it is read.
+
+``examination.py`` applies the rules. Each reads with the code that the adapters use, so what passes here is what
+requests can use. An element is an entry of a list, a field of a hash, a member of a set, or a whole string.
+"""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Callable, Mapping
+from typing import Literal, NamedTuple
+
+from tidemark.core.conversation.messages import DIGEST_BYTES
+from tidemark.core.conversation.prefix import OWN_CHARACTERS, is_id
+from tidemark.core.errors import RecordUnreadable
+from tidemark.features.upkeep.elements import Element
+from tidemark.features.upkeep.places import FAMILY
+from tidemark.store.answers import unpack_answer
+from tidemark.store.codec import MOVED, Codec, unreadable
+from tidemark.store.kept_conversations import check_kept
+from tidemark.store.previews import check_preview
+from tidemark.store.references import RECIPE_BYTES
+from tidemark.store.responses import check_response
+
+KeyType = Literal["string", "list", "hash", "set", "zset", "stream"]
+Check = Callable[[Codec, Element], object]
+"""Reads an element; raises one of ``UNREADABLE`` where it cannot."""
+UNREADABLE = (RecordUnreadable, ValueError, KeyError, TypeError, AttributeError, zlib.error)
+"""What a check raises for an element that cannot be read."""
+_REFERENCE_BYTES = 4 + DIGEST_BYTES + RECIPE_BYTES
+_WHOLE_NUMBERS = frozenset({b"base", b"count", b"tokens", b"turns", b"summaries", b"unheard", b"stem"})
+_TIMES = frozenset({b"created", b"updated", b"last_summary", b"touched", b"dies"})
+_SEALED_TEXTS = frozenset({b"model", b"name"})
+
+
+class Rule(NamedTuple):
+    """How the keys of one kind are read."""
+
+    type: KeyType
+    check: Check
+    is_positional: bool = False
+    """Whether an element's place in its list means something, so that the others must not move."""
+
+
+def _anything(_: Codec, element: Element) -> None:
+    """Accept an element of which only its being there counts."""
+
+
+def _own_id(_: Codec, element: Element) -> None:
+    own = element.value or element.place
+    if len(own) != OWN_CHARACTERS or int(own, 16) < 0:
+        raise unreadable("it is no part of a conversation's id")
+
+
+def _conversation_id(_: Codec, element: Element) -> None:
+    if not is_id((element.value or element.place).decode()):
+        raise unreadable("it is no conversation's id")
+
+
+def _listed_id(_: Codec, element: Element) -> None:
+    float(element.value)
+    if not is_id(element.place.decode()):
+        raise unreadable("it is no conversation's id")
+
+
+def _record_field(codec: Codec, element: Element) -> None:
+    if element.place in _WHOLE_NUMBERS:
+        int(element.value)
+    elif element.place in _TIMES:
+        float(element.value)
+    elif element.place in _SEALED_TEXTS:
+        codec.open_text(element.value.decode())
+
+
+def _hashes(_: Codec, element: Element) -> None:
+    if len(element.value) % DIGEST_BYTES:
+        raise unreadable("the last chain hash is cut")
+
+
+def _message(codec: Codec, element: Element) -> None:
+    if element.value != MOVED:
+        codec.unpack_message(element.value, 1, b"")
+
+
+def _changed_answer(codec: Codec, element: Element) -> None:
+    codec.unpack_message(element.value, int(element.place), b"")
+
+
+def _turn(codec: Codec, element: Element) -> None:
+    if element.value[DIGEST_BYTES:] != MOVED:
+        codec.unpack_turn(element.value)
+
+
+def _sealed(codec: Codec, element: Element) -> None:
+    codec.open(element.value)
+
+
+def _summary(codec: Codec, element: Element) -> None:
+    codec.unpack_summary(element.value)
+
+
+def _reference(_: Codec, element: Element) -> None:
+    if len(element.value) < _REFERENCE_BYTES or (len(element.value) - _REFERENCE_BYTES) % DIGEST_BYTES:
+        raise unreadable("a reference to a summary is cut")
+
+
+def _preview(codec: Codec, element: Element) -> None:
+    check_preview(codec, element.value)
+
+
+def _answer(codec: Codec, element: Element) -> None:
+    unpack_answer(codec, element.value)
+
+
+def _response(codec: Codec, element: Element) -> None:
+    check_response(codec, element.place, element.value)
+
+
+def _kept_conversation(codec: Codec, element: Element) -> None:
+    check_kept(codec, element.place, element.value)
+
+
+def _json(codec: Codec, element: Element) -> None:
+    if not isinstance(codec.unpack_json(element.value), dict):
+        raise unreadable("it is no object")
+
+
+def _number(_: Codec, element: Element) -> None:
+    float(element.value)
+
+
+def _queued(codec: Codec, element: Element) -> None:
+    fields = dict(zip(element.fields[::2], element.fields[1::2], strict=True))
+    zlib.decompress(codec.open(fields[b"body"]))
+    codec.open(fields.get(b"reason", fields[b"body"]))
+    float(fields[b"at"])
+
+
+_FAMILY: Mapping[str, Rule] = {
+    "c": Rule("hash", _record_field),
+    "h": Rule("string", _hashes),
+    "m": Rule("list", _message, is_positional=True),
+    "t": Rule("list", _turn, is_positional=True),
+    "y": Rule("hash", _sealed),
+    "r": Rule("list", _reference),
+    "a": Rule("string", _own_id),
+    "e": Rule("set", _own_id),
+    "n": Rule("string", _own_id),
+    "s": Rule("string", _summary),
+    "w": Rule("string", _summary),
+    "q": Rule("list", _reference),
+    "u": Rule("string", _number),
+    "z": Rule("list", _summary),
+    "j": Rule("list", _preview),
+    "k": Rule("string", _answer),
+    "l": Rule("string", _anything),
+    "f": Rule("string", _number),
+    "b": Rule("set", _own_id),
+    "d": Rule("string", _own_id),
+    "o": Rule("hash", _response),
+    "g": Rule("list", _own_id),
+    "v": Rule("hash", _changed_answer),
+    "x": Rule("string", _number),
+}
+_FLUSH: Mapping[str, Rule] = {
+    "s": Rule("stream", _queued),
+    "d": Rule("stream", _queued),
+    "k": Rule("string", _anything),
+    "o": Rule("hash", _sealed),
+    "a": Rule("hash", _number),
+    "n": Rule("hash", _number),
+    "l": Rule("string", _anything),
+}
+_MODELS: Mapping[str, Rule] = {
+    "v": Rule("string", _anything),
+    "s": Rule("string", _json),
+    "o": Rule("hash", _json),
+    "r": Rule("hash", _json),
+    "t": Rule("zset", _number),
+    "k": Rule("hash", _json),
+}
+_OTHER: Mapping[str, Rule] = {
+    "i": Rule("zset", _listed_id),
+    "d": Rule("zset", _listed_id),
+    "n": Rule("string", _conversation_id),
+    "o": Rule("string", _anything),
+    "ci": Rule("set", _anything),
+    "cv": Rule("hash", _kept_conversation),
+    "own": Rule("string", _anything),
+    "accounts": Rule("hash", _number),
+    "u": Rule("hash", _anything),
+    "uw": Rule("string", _anything),
+    "up": Rule("string", _number),
+    "k": Rule("hash", _json),
+    "w": Rule("hash", _sealed),
+    "schema": Rule("string", _number),
+    "probe": Rule("string", _anything),
+    "doctor": Rule("string", _anything),
+    "import": Rule("string", _anything),
+}
+_TRAFFIC: Mapping[str, Rule] = {
+    **dict.fromkeys("mqh", Rule("hash", _number)),
+    "b": Rule("string", _number),
+}
+_EVENTS: Mapping[str, Rule] = {
+    "s": Rule("stream", _anything),
+    "l": Rule("string", _anything),
+    "r": Rule("hash", _anything),
+}
+RULES: Mapping[str, Mapping[str, Rule]] = {
+    FAMILY: _FAMILY,
+    "flush": _FLUSH,
+    "models": _MODELS,
+    "traffic": _TRAFFIC,
+    "events": _EVENTS,
+    "": _OTHER,
+}
+"""The rules by area and kind."""

@@ -1,1 +1,0 @@
-"""Looks after a whole store, beside the requests that use it."""

@@ -1,0 +1,59 @@
+"""The options that several commands have, and the address of the store that they read.
+
+Each command of ``tidemark`` that reads the configuration takes its file by ``config_option``.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from contextlib import ExitStack
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+if TYPE_CHECKING:
+    from tidemark.config import Settings
+    from tidemark.core.ports import Caller
+
+DEFAULT_FILE = "tidemark.yaml"
+"""What ``tidemark init`` writes, and all commands read where no file is named."""
+
+
+def _own_or_default(_: click.Context, __: click.Parameter, file: Path | None) -> Path | None:
+    if file is None and not os.environ.get("TIDEMARK_CONFIG") and Path(DEFAULT_FILE).is_file():
+        return Path(DEFAULT_FILE)
+    return file
+
+
+config_option = click.option(
+    "--config",
+    "config",
+    type=click.Path(dir_okay=False, path_type=Path),
+    callback=_own_or_default,
+    show_default=f"TIDEMARK_CONFIG, or {DEFAULT_FILE}",
+    help="The YAML file; without one all values are defaults.",
+)
+json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+
+
+def store_url(settings: Settings, stack: ExitStack, *, tell: Callable[[str], None] | None = None) -> str:
+    """Return the store's address; start an embedded store that does not run, until ``stack`` unwinds.
+
+    :param tell: mend its files where they are damaged, and say so
+    """
+    if str(settings.store.url) != "embedded":
+        return str(settings.store.url)
+    from tidemark.store.embedded.server import EmbeddedValkey, memory_options, running_url
+
+    folder, options = settings.data_dir / "store", memory_options(settings.store.max_mb)
+    return running_url(folder) or stack.enter_context(EmbeddedValkey(folder, options=options, tell=tell)).url
+
+
+def sender() -> Caller:
+    """Return a sender with the environment's key, for strategies that ask a model."""
+    from tidemark.core.ports import Caller
+
+    key = os.environ.get("OPENAI_API_KEY")
+    return Caller(b"", ((b"authorization", b"Bearer " + key.encode()),) if key else ())

@@ -1,0 +1,257 @@
+"""Makes the parts that use the store: conversations, the catalog of models, and summaries.
+
+``worker.py`` adds those that serve requests.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from tidemark.catalog.catalog import Catalog
+from tidemark.catalog.overrides import LiveOverrides
+from tidemark.compaction.background import BackgroundCompaction
+from tidemark.compaction.compactor import Compactor
+from tidemark.compaction.immediate import ImmediateCompaction
+from tidemark.compaction.storing import SummaryStorage
+from tidemark.compaction.writer import SummaryWriter
+from tidemark.config import Settings, StoreSettings, TenantSettings, WindowNote
+from tidemark.core.conversation.request import Dialect
+from tidemark.core.events import Listener, Listeners
+from tidemark.core.ports import DeletionHook, MemoryFlush
+from tidemark.store.calibrations import RedisCalibrations
+from tidemark.store.codec import Codec
+from tidemark.store.conversations import RedisStore
+from tidemark.store.leases import RedisLeases
+from tidemark.store.lessons import RedisLearnedWindows
+from tidemark.store.lifetimes import Lifetime, Lifetimes, lifetime
+from tidemark.store.models import RedisModels
+from tidemark.store.request_heads import RedisRequestHeads
+from tidemark.store.schema import CompressionSwitch, SchemaWatch
+from tidemark.store.summary_replacement import RedisSummaryReplacement
+from tidemark.store.watch import StoreWatch
+from tidemark.summarizers.choosing import SummarizerChoice
+from tidemark.summarizers.plain import PlainSummarizer
+from tidemark.summarizers.receipts import ReceiptWriter
+from tidemark.worker.models import ModelParts
+
+SECONDS_A_DAY = 86_400
+BYTES_A_MEGABYTE = 1_048_576
+
+
+class StoreParts(ModelParts):
+    """The parts that store conversations and their summaries; its state is also what features have plugged in.
+
+    :param store_url: the store's address, with ``embedded`` resolved; None for a command that uses no store
+    :param secret: the key of the HMAC that distinguishes tenants, the same in all workers and replicas
+    :param shared_metrics: the folder that several workers write their counts to
+    :param codec: packs every stored value; None for the usual one
+    :param dialects: the dialects by path; None for the usual ones
+    """
+
+    def __init__(
+        self,
+        settings: Settings,
+        warn: Callable[[str], None],
+        *,
+        store_url: str | None = None,
+        secret: bytes = b"",
+        shared_metrics: Path | None = None,
+        codec: Codec | None = None,
+        dialects: Mapping[str, Dialect] | None = None,
+    ) -> None:
+        super().__init__(settings, warn, dialects)
+        self.store_url = store_url or ""
+        self.secret = secret
+        # It compresses no message until the store's schema says that all workers can read it (``store/schema.py``).
+        self.codec = codec or Codec(is_message=self.formats.is_message, compress_messages=False)
+        """Packs every stored value of the process; a cipher would be given to it here."""
+        self.emit = Listeners()
+        """Takes the events of all parts."""
+        self.deletion_hooks: list[DeletionHook] = []
+        """The hooks that delete a conversation's records outside the store's own."""
+        self.flushes: list[MemoryFlush] = []
+        """What is told which messages leave the context; one at most."""
+        self.stores: list[RedisStore] = []
+        """Every connection to the store, whose schema is looked at."""
+        self._shared_metrics = shared_metrics
+
+    @cached_property
+    def catalog(self) -> Catalog:
+        """Knows the window and the policy of each model."""
+        settings, has_store = self.settings, bool(self.store_url)
+        return Catalog(
+            self.upstream,
+            policy_for=settings.policy_for,
+            overrides={entry.name: _window(entry.window) for entry in settings.model_list},
+            shipped={name: _window(default.window) for name, default in settings.model_defaults.patterns.items()},
+            data=self.model_data,
+            live=self.live if has_store else None,
+            learned_window_store=self._learned_windows if has_store else None,
+            emit=self.emit,
+        )
+
+    @cached_property
+    def summarizers(self) -> SummarizerChoice:
+        """Chooses the summarizer of a policy."""
+        return SummarizerChoice(self.upstream, self.counter, self.catalog.known_window)
+
+    def summary_writer(self, emit: Listener) -> SummaryWriter:
+        """Return a new writer of summaries, whose breakers are its own."""
+        return SummaryWriter(
+            choose=self.summarizers.of,
+            fallback=self.summarizers.extractive,
+            plain=PlainSummarizer(self.counter),
+            counter=self.counter,
+            emit=emit,
+            timer=time.perf_counter,
+            comparison=ReceiptWriter(),
+        )
+
+    # The store
+
+    @cached_property
+    def lifetimes(self) -> Lifetimes:
+        """How long conversations are stored: in general, and of tenants with settings of their own."""
+        own = {tenant: _lifetime_of(section) for tenant, section in self.settings.tenants.items()}
+        return Lifetimes(_lifetime_of(self.settings.store), own)
+
+    @cached_property
+    def ttl_seconds(self) -> float:
+        """How long what is not used stays in the store."""
+        return self.settings.store.ttl_days * SECONDS_A_DAY
+
+    @cached_property
+    def store(self) -> RedisStore:
+        """Stores conversations."""
+        section = self.settings.store
+        most, owner_days = section.max_tenant_mb, section.owner_days
+        store = RedisStore(
+            self.store_url,
+            self.codec,
+            ttl_seconds=self.ttl_seconds,
+            lifetimes=self.lifetimes,
+            emit=self.emit,
+            max_tenant_bytes=None if most is None else most * BYTES_A_MEGABYTE,
+            library=self.settings.transport.store == "library",
+            wait_replicas=section.wait_replicas,
+            wait_seconds=section.wait_seconds,
+            owner_seconds=None if owner_days is None else owner_days * SECONDS_A_DAY,
+        )
+        self.stores.insert(0, store)
+        return store
+
+    def other_store(self, ttl_seconds: float | None, timeout_seconds: float) -> RedisStore:
+        """Return a new connection to the store, for work that no request waits for."""
+        store = RedisStore(
+            self.store_url,
+            self.codec,
+            ttl_seconds=ttl_seconds,
+            recall_timeout_seconds=timeout_seconds,
+            record_timeout_seconds=timeout_seconds,
+            library=self.settings.transport.store == "library",
+        )
+        self.stores.append(store)
+        return store
+
+    @cached_property
+    def request_heads(self) -> RedisRequestHeads:
+        """Stores what requests hold beside their messages."""
+        return RedisRequestHeads(self.store.ask, self.codec)
+
+    @cached_property
+    def calibrations(self) -> RedisCalibrations:
+        """Stores how the counts of estimated tokenizers compare with their providers'."""
+        return RedisCalibrations(self.store.ask, self.codec, ttl_seconds=self.ttl_seconds)
+
+    @cached_property
+    def replacement(self) -> RedisSummaryReplacement:
+        """Replaces summaries in the store."""
+        return RedisSummaryReplacement(
+            self.store.ask, self.codec, ttl_seconds=self.ttl_seconds, lifetimes=self.lifetimes
+        )
+
+    @cached_property
+    def leases(self) -> RedisLeases:
+        """Leases in the store, by which workers take turns."""
+        return RedisLeases(self.store.ask)
+
+    @cached_property
+    def models(self) -> RedisModels:
+        """Stores the models that requests used, and what is set for them."""
+        return RedisModels(self.store.ask, self.codec)
+
+    @cached_property
+    def live(self) -> LiveOverrides:
+        """What is set for models in the store, as this worker has read it."""
+        return LiveOverrides(self.models, time.time, self.emit)
+
+    @cached_property
+    def _learned_windows(self) -> RedisLearnedWindows:
+        return RedisLearnedWindows(self.store.ask, self.codec, ttl_seconds=self.ttl_seconds)
+
+    @cached_property
+    def schema(self) -> SchemaWatch:
+        """Looks at the schema of every connection's store, and lets messages be compressed where all can read it."""
+        mode, is_embedded = self.settings.store.compression, str(self.settings.store.url) == "embedded"
+        raises = mode == "zstd" or (mode == "auto" and is_embedded)
+        compression = CompressionSwitch(
+            lambda enabled: self.codec.compress_messages(enabled=enabled and mode != "none"),
+            self.store.raise_schema if raises else None,
+        )
+        return SchemaWatch([store.check_schema for store in self.stores], self.warn, compression.note)
+
+    @cached_property
+    def watch(self) -> StoreWatch:
+        """Looks at the store beside all requests."""
+        return StoreWatch(self.store, self.emit, self.warn)
+
+    # Compaction
+
+    @cached_property
+    def writer(self) -> SummaryWriter:
+        """Writes the summaries of stored conversations."""
+        return self.summary_writer(self.emit)
+
+    @cached_property
+    def compactor(self) -> Compactor:
+        """Makes and stores summaries."""
+        flush = self.flushes[0] if self.flushes else None
+        return Compactor(
+            writer=self.writer,
+            counter=self.counter,
+            emit=self.emit,
+            clock=time.time,
+            storage=SummaryStorage(store=self.store, replacement=self.replacement, emit=self.emit, flush=flush),
+        )
+
+    @cached_property
+    def immediate(self) -> ImmediateCompaction:
+        """Makes the summaries that requests wait for."""
+        return ImmediateCompaction(
+            compactor=self.compactor, writer=self.writer, store=self.store, leases=self.leases, emit=self.emit
+        )
+
+    @cached_property
+    def preparation(self) -> BackgroundCompaction:
+        """Makes summaries before requests need them."""
+        return BackgroundCompaction(
+            compactor=self.compactor, writer=self.writer, store=self.store, leases=self.leases, emit=self.emit
+        )
+
+
+def _lifetime_of(section: StoreSettings | TenantSettings) -> Lifetime:
+    age = section.max_age_days
+    return lifetime(section.ttl_days * SECONDS_A_DAY, None if age is None else age * SECONDS_A_DAY)
+
+
+def _window(note: WindowNote) -> Mapping[str, Any]:
+    return {
+        "max_input_tokens": note.max_input_tokens,
+        "max_output_tokens": note.max_output_tokens,
+        "context_window": note.context_window,
+        "beta_windows": dict(note.beta_windows),
+    }
