@@ -209,7 +209,7 @@ def test_the_worked_example_is_right() -> None:
         "summary bound": budget.max_summary,
         "minimum": budget.min_tokens,
     }
-    assert f"its limit is {shorter.limit:,} tokens, and so is its high\nwater" in text
+    assert f"its limit is {shorter.limit:,} tokens, and so is its high water" in " ".join(text.split())
     assert shorter.high_water == shorter.limit
 
 
@@ -252,7 +252,8 @@ def test_the_readme_is_read_in_minutes() -> None:
 
 def test_the_glossary_has_each_term_once_in_order() -> None:
     """A term that stands twice would have two meanings."""
-    terms = [row[0] for row in cells("docs/glossary.md", "term")]
+    terms = re.findall(r"^- \*\*(.+?)\*\*: \S", text_of("docs/glossary.md"), re.MULTILINE)
+    assert len(terms) > 50
     assert terms == sorted(set(terms))
 
 

@@ -1,4 +1,4 @@
-"""``docs/tuning.md``: every setting of compaction is told, and its figures are those of the replay."""
+"""Tuning, in ``docs/compaction.md``: every setting of compaction is told, and its figures are those of the replay."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from benchmarks.shapes import chat
 from tests.docs.pages import cells, names_in
 from tidemark.config import key_notes
 
-PAGE = "docs/tuning.md"
+PAGE = "docs/compaction.md"
 CHAT = chat()
 
 

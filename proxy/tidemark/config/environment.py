@@ -20,16 +20,15 @@ from tidemark.config.settings import Secrets
 from tidemark.config.tree import Scalar, resolve
 
 VARIABLES: Mapping[str, str] = {
-    "TIDEMARK_CONFIG": "the configuration file, where `--config` names none",
+    "TIDEMARK_CONFIG": "the configuration file, if `--config` names none",
     "TIDEMARK_DATA_DIR": "in place of `data_dir`; a relative path counts from the working directory",
     "TIDEMARK_STORE_URL": "in place of `store.url`",
     "TIDEMARK_UPSTREAM": "in place of `upstream`",
     "TIDEMARK_ADMIN_TOKEN": "gives access to all tenants' conversations and to changes of models; without it, "
-    "only models can be changed, and only by a client on this machine where `server.host` is loopback",
+    "only models can be changed, and only by a client on this machine if `server.host` is loopback",
     "TIDEMARK_SECRET": "the key of the HMAC that identifies tenants, the same for all replicas on one "
     "store; without it a generated one is stored in `data_dir`",
-    "TIDEMARK_FLUSH_SECRET": "signs the posts to `memory_flush.webhook` and `events.webhook`; required "
-    "where one is set",
+    "TIDEMARK_FLUSH_SECRET": "signs the posts to `memory_flush.webhook` and `events.webhook`; required if one is set",
     "TIDEMARK_ENCRYPTION_KEY": "encrypts the store; not available yet, and an error when set",
 }
 """Every variable with its effect; a test compares the documentation with it."""

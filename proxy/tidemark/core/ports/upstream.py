@@ -222,7 +222,7 @@ class ModelCatalog(Protocol):
     """Knows the windows and policies of models."""
 
     async def profile(self, route: Route, caller: Caller) -> ModelProfile:
-        """Return a model's window and policy, by the sources of docs/models.md.
+        """Return a model's window and policy, by the sources of docs/configuration.md.
 
         It never fails, because the last source is a default.
         """
