@@ -28,15 +28,18 @@ from tests.docs.pages import (
     text_of,
 )
 from tidemark.app.application import create_app
+from tidemark.app.features import FEATURES
 from tidemark.cli.main import cli
 from tidemark.config import load
 from tidemark.config.environment import VARIABLES
 from tidemark.core.planning.budget import CompactionPolicy, ModelProfile, ModelWindow, budget_for
 from tidemark.core.report import Action, Report
+from tidemark.features.memory_flush.series import FlushSeries
 from tidemark.server import headers
 from tidemark.telemetry.lines import ServedLine
 from tidemark.telemetry.metrics import Metrics
 from tidemark.upstream.refusals import CODES
+from tidemark.worker.worker import Worker
 
 EVERYTHING = "\n".join(page.read_text(encoding="utf-8") for page in ALL_PAGES)
 NAMED = {name for page in ALL_PAGES for name in quoted(prose_of(page))}
@@ -136,7 +139,9 @@ def test_metrics_are_listed_both_ways_with_their_labels() -> None:
     """Counters end in ``_total``; the process's own are prometheus_client's."""
     rows = {quoted(row[0])[0]: (row[1], row[2]) for row in cells("docs/operations.md", "metric")}
     collected: dict[str, tuple[str, str]] = {}
-    for collector in Metrics().registry._collector_to_names:  # noqa: SLF001 - nothing public tells the labels
+    registry = Metrics().registry
+    FlushSeries(registry)
+    for collector in registry._collector_to_names:  # noqa: SLF001 - nothing public tells the labels
         labels = ", ".join(getattr(collector, "_labelnames", ()))
         for family in collector.collect():
             if family.name.startswith("tidemark_"):
@@ -232,11 +237,27 @@ def test_every_layer_is_explained() -> None:
     assert [set(quoted(row[0])) for row in cells("docs/architecture.md", "layer")] == layers
 
 
+def test_the_path_of_a_request_is_the_list_of_steps(tmp_path: Path) -> None:
+    """Each step by its class, in the order in which a request meets them."""
+    settings = load(None, {"HOME": str(tmp_path)})
+    steps = Worker(settings, pytest.fail, store_url="redis://127.0.0.1:1").pipeline.steps
+    names = [re.sub(r"(?<!^)(?=[A-Z])", "_", type(step).__name__).lower() for step in steps]
+    assert [quoted(row[0])[0] for row in cells("docs/architecture.md", "step")] == names
+
+
+def test_every_feature_is_on_the_page() -> None:
+    """The list that plugs them in, and the folders, which are the same."""
+    listed = [name.partition(".")[0] for name in FEATURES]
+    assert sorted(names_in("docs/architecture.md", "feature")) == sorted(listed)
+    folders = (ROOT / "proxy/tidemark/features").glob("*/feature.py")
+    assert sorted(path.parent.name for path in folders) == sorted(listed)
+
+
 def test_every_package_is_on_the_page() -> None:
     """Every file and folder at the top of ``proxy/tidemark/``."""
     listed = {name.rstrip("/") for name in names_in("docs/architecture.md", "package")}
     packages = {
-        f"proxy/tidemark/{path.name}"
+        path.name
         for path in (ROOT / "proxy" / "tidemark").iterdir()
         if (path.suffix == ".py" or (path / "__init__.py").exists()) and not path.name.startswith("_")
     }

@@ -68,7 +68,7 @@ class ContinueFromEarlier:
         walk.request, walk.caller, walk.place = whole, caller, None
         if whole.continuation is not None:
             rest = Walk(whole, caller, walk.controls, walk.progress)
-            walk.endings.append(_CheckedAnswer(self._continued.answers, rest, self._run_rest))
+            walk.obligations.append(_CheckedAnswer(self._continued.answers, rest, self._run_rest))
 
     async def _is_answered_here(self, walk: Walk) -> bool:
         """Return whether a request for a compaction is answered by Tidemark."""
@@ -88,7 +88,10 @@ class ContinueFromEarlier:
 
 
 class _CheckedAnswer:
-    """Looks at the answer to a request that went on from a response; it may have to be sent in another form."""
+    """Looks at the answer to a request that went on from a response.
+
+    The request may have to be sent in another form.
+    """
 
     def __init__(self, answers: ContinuedAnswers, walk: Walk, run_rest: Callable[[Walk], Awaitable[Result]]) -> None:
         self._answers = answers

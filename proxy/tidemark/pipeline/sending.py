@@ -1,4 +1,4 @@
-"""The step ``send``: sends a request as it was fitted, and makes the turn that is stored when its reply has ended.
+"""The step ``send``: sends a request as it was fitted, and makes its turn, which is stored later.
 
 It comes after ``fit`` and before ``replay``. Only streams of calibrated models need counts that nobody asked for; every
 other request goes out with the client's own members.

@@ -31,12 +31,12 @@ class TakeTurn:
         if isinstance(earlier, Repeated):
             return earlier
         if earlier is not None:
-            walk.endings.append(earlier)
+            walk.obligations.append(earlier)
         turn = await self._history.start_turn(request, caller, controls)
-        walk.endings.append(turn)
+        walk.obligations.append(turn)
         answer = await self._repeats.kept_answer(turn, request, caller, controls)
         if answer is not None:
-            walk.endings.pop()
+            walk.obligations.pop()
             await turn.abandon()
             return answer
         _take_over(walk, turn, walk.progress)

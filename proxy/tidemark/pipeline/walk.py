@@ -23,7 +23,7 @@ from tidemark.pipeline.values import (
 )
 
 
-class Ending(Protocol):
+class Obligation(Protocol):
     """What a step has begun and must end, whatever becomes of the request."""
 
     async def settle(self, result: Result) -> Result:
@@ -42,9 +42,9 @@ class Walk:
         "caller",
         "context",
         "controls",
-        "endings",
         "exchange",
         "fitted",
+        "obligations",
         "place",
         "progress",
         "read_more",
@@ -65,7 +65,7 @@ class Walk:
         self.progress = progress
         self.place: StoredPlace | None = None
         """Where the request's messages were read from, if no client sent them."""
-        self.endings: list[Ending] = []
+        self.obligations: list[Obligation] = []
         """What must be ended, the newest one first."""
         self.read_more: Callable[[], Awaitable[None]] | None = None
         """Adds the oldest messages to the request, if a step left them out and another one needs them."""
@@ -95,11 +95,11 @@ async def walk_through(steps: Sequence[Step], walk: Walk, *, resume: int = 0) ->
             if not isinstance(outcome, Walk):
                 break
             place += 1
-        while walk.endings:
-            outcome = await walk.endings.pop().settle(outcome)
+        while walk.obligations:
+            outcome = await walk.obligations.pop().settle(outcome)
     except BaseException:  # also a client that leaves
-        for ending in reversed(walk.endings):
-            await ending.abandon()
+        for obligation in reversed(walk.obligations):
+            await obligation.abandon()
         raise
     return outcome
 

@@ -309,14 +309,14 @@ class Worker(StoreParts):
 
     async def aclose(self) -> None:
         """Write what waits, and close the connections; parts that were never used are left out."""
-        made = self.__dict__
+        parts = self.__dict__
         try:
-            if "live" in made:
+            if "live" in parts:
                 await self.live.aclose()
         finally:
-            if "upstream" in made:
+            if "upstream" in parts:
                 await self.upstream.aclose()
-            if "store" in made:
+            if "store" in parts:
                 await self.store.close()
 
 
