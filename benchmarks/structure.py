@@ -1,7 +1,8 @@
 """Counts the calls, files and moves between packages of one request; ``make bench-structure`` runs it.
 
-A profiler in the server's own thread notes every Python function of ``proxy/`` that one request enters. The figures are
-exact: the same code gives the same figures on every machine.
+A profiler in the server's own thread notes every Python function of ``proxy/`` that one request enters. A figure is the
+median of five requests, each of a conversation of its own: writes that share a round trip, and timers that fire
+meanwhile, add some calls to one request and not to another.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ import http.client
 import itertools
 import json
 import logging
+import statistics
 import tempfile
 import threading
 import types
@@ -28,6 +30,7 @@ from tidemark.server.connections import ClientConnection
 from tidemark.store.embedded.server import EmbeddedValkey
 
 ROOT = Path(__file__).parents[1] / "proxy" / "tidemark"
+RUNS = 5
 TURNS = 2
 """The last one is followed; the ones before it fill caches and open connections."""
 HEADERS = {"content-type": "application/json", "authorization": "Bearer key"}
@@ -60,6 +63,8 @@ def figures(entered: Sequence[tuple[str, str]]) -> Mapping[str, int]:
         "functions": len(set(entered)),
         "files": len(set(files)),
         "packages": len(set(packages)),
+        "visits to app": _visits(packages, "app"),
+        "most visits to a package": max(_visits(packages, package) for package in set(packages)),
         "moves between files": _moves(files),
         "moves between packages": _moves(packages),
     }
@@ -69,13 +74,26 @@ def _moves(places: Sequence[str]) -> int:
     return sum(before != after for before, after in itertools.pairwise(places))
 
 
-def followed(port: int, follower: Follower, headers: Mapping[str, str], *, turns: int) -> Mapping[str, int]:
-    """Return the figures of the last of several turns of one conversation."""
+def _visits(packages: Sequence[str], package: str) -> int:
+    """Count how often a package is entered from another one."""
+    return sum(name == package for name, _ in itertools.groupby(packages))
+
+
+def median_of(runs: Sequence[Mapping[str, int]]) -> Mapping[str, int]:
+    """Return the median of each figure."""
+    return {name: statistics.median_low(run[name] for run in runs) for name in runs[0]}
+
+
+def followed(port: int, follower: Follower, headers: Mapping[str, str], *, turns: int, run: int) -> Mapping[str, int]:
+    """Return the figures of the last of several turns of one conversation.
+
+    :param run: makes the conversation another one than those of other runs
+    """
     talk: list[Mapping[str, str]] = []
     connection = http.client.HTTPConnection(load.HOST, port)
     stored = "X-Tidemark-History" in headers
     for turn in range(turns):
-        new = {"role": "user", "content": f"Question {turn}: what comes next?"}
+        new = {"role": "user", "content": f"Question {turn} of {run}: what comes next?"}
         talk.append(new)
         body = json.dumps({"model": "small", "messages": [new] if stored else talk}).encode()
         follower.entered = []
@@ -119,21 +137,27 @@ def _follow(upstream: int, store_url: str, *, show: bool) -> None:
         threading.Event().wait(0.01)
     port = server.servers[0].sockets[0].getsockname()[1]
     rows = {
-        "small request": followed(port, follower, {}, turns=TURNS),
+        "small request": median_of([followed(port, follower, {}, turns=TURNS, run=run) for run in range(RUNS)]),
     }
     if show:
         for file, function in follower.entered:
             print(f"{file:<40}{function}")
-    rows["turn of stored history"] = followed(
-        port,
-        follower,
-        {"X-Tidemark-Conversation": "structure", "X-Tidemark-History": "stored"},
-        turns=TURNS,
+    rows["turn of stored history"] = median_of(
+        [
+            followed(
+                port,
+                follower,
+                {"X-Tidemark-Conversation": f"structure {run}", "X-Tidemark-History": "stored"},
+                turns=TURNS,
+                run=run,
+            )
+            for run in range(RUNS)
+        ]
     )
     names = list(rows["small request"])
-    print(f"{'':<26}" + "".join(f"{name:>24}" for name in names))
+    print(f"{'':<26}" + "".join(f"{name:>26}" for name in names))
     for title, row in rows.items():
-        print(f"{title:<26}" + "".join(f"{row[name]:>24}" for name in names))
+        print(f"{title:<26}" + "".join(f"{row[name]:>26}" for name in names))
     server.should_exit = True
     thread.join(10)
 

@@ -68,12 +68,11 @@ class Dispatcher(Starlette):
         else:
             await self._around(self._admit, scope, receive, send)
 
-    async def _admit(self, scope: Scope, receive: Receive, send: Send) -> None:
+    def _admit(self, scope: Scope, receive: Receive, send: Send) -> Awaitable[None]:
         if scope["type"] == "http" and not self._browsers.is_plain(scope["headers"]):
             errors = errors_of(scope["path"], self.formats)
-            await self._browsers.serve(scope, receive, send, self._serve, errors)
-        else:
-            await self._serve(scope, receive, send)
+            return self._browsers.serve(scope, receive, send, self._serve, errors)
+        return self._serve(scope, receive, send)
 
     def _serve(self, scope: Scope, receive: Receive, send: Send) -> Awaitable[None]:
         if b"%" in scope.get("raw_path", b""):
