@@ -12,14 +12,14 @@ CLIENTS_COMPILE := $(BIN)/uv --no-config pip compile --quiet --universal --pytho
 	--no-emit-index-url --no-emit-find-links $(if $(UPGRADE),--upgrade)
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo test bench bench-quick bench-peers bench-counting bench-extractive bench-fidelity-kit bench-growth bench-lag bench-flood soak bench-console bench-history bench-recall bench-native bench-replay bench-failover bench-scale bench-replicas bench-instructions bench-structure test-demo test-processes test-random test-deep bench-turns bench-uploads bench-pace test-clients test-console test-fleet test-servers test-deploy screenshots check format lock lock-clients lock-deploy lock-servers clean
+.PHONY: help install demo test bench bench-quick bench-peers bench-counting bench-extractive bench-fidelity bench-fidelity-kit bench-growth bench-lag bench-flood soak bench-console bench-history bench-recall bench-native bench-replay bench-failover bench-scale bench-replicas bench-instructions bench-structure test-demo test-processes test-random test-deep bench-turns bench-uploads bench-pace test-clients test-console test-fleet test-servers test-deploy screenshots check format lock lock-clients lock-deploy lock-servers clean
 
 help: ## Show this list
 	@sed -nE 's/^([a-z-]+):[^#]*## (.*)/  make \1|\2/p' Makefile | awk -F'|' '{printf "%-24s %s\n", $$1, $$2}'
 
 install: $(VENV)/local.stamp ## Install the proxy and its local model into .venv
 
-demo: $(VENV)/local.stamp ## Show a long conversation being compacted; no key, no network; ARGS="--dialect responses"
+demo: $(VENV)/local.stamp ## Show a long conversation being compacted; no key, no network; ARGS="--turns 25"
 	@$(BIN)/tidemark demo $(ARGS)
 
 # Compiled modules are kept even where the environment forbids it: five processes would each rewrite every test's asserts.
@@ -81,6 +81,9 @@ bench-counting: $(VENV)/dev.stamp ## Measure token counting beside litellm's; AR
 
 bench-extractive: $(VENV)/dev.stamp ## Measure the extractive strategy on 100,000 tokens; ARGS as above
 	@PYTHONPATH=. $(BIN)/python benchmarks/extractive.py $(ARGS)
+
+bench-fidelity: $(VENV)/dev.stamp ## Measure how many known facts survive a compaction; ARGS="--recall 5"
+	@PYTHONPATH=. $(BIN)/python -m benchmarks.fidelity $(ARGS)
 
 bench-fidelity-kit: $(VENV)/dev.stamp ## Measure the extractive strategy with compaction-conformance-kit, from the folder in KIT
 	@PYTHONPATH=.:$(KIT) $(BIN)/python benchmarks/fidelity_kit.py $(ARGS)

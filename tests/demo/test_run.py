@@ -70,12 +70,11 @@ def test_a_missing_extra_is_told_with_its_mend(
 @pytest.mark.e2e
 @pytest.mark.model
 @pytest.mark.timeout(300)  # seconds: a real model is slow on a busy machine
-@pytest.mark.parametrize("dialect", ["chat", "responses", "messages"])
 def test_straight_it_overflows_and_through_tidemark_it_finishes(
-    real_model: Path, all_ended: AllEnded, tmp_path: Path, dialect: str
+    real_model: Path, all_ended: AllEnded, tmp_path: Path
 ) -> None:
     """The demo shows its point: exit code 0, one line a turn, a comparison, and nothing left behind."""
-    call = f"run.main({_TURNS}, dialect={dialect!r}, window_tokens={_WINDOW_TOKENS})"
+    call = f"run.main({_TURNS}, window_tokens={_WINDOW_TOKENS})"
     code = f"import sys; from tidemark.demo import run; sys.exit({call})"
     done = subprocess.run(
         [sys.executable, "-c", code], capture_output=True, text=True, check=False, env=environ(tmp_path)

@@ -16,19 +16,16 @@ from tidemark.demo.run import water
 from tidemark.demo.screen import (
     AnsweredTurn,
     Conversation,
-    Failed,
-    PlainScreen,
-    Side,
+    FailedTurn,
+    Screen,
     Water,
     bar,
     comparison,
-    screen,
     turn_line,
     verdict,
 )
 
 ANSWERED = AnsweredTurn(
-    side="tidemark",
     number=21,
     question="What is the name\nof our boat?",
     answer="Her name is Petrel.",
@@ -38,24 +35,19 @@ ANSWERED = AnsweredTurn(
     action="compacted",
     prompt_tokens=650,
     cached_tokens=22,
-    reply_tokens=12,
     seconds=1.25,
 )
-OVERFLOW = Failed(
-    side="direct",
+OVERFLOW = FailedTurn(
     number=22,
-    question="And then?",
     status=400,
     message="request (2081 tokens) exceeds the available context size (2048 tokens)",
-    overflow=True,
-    prompt_tokens=2081,
-    seconds=0.02,
+    is_overflow=True,
 )
 
 
-def conversation(side: Side, *turns: AnsweredTurn, failure: Failed | None = None, asked: int = 1) -> Conversation:
+def conversation(*turns: AnsweredTurn, failure: FailedTurn | None = None, asked: int = 1) -> Conversation:
     """Build a conversation that took ten seconds."""
-    return Conversation(side=side, script_turns=asked, turns=turns, failure=failure, seconds=10.0)
+    return Conversation(script_turns=asked, turns=turns, failure=failure, seconds=10.0)
 
 
 class TestTurnLine:
@@ -72,7 +64,7 @@ class TestTurnLine:
 
     @pytest.mark.parametrize("columns", [20, 60, 79, 80, 120])
     @pytest.mark.parametrize("turn", [ANSWERED, OVERFLOW, dataclasses.replace(ANSWERED, answer="x" * 400)])
-    def test_is_never_wider_than_the_terminal(self, turn: AnsweredTurn | Failed, columns: int) -> None:
+    def test_is_never_wider_than_the_terminal(self, turn: AnsweredTurn | FailedTurn, columns: int) -> None:
         """A line that is too long is cut with an ellipsis."""
         assert len(turn_line(turn, columns)) <= columns
 
@@ -112,14 +104,14 @@ class TestComparison:
 
     def test_sets_both_conversations_side_by_side(self) -> None:
         """Turns, compactions, prompt tokens and cached ones stand in two columns."""
-        direct = conversation("direct", failure=OVERFLOW, asked=40)
-        text = "\n".join(comparison(direct, conversation("tidemark", ANSWERED, asked=40)))
+        direct = conversation(failure=OVERFLOW, asked=40)
+        text = "\n".join(comparison(direct, conversation(ANSWERED, asked=40)))
         for cell in ("0 of 40", "failure, turn 22", "22 (3%)", "628 (97%)", "1 of 40"):
             assert cell in text
 
     def test_quotes_the_servers_own_words(self) -> None:
         """Why the straight conversation ended is said in the server's words."""
-        lines = comparison(conversation("direct", failure=OVERFLOW), conversation("tidemark", ANSWERED))
+        lines = comparison(conversation(failure=OVERFLOW), conversation(ANSWERED))
         assert any(OVERFLOW.message in line for line in lines)
 
 
@@ -128,39 +120,39 @@ class TestVerdict:
 
     def test_an_overflow_and_a_finished_conversation_show_it(self) -> None:
         """Straight it overflowed, through Tidemark every turn was answered: shown."""
-        assert verdict(conversation("direct", failure=OVERFLOW), conversation("tidemark", ANSWERED)).shown
+        assert verdict(conversation(failure=OVERFLOW), conversation(ANSWERED))[0]
 
     def test_a_failure_through_tidemark_is_a_defect(self) -> None:
         """Whatever the straight one did, a failure through Tidemark shows nothing and says where."""
-        found = verdict(conversation("direct", failure=OVERFLOW), conversation("tidemark", failure=OVERFLOW))
-        assert not found.shown
-        assert "turn 22" in found.sentence
+        found = verdict(conversation(failure=OVERFLOW), conversation(failure=OVERFLOW))
+        assert not found[0]
+        assert "turn 22" in found[1]
 
     def test_a_conversation_that_fits_shows_nothing(self) -> None:
         """Too few turns to fill the window is said as such, with the mend."""
-        found = verdict(conversation("direct", ANSWERED), conversation("tidemark", ANSWERED))
-        assert not found.shown
-        assert "--turns" in found.sentence
+        found = verdict(conversation(ANSWERED), conversation(ANSWERED))
+        assert not found[0]
+        assert "--turns" in found[1]
 
     def test_another_failure_than_an_overflow_shows_nothing(self) -> None:
         """A server that fails for another reason proves nothing about windows."""
-        other = dataclasses.replace(OVERFLOW, overflow=False)
-        assert not verdict(conversation("direct", failure=other), conversation("tidemark", ANSWERED)).shown
+        other = dataclasses.replace(OVERFLOW, is_overflow=False)
+        assert not verdict(conversation(failure=other), conversation(ANSWERED))[0]
 
 
 def test_without_a_terminal_only_lines_are_printed(capsys: pytest.CaptureFixture[str]) -> None:
     """Into a pipe go plain lines, without control characters and without the bar."""
-    with screen() as out:
+    with Screen() as out:
         out.gauge(100, Water(2048), title="direct 1/40")
         out.listen("Her name")
         out.say(turn_line(ANSWERED, out.columns))
-    assert isinstance(out, PlainScreen)
-    assert capsys.readouterr().out == turn_line(ANSWERED, 120) + "\n"
+    written = capsys.readouterr()
+    assert (written.out, written.err) == (turn_line(ANSWERED, 120) + "\n", "")
 
 
 SHOWN = """
-from tidemark.demo.screen import Water, screen
-with screen() as out:
+from tidemark.demo.screen import Screen, Water
+with Screen() as out:
     out.say("heading")
     for number in range(3):
         out.gauge(100 * number, Water(2048, 450, 1000), title=f"direct {number}/40")

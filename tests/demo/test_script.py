@@ -9,7 +9,7 @@ from tidemark.demo.script import script
 
 def test_the_script_has_forty_turns() -> None:
     """The demo's default conversation is forty different questions."""
-    assert len({question.text for question in script(40)}) == 40
+    assert len(set(script(40))) == 40
 
 
 def test_a_shorter_conversation_is_a_beginning_of_the_longer_one() -> None:
@@ -25,4 +25,4 @@ def test_a_longer_conversation_goes_round_again() -> None:
 @pytest.mark.parametrize("fact", ["Petrel", "Marta", "peanuts", "after dark", "2400 euros"])
 def test_the_early_turns_tell_what_the_late_ones_ask_for(fact: str) -> None:
     """What the last turns ask for was told in the first six, long before the window is full."""
-    assert fact in " ".join(question.text for question in script(6))
+    assert fact in " ".join(script(6))

@@ -29,13 +29,16 @@ from tests.support.scripted import ScriptedUpstream
 from tests.support.serving import NO_TLS, Serving
 from tidemark.cli.activity import WatchedServer, Watcher, events_of
 from tidemark.cli.metrics_text import read_metrics
-from tidemark.cli.screen import ENTER, LEAVE
 from tidemark.terminal.run_file import NAME, read
 
 pytestmark = pytest.mark.e2e
 
 WAIT_SECONDS = 60.0
 ADMIN_TOKEN = "an-operators-token"
+ENTER = "\x1b[?1049h"
+"""Shows the alternate screen (xterm's control sequence)."""
+LEAVE = "\x1b[?25h\x1b[?1049l"
+"""Shows the cursor and the normal screen."""
 ESCAPES = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
 HOSTILE = "\x1b]0;owned\x07\x1b[2Jname"
 
@@ -102,9 +105,8 @@ class Terminal:
 
     @property
     def page(self) -> list[str]:
-        """The newest whole page, without control sequences."""
-        pages = self.text.split("\x1b[H")
-        whole = pages[-2] if len(pages) > 2 else pages[-1]
+        """The newest page that came as far as its last line, without control sequences."""
+        whole = [page for page in self.text.split("\x1b[H") if "q quits" in page][-1]
         return [ESCAPES.sub("", line).strip("\r") for line in whole.split("\n")]  # the terminal adds \r to \n itself
 
     def wait_for(self, text: str) -> None:

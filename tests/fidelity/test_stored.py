@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import xml.etree.ElementTree as ET
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
@@ -15,8 +14,7 @@ from tests.support.scripted import says
 from tidemark.cli.main import cli
 from tidemark.core.errors import ContextLengthExceeded
 from tidemark.core.receipt import Detail
-from tidemark.fidelity import ExportedConversation, Figure, draw_figures, measure_stored
-from tidemark.fidelity.stored import LEAST_MESSAGES
+from tidemark.fidelity import LEAST_MESSAGES, ExportedConversation, measure_stored
 from tidemark.store.embedded.server import EmbeddedValkey
 
 SAID = [
@@ -82,20 +80,6 @@ async def test_a_short_conversation_is_left_out() -> None:
     assert (result.measured, list(result.figures)) == (0, [])
 
 
-def test_a_plot_has_a_panel_for_each_corpus() -> None:
-    """Each figure is a point; one without newest messages has no point for them."""
-    figures = [
-        Figure("<chat>", "all", 10, 0.1, 0.2, 5, 10),
-        Figure("<chat>", "rule", 10, 0.1, 0.2, 1, 1),
-        Figure("<chat>", "all", 25, 0.25, 0.5, 9, 10),
-        Figure("10 rounds", "all", 10, 0.1, None, 4, 10),
-    ]
-    drawing = ET.fromstring(draw_figures(figures, "What survives"))  # noqa: S314 - our own text
-    circles = [item.attrib["class"] for item in drawing.iter() if item.tag.endswith("circle")]
-    assert circles == ["newest-point", "newest-point", "survival-point", "survival-point", "survival-point"]
-    assert [item.text for item in drawing.iter() if item.attrib.get("class") == "title"] == ["<chat>", "10 rounds"]
-
-
 @pytest.fixture(scope="module")
 def client(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Client]:
     """A client of a running Tidemark."""
@@ -125,16 +109,14 @@ def run(client: Client, *arguments: str) -> Result:
     return CliRunner().invoke(cli, words, env={"OPENAI_API_KEY": client.key})
 
 
-def test_ones_own_conversations_are_measured_and_stay_as_they_are(client: Client, tmp_path: Path) -> None:
-    """The rule is counted, and the plot is written."""
+def test_ones_own_conversations_are_measured_and_stay_as_they_are(client: Client) -> None:
+    """The rule is counted."""
     listed = client.http.get("/tidemark/conversations", headers=client.headers()).content
-    plot = tmp_path / "plot.svg"
-    done = run(client, "--stored", "5", "--budgets", "25,50", "--json", "--plot", str(plot))
+    done = run(client, "--stored", "5", "--budgets", "25,50", "--json")
     assert done.exit_code == 0, done.output
     figures = json.loads(done.stdout)["figures"]
     assert ("rules", 25, 1, 1) in [(each["kind"], each["budget"], each["survivors"], each["facts"]) for each in figures]
     assert done.stderr == "Measured 1 stored conversations; none was changed.\n"
-    assert plot.read_bytes().startswith(b"<svg")
     assert client.http.get("/tidemark/conversations", headers=client.headers()).content == listed
 
 
@@ -164,10 +146,36 @@ def test_nothing_is_measured_where_all_are_short(client: Client) -> None:
     assert f"{LEAST_MESSAGES} messages or more" in done.output
 
 
-def test_stored_conversations_have_no_questions() -> None:
-    """Recall is measured by questions, so the two do not go together."""
-    done = CliRunner().invoke(cli, ["bench", "fidelity", "--stored", "3", "--recall", "5"])
-    assert (done.exit_code, "nobody has asked" in done.output) == (2, True)
+@pytest.mark.parametrize(
+    ("options", "told"),
+    [
+        (["--template", "general,brief"], "no summary template 'brief'; use one of general, technical, coding"),
+        (["--model", "nothing-like-it"], "'nothing-like-it' does not exist"),
+        (["--budgets", "0"], "percentages"),
+    ],
+)
+def test_an_unknown_choice_is_refused_with_the_possible_ones(client: Client, options: list[str], told: str) -> None:
+    """Before anything is compacted."""
+    done = run(client, "--stored", "5", "--strategy", "llm", *options)
+    assert done.exit_code == 2
+    assert told in " ".join(done.output.split())
+
+
+def test_what_asks_no_model_has_none_to_choose() -> None:
+    """``extractive`` takes neither a template nor a model."""
+    done = CliRunner().invoke(cli, ["bench", "fidelity", "--stored", "3", "--template", "coding"])
+    assert (done.exit_code, "extractive asks no model" in done.output) == (2, True)
+
+
+@pytest.mark.parametrize(
+    "options", [[], ["--file", "locomo10.json"], ["--recall", "5"], ["--stored", "3", "--plot", "figures.svg"]]
+)
+def test_what_was_here_is_refused_with_its_new_place(options: list[str]) -> None:
+    """The command measured conversations with known facts, too; a checkout still does."""
+    done = CliRunner().invoke(cli, ["bench", "fidelity", *options])
+    assert done.exit_code == 2
+    assert "make bench-fidelity" in done.output
+    assert "--stored" in done.output
 
 
 def test_without_a_server_the_command_says_so() -> None:

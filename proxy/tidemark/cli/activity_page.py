@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-import io
 import time
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
@@ -68,37 +67,33 @@ def plain_page(activity: Activity) -> list[str]:
     return [*lines, *(f"note: {note}" for note in activity.notes)]
 
 
-def styled_page(activity: Activity, problem: str, size: tuple[int, int], *, has_colors: bool) -> list[str]:
-    """Return the lines of a page that fills a terminal.
+def styled_page(activity: Activity, problem: str, size: tuple[int, int]) -> RenderableType:
+    """Return a page that fills a terminal, with the conversations that fit.
 
-    :param problem: why the figures are old; empty where they are not
+    :param problem: why the figures are old; empty if they are not
     :param size: columns and lines
     """
-    from rich.console import Console
-    from rich.text import Text
+    from rich.console import Group
+    from rich.layout import Layout
 
     columns, height = size
-    console = Console(
-        file=io.StringIO(), width=columns, force_terminal=True, no_color=not has_colors, color_system="standard"
-    )
     head, *figures = headline(activity)
     is_low, is_narrow = height < LOW_LINES, columns < NARROW_COLUMNS
     figures = figures[: 1 if is_low else height // 5]  # a low terminal shows conversations rather than sums
-    parts: list[RenderableType] = [Text(head, style="bold"), *map(Text, figures), Text("")]
+    parts: list[RenderableType] = [_line(head, "bold"), *map(_line, figures), _line()]
+    used = len(parts)
     if not is_low:
         rows = model_rows(activity)[: height // 6]
-        parts += [_table(MODEL_HEADS, rows, NARROW_MODEL if is_narrow else ()), Text("")]
-    events = [Text(event_line(event), style="cyan") for event in activity.events[-EVENT_LINES:]][: height // 8]
-    body = [line for part in parts for line in _rendered(console, part)]
-    space = max(0, height - len(body) - len(events) - FOOT_LINES - 1)
+        parts += [_table(MODEL_HEADS, rows, NARROW_MODEL if is_narrow else ()), _line()]
+        used += len(rows) + 2
+    events = [_line(event_line(event), "cyan") for event in activity.events[-EVENT_LINES:]][: height // 8]
+    space = max(0, height - used - len(events) - FOOT_LINES - 1)
     rows = conversation_rows(activity, ID_CHARACTERS)[:space]
-    for part in (_table(CONVERSATION_HEADS, rows, NARROW_CONVERSATION if is_narrow else ()), *events):
-        body += _rendered(console, part)
-    body = body[: height - FOOT_LINES]
-    notes = problem or "; ".join(activity.notes)
-    foot = [Text(printable(notes), style="red" if problem else "dim"), Text("q quits", style="dim")]
-    filled = [*body, *[""] * (height - FOOT_LINES - len(body))]
-    return [*filled, *(_rendered(console, line)[0] for line in foot)]
+    parts += [_table(CONVERSATION_HEADS, rows, NARROW_CONVERSATION if is_narrow else ()), *events]
+    notes = _line(printable(problem or "; ".join(activity.notes)), "red" if problem else "dim")
+    page = Layout()
+    page.split_column(Layout(Group(*parts)), Layout(Group(notes, _line("q quits", "dim")), size=FOOT_LINES))
+    return page
 
 
 def model_rows(activity: Activity) -> list[list[str]]:
@@ -156,12 +151,11 @@ def _table(heads: Sequence[str], rows: Sequence[Sequence[str]], shown: Sequence[
     return table
 
 
-def _rendered(console: Any, part: RenderableType) -> list[str]:
-    """Return the lines of a part, none wider than the console."""
-    with console.capture() as capture:
-        console.print(part, no_wrap=True, overflow="ellipsis", crop=True)
-    lines: list[str] = capture.get().rstrip("\n").split("\n")
-    return lines
+def _line(text: str = "", style: str = "") -> RenderableType:
+    """Return a text that is one line, however narrow the terminal is."""
+    from rich.text import Text
+
+    return Text(text, style=style, no_wrap=True, overflow="ellipsis")
 
 
 def _seconds(value: float | None) -> str:

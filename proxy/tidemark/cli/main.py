@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from importlib.util import find_spec
 from pathlib import Path
 from pkgutil import resolve_name
-from typing import TYPE_CHECKING, Literal, NoReturn, cast
+from typing import TYPE_CHECKING, NoReturn, cast
 
 import click
 
@@ -54,18 +54,11 @@ def cli() -> None:
 @click.option(
     "--turns", type=click.IntRange(1, 1000), default=40, show_default=True, help="Length of the conversation."
 )
-@click.option(
-    "--dialect",
-    type=click.Choice(["chat", "responses", "messages"]),
-    default="chat",
-    show_default=True,
-    help="The client's format: chat completions, OpenAI's Responses, or Anthropic's messages.",
-)
-def demo(stay: bool, turns: int, dialect: Literal["chat", "responses", "messages"]) -> None:
+def demo(stay: bool, turns: int) -> None:
     """Show how a real model's conversation fails at its window, and goes on through Tidemark."""
     from tidemark.demo.run import main as run
 
-    sys.exit(run(turns=turns, serve=stay, dialect=dialect))
+    sys.exit(run(turns, stay))
 
 
 @cli.command(epilog=example("tidemark check --config tidemark.yaml"))

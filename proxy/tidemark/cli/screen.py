@@ -1,7 +1,8 @@
 """Shows changing pages on the whole terminal, and leaves the terminal as it was; ``tidemark top`` uses it.
 
-Signals only set a note, which the loop reads. Therefore nothing interrupts the restoring of the terminal. Only SIGKILL,
-which no process can catch, leaves it changed.
+Rich draws them; keys and signals are handled here, since it knows neither. Signals only set a note, which the loop
+reads. Therefore nothing interrupts the restoring of the terminal. Only SIGKILL, which no process can catch, leaves it
+changed.
 """
 
 from __future__ import annotations
@@ -12,25 +13,26 @@ import select
 import signal
 import termios
 import tty
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from types import FrameType
 from typing import Any
 
-ENTER = "\x1b[?1049h\x1b[?25l"
-"""The alternate screen without a cursor (xterm's control sequences)."""
-LEAVE = "\x1b[?25h\x1b[?1049l"
-TOP_LEFT = "\x1b[H"
-CLEAR_LINE = "\x1b[2K"
+from rich.console import Console, ConsoleDimensions, RenderableType
+from rich.live import Live
+
 ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT)
-SIZE_LINES, SIZE_COLUMNS = 24, 80
+SIZE_COLUMNS, SIZE_LINES = 80, 24
 """For a terminal that does not know its size."""
 
 
 class FullScreen:
     """A terminal that is shown pages; ``on`` opens it."""
 
-    def __init__(self, output: int, keys: int | None, wakes: int) -> None:
-        self._output = output
+    def __init__(self, console: Console, keys: int | None, wakes: int) -> None:
+        self._console = console
+        self._live = Live(
+            console=console, screen=True, auto_refresh=False, redirect_stdout=False, redirect_stderr=False
+        )
         self._keys = keys
         self._wakes = wakes
         self._modes: list[Any] | None = None
@@ -44,18 +46,17 @@ class FullScreen:
 
     @property
     def size(self) -> tuple[int, int]:
-        """Return columns and lines."""
+        """Return columns and lines; rich would believe COLUMNS and LINES, which do not change with the terminal."""
         with contextlib.suppress(OSError):
-            size = os.get_terminal_size(self._output)
+            size = os.get_terminal_size(self._console.file.fileno())
             if size.columns > 0 and size.lines > 0:
                 return size.columns, size.lines
         return SIZE_COLUMNS, SIZE_LINES
 
-    def show(self, lines: Sequence[str]) -> None:
+    def show(self, page: RenderableType) -> None:
         """Replace the page; it is written at once, so that it does not flicker."""
-        _, height = self.size
-        filled = [*lines, *[""] * (height - len(lines))][:height]
-        self._write(TOP_LEFT + "\r\n".join(CLEAR_LINE + line for line in filled))
+        self._console.size = ConsoleDimensions(*self.size)
+        self._live.update(page, refresh=True)
 
     def wait(self, seconds: float) -> str | int | None:
         """Wait for a key, a wake-up or a signal.
@@ -86,12 +87,12 @@ class FullScreen:
         if self._keys is not None:
             self._modes = termios.tcgetattr(self._keys)
             tty.setcbreak(self._keys, termios.TCSANOW)
-        self._write(ENTER)
+        self._live.start()
 
     def leave(self) -> None:
         """Put the terminal back; a second call changes nothing."""
         with contextlib.suppress(OSError):  # the terminal may be gone
-            self._write(LEAVE)
+            self._live.stop()
         if self._keys is not None and self._modes is not None:
             with contextlib.suppress(termios.error, OSError):
                 termios.tcsetattr(self._keys, termios.TCSANOW, self._modes)
@@ -105,11 +106,6 @@ class FullScreen:
         signal.signal(signal.SIGTSTP, self.receive)
         self.enter()
 
-    def _write(self, text: str) -> None:
-        data = text.encode()
-        while data:
-            data = data[os.write(self._output, data) :]
-
 
 @contextlib.contextmanager
 def on(output: int, keys: int | None) -> Iterator[tuple[FullScreen, Callable[[], None]]]:
@@ -121,7 +117,8 @@ def on(output: int, keys: int | None) -> Iterator[tuple[FullScreen, Callable[[],
     wakes, waker = os.pipe()
     os.set_blocking(waker, False)
     os.set_blocking(wakes, False)
-    screen = FullScreen(output, keys, wakes)
+    file = open(output, "w", encoding="utf-8", closefd=False)  # noqa: SIM115 - `sys.stdout` fails at exit if it is gone
+    screen = FullScreen(Console(file=file, highlight=False), keys, wakes)
 
     def wake() -> None:
         with contextlib.suppress(OSError):  # a full pipe wakes as well

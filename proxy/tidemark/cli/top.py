@@ -14,7 +14,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -24,6 +24,9 @@ from tidemark.terminal.examples import example
 from tidemark.terminal.http_client import ServerRefusal, configured_url, running_url, url_option
 from tidemark.terminal.options import config_option, json_option
 from tidemark.terminal.tables import print_json
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
 
 REFRESH_SECONDS = 1.0
 BURST_SECONDS = 0.5
@@ -74,9 +77,8 @@ class _Latest:
         self.problem = ""
         self.events: deque[Mapping[str, Any]] = deque(maxlen=EVENTS)
 
-    def page(self, size: tuple[int, int]) -> list[str]:
-        activity = dataclasses.replace(self.activity, events=list(self.events))
-        return styled_page(activity, self.problem, size, has_colors=not os.environ.get("NO_COLOR"))
+    def page(self, size: tuple[int, int]) -> RenderableType:
+        return styled_page(dataclasses.replace(self.activity, events=list(self.events)), self.problem, size)
 
 
 def _watch(server: WatchedServer, watcher: Watcher, first: Activity) -> int:

@@ -5,7 +5,6 @@ A variant is a template and a model of the strategies that ask a model; what it 
 
 from __future__ import annotations
 
-import json
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -14,14 +13,13 @@ from typing import TYPE_CHECKING, Any, get_args
 import click
 
 from tidemark.core.conversation.summary import Strategy, Template, TemplateName
-from tidemark.core.errors import ModelNotFound, SummaryRejected, TidemarkError, UpstreamError
+from tidemark.core.errors import ModelNotFound, SummaryRejected, TidemarkError
 from tidemark.terminal.options import sender
 
 if TYPE_CHECKING:
     from tidemark.config import Settings
     from tidemark.core.receipt import Detail
-    from tidemark.fidelity import Conversation
-    from tidemark.fidelity.spending import Meter
+    from tidemark.fidelity import Meter
     from tidemark.worker.worker import Worker
 
 
@@ -43,13 +41,9 @@ class Variant:
         return {name: value for name, value in members.items() if value is not None}
 
 
-async def variants_of(
-    parts: Worker, templates: str | None, models: str | None, conversations_model: str | None
-) -> Sequence[Variant]:
+async def variants_of(parts: Worker, templates: str | None, models: str | None) -> Sequence[Variant]:
     """Return a variant for each pair of the names that ``--template`` and ``--model`` list.
 
-    :param conversations_model: the model of all conversations, whose policy names the summarizer; None for several
-    :raises ModelNotFound: that summarizer is not served
     :raises click.BadParameter: a template or a model is unknown; the message has those that there are
     """
     choices = _templates(parts.settings)
@@ -57,16 +51,11 @@ async def variants_of(
         if name is not None and name not in choices:
             message = f"There is no summary template {name!r}; use one of {', '.join(choices)}."
             raise click.BadParameter(message, param_hint="--template")
-    policy = parts.settings.policy_for(conversations_model or "")
-    configured = policy.summarizer_model if conversations_model else AUTO
     for name in (chosen_models := _names(models)):
-        summarizer = configured if name is None else name
         try:
-            if summarizer != AUTO:
-                await parts.upstream.resolve(summarizer, by_operator=True)
+            if name not in (None, AUTO):
+                await parts.upstream.resolve(name, by_operator=True)
         except ModelNotFound as error:
-            if name is None:
-                raise
             raise click.BadParameter(str(error), param_hint="--model") from error
     return [Variant(choices[name] if name else None, model) for name in chosen_templates for model in chosen_models]
 
@@ -77,7 +66,6 @@ class Compactions:
     An answer that is no summary counts as rejected, and the deterministic summary takes its place, as on a server.
 
     :param advance: is called with 1 after each compaction
-    :param model: the model of conversations that have none of their own; None leaves all as they are
     """
 
     def __init__(
@@ -88,13 +76,11 @@ class Compactions:
         meter: Meter,
         *,
         advance: Callable[[int], None],
-        model: str | None,
     ) -> None:
         self._parts = parts
         self._strategy = strategy
         self._variant = variant
         self._advance = advance
-        self._model = model
         from tidemark.features.offline.feature import offline_service
 
         self._offline = offline_service(parts)
@@ -112,7 +98,7 @@ class Compactions:
 
     async def count(self, body: bytes) -> bytes:
         """Count a chat request."""
-        return await self._offline.count(self._served(body))
+        return await self._offline.count(body)
 
     async def compact(self, body: bytes, max_tokens: int) -> bytes:
         """Compact a chat request.
@@ -120,7 +106,7 @@ class Compactions:
         :raises TidemarkError: it cannot be compacted so far, or the upstream gave no answer
         """
         offline = self._offline
-        request = await offline.dialect.parse(self._served(body), anonymous=True)
+        request = await offline.dialect.parse(body, anonymous=True)
         chosen = self._chosen(request.model)
         with self.meter.timed():
             try:
@@ -131,30 +117,6 @@ class Compactions:
         self._advance(1)
         return done
 
-    async def summarize(self, previous: str | None, messages: Conversation, max_tokens: int) -> str:
-        """Write one summary from the one before and further messages.
-
-        :raises UpstreamError: the upstream gave no answer
-        """
-        from tidemark.core.ports import SummaryTask
-        from tidemark.fidelity.measuring import MODEL
-
-        body = json.dumps({"model": MODEL, "messages": messages}).encode()
-        request = await self._offline.dialect.parse(self._served(body), anonymous=True)
-        chosen = self._chosen(request.model)
-        route, profile = await self._offline.situation(request.model, self._strategy, sender(), chosen)
-        task = SummaryTask(request.messages, previous, max_tokens, request.model, route, sender())
-        with self.meter.timed():
-            try:
-                summary = await self._parts.summarizers.of(profile, route).summarize(task)
-            except SummaryRejected as error:
-                self._reject(self._offline.explained(error, route, profile))
-                summary = await self._parts.summarizers.extractive.summarize(task)
-            except UpstreamError as error:
-                raise self._offline.explained(error, route, profile) from error
-        self._advance(1)
-        return summary.source
-
     async def details(self, body: bytes, compacted: bytes) -> Sequence[Detail]:
         """Compare a request with its compacted form, as loss receipts do."""
         from tidemark.summarizers.receipts import ReceiptWriter
@@ -162,10 +124,6 @@ class Compactions:
         parse = self._offline.dialect.parse
         before, after = await parse(body, anonymous=True), await parse(compacted, anonymous=True)
         return await ReceiptWriter().details(before.messages, "", "\n".join(message.text for message in after.messages))
-
-    def _served(self, body: bytes) -> bytes:
-        """Return a request with a model that is served."""
-        return body if self._model is None else json.dumps({**json.loads(body), "model": self._model}).encode()
 
     def _chosen(self, model: str) -> Mapping[str, Any]:
         chosen = self._variant.chosen
@@ -175,21 +133,6 @@ class Compactions:
     def _reject(self, error: TidemarkError) -> None:
         self.meter.note_rejected()
         self.rejections[str(error)] += 1
-
-
-async def served_model(parts: Worker, model: str) -> str:
-    """Return the model if the configuration serves it, else the first that it lists.
-
-    :raises ModelNotFound: it lists none by its whole name
-    """
-    try:
-        await parts.upstream.resolve(model)
-    except ModelNotFound:
-        listed = [entry.name for entry in parts.settings.model_list if "*" not in entry.name]
-        if not listed:
-            raise
-        return listed[0]
-    return model
 
 
 def _names(listed: str | None) -> Sequence[str | None]:

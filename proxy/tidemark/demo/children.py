@@ -29,7 +29,7 @@ _LOG_LINES = 12
 _DIE_WITH_PARENT = Path(__file__).parents[1] / "store" / "embedded" / "die_with_parent.py"
 """The program that ends a child when the demo ends, in any way. It is started by its path, so no package is
 imported."""
-_BLOCKED_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 class ChildError(Exception):
@@ -80,7 +80,7 @@ def child(name: str, command: Sequence[str], log: Path, environ: Mapping[str, st
     Signals are blocked while the process is started and stopped, so that none can arrive in between.
     """
     guarded = [sys.executable, "-I", "-S", str(_DIE_WITH_PARENT), str(os.getpid()), *command]
-    with _signals_blocked(), log.open("wb") as output:
+    with _signals(signal.SIG_BLOCK), log.open("wb") as output:
         process = subprocess.Popen(
             guarded,
             stdin=subprocess.DEVNULL,
@@ -90,29 +90,22 @@ def child(name: str, command: Sequence[str], log: Path, environ: Mapping[str, st
             start_new_session=True,
         )
         try:
-            with _signals_unblocked():
+            with _signals(signal.SIG_UNBLOCK):
                 yield Child(name, process, log)
         finally:
             _stop(process)
 
 
-def free_port() -> int:
-    """Return a port that can be listened on at this moment."""
-    with socket.socket() as probe:
-        probe.bind((HOST, 0))
-        port: int = probe.getsockname()[1]
-        return port
-
-
-def is_free(port: int) -> bool:
-    """Say whether `port` can be listened on at this moment."""
+def free_port(wanted: int = 0) -> int:
+    """Return `wanted` if it can be listened on at this moment, else another port that can."""
     with socket.socket() as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # as servers do: a port in TIME_WAIT is free
         try:
-            probe.bind((HOST, port))
+            probe.bind((HOST, wanted))
         except OSError:
-            return False
-        return True
+            probe.bind((HOST, 0))
+        port: int = probe.getsockname()[1]
+        return port
 
 
 @contextlib.contextmanager
@@ -141,17 +134,9 @@ def _stop(process: subprocess.Popen[bytes]) -> None:
 
 
 @contextlib.contextmanager
-def _signals_blocked() -> Iterator[None]:
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, _BLOCKED_SIGNALS)
-    try:
-        yield
-    finally:
-        signal.pthread_sigmask(signal.SIG_SETMASK, before)
-
-
-@contextlib.contextmanager
-def _signals_unblocked() -> Iterator[None]:
-    before = signal.pthread_sigmask(signal.SIG_UNBLOCK, _BLOCKED_SIGNALS)
+def _signals(how: int) -> Iterator[None]:
+    """Block or unblock the signals while the block runs."""
+    before = signal.pthread_sigmask(how, _SIGNALS)
     try:
         yield
     finally:

@@ -13,10 +13,9 @@ import signal
 import sys
 import tempfile
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from tidemark.demo import children, llama
 from tidemark.demo.children import Child
@@ -24,20 +23,15 @@ from tidemark.demo.screen import (
     HEADING,
     AnsweredTurn,
     Conversation,
-    Failed,
-    PlainScreen,
+    FailedTurn,
     Screen,
     Water,
     comparison,
-    screen,
+    say,
     turn_line,
     verdict,
 )
-from tidemark.demo.script import Question, script
-
-if TYPE_CHECKING:
-    from tidemark.demo.clients import DialectName
-    from tidemark.demo.talk import Talker
+from tidemark.demo.script import script
 
 _WATCH_SECONDS = 0.5
 CONSOLE_PATH = "/console"
@@ -61,42 +55,44 @@ compaction:
 
 
 @dataclass(frozen=True, slots=True)
-class Start:
-    """The arguments of both servers."""
-
-    folder: Path
-    """The folder of their files, which is deleted when the demo ends."""
-    window_tokens: int
-
-
-@dataclass(frozen=True, slots=True)
 class Servers:
-    """The two running servers and their ports on 127.0.0.1."""
+    """The two running servers and Tidemark's port on 127.0.0.1."""
 
     model: Child
     model_port: int
     proxy: Child
     proxy_port: int
 
+    @property
+    def url(self) -> str:
+        """Return Tidemark's address."""
+        return f"http://{children.HOST}:{self.proxy_port}"
+
+    def stay(self) -> None:
+        """Wait for Ctrl-C, as long as both servers run."""
+        with contextlib.suppress(KeyboardInterrupt):
+            while True:
+                time.sleep(_WATCH_SECONDS)
+                self.model.check()
+                self.proxy.check()
+
 
 def main(
     turns: int = 40,
-    serve: bool = False,  # noqa: FBT001, FBT002 - two flags of one command line
+    serve: bool = False,  # noqa: FBT001, FBT002 - a flag of the command line
     *,
-    dialect: DialectName = "chat",
     window_tokens: int = llama.WINDOW_TOKENS,
 ) -> int:
     """Run the demo and return the exit code.
 
     With `serve`, start both servers, print their addresses, and wait for Ctrl-C or SIGTERM without a conversation.
-    Without it, run the conversation of `turns` turns twice, in the client format `dialect`. Exit code 0 then means that
-    it overflowed directly and was finished through Tidemark.
+    Without it, run the conversation of `turns` turns twice. Exit code 0 then means that it overflowed directly and was
+    finished through Tidemark.
     """
     try:
         llama.weights()
         with children.ended_by_signals(), tempfile.TemporaryDirectory(prefix="tidemark-demo-") as folder:
-            start = Start(Path(folder), window_tokens)
-            return _serve(start) if serve else _compare(start, script(turns), dialect)
+            return _serve(Path(folder), window_tokens) if serve else _compare(Path(folder), window_tokens, turns)
     except (llama.ExtraMissingError, children.ChildError) as error:
         print(error, file=sys.stderr)  # noqa: T201 - the demo prints its results
         return 1
@@ -120,91 +116,69 @@ def water(limit_tokens: int | None, window_tokens: int = llama.WINDOW_TOKENS) ->
     return Water(window_tokens, int(_TARGET * limit_tokens), high)
 
 
-def _serve(start: Start) -> int:
-    out = PlainScreen()
-    port = SERVE_PORT
-    if not children.is_free(port):
-        port = children.free_port()
-        out.say(f"Port {SERVE_PORT} is taken, so Tidemark gets port {port}.")
-    with _servers(start, port) as servers:
+def _serve(folder: Path, window_tokens: int) -> int:
+    port = children.free_port(SERVE_PORT)
+    if port != SERVE_PORT:
+        say(f"Port {SERVE_PORT} is taken, so Tidemark gets port {port}.")
+    with _servers(folder, window_tokens, port) as servers:
         servers.proxy.wait_ready(port, READY_PATH)
-        base = f"http://{children.HOST}:{servers.proxy_port}/v1"
         messages = [{"role": "user", "content": "Name three Greek islands."}]
         body = json.dumps({"model": llama.MODEL, "stream": True, "messages": messages})
-        out.say(f"Tidemark is running in front of {llama.MODEL} with a window of {start.window_tokens} tokens.")
-        out.say(f"export OPENAI_BASE_URL={base}")
-        out.say("export OPENAI_API_KEY=unused")
-        out.say(f"export ANTHROPIC_BASE_URL={base.removesuffix('/v1')}")
-        out.say("export ANTHROPIC_API_KEY=unused")
-        out.say(f"curl -N {base}/chat/completions -H 'Content-Type: application/json' -d '{body}'")
-        out.say(f"Console: {_console(servers)}")
-        out.say("Ctrl-C stops both.")
-        _stay(servers)
+        say(f"Tidemark is running in front of {llama.MODEL} with a window of {window_tokens} tokens.")
+        say(f"export OPENAI_BASE_URL={servers.url}/v1")
+        say("export OPENAI_API_KEY=unused")
+        say(f"export ANTHROPIC_BASE_URL={servers.url}")
+        say("export ANTHROPIC_API_KEY=unused")
+        say(f"curl -N {servers.url}/v1/chat/completions -H 'Content-Type: application/json' -d '{body}'")
+        say(f"Console: {servers.url}{CONSOLE_PATH}")
+        say("Ctrl-C stops both.")
+        servers.stay()
     return 0
 
 
-def _console(servers: Servers) -> str:
-    """Return the address of the pages that show what Tidemark does."""
-    return f"http://{children.HOST}:{servers.proxy_port}{CONSOLE_PATH}"
-
-
-def _stay(servers: Servers) -> None:
-    """Wait for Ctrl-C, as long as both servers run."""
-    with contextlib.suppress(KeyboardInterrupt):
-        while True:
-            time.sleep(_WATCH_SECONDS)
-            servers.model.check()
-            servers.proxy.check()
-
-
-def _compare(start: Start, questions: Sequence[Question], dialect: DialectName) -> int:
-    plain = PlainScreen()
+def _compare(folder: Path, window_tokens: int, turns: int) -> int:
     started = time.monotonic()
-    plain.say(f"Starting {llama.MODEL} on llama.cpp, window {start.window_tokens} tokens, and Tidemark in front of it.")
-    with _servers(start, children.free_port()) as servers:
-        from tidemark.demo.talk import talker  # noqa: PLC0415 - imports the clients, while Tidemark starts
+    say(f"Starting {llama.MODEL} on llama.cpp, window {window_tokens} tokens, and Tidemark in front of it.")
+    with _servers(folder, window_tokens, children.free_port()) as servers:
+        import tidemark.demo.talk  # noqa: F401, PLC0415 - imports the client, while Tidemark starts
 
         servers.proxy.wait_ready(servers.proxy_port, READY_PATH)
-        plain.say(f"Both answer after {time.monotonic() - started:.1f} s.")
-        plain.say(f"Watch it in a browser: {_console(servers)}")
-        with screen() as out:
-            out.say(f"\nStraight to the model's server, {len(questions)} turns:")
-            straight = talker("direct", servers.model_port, llama.MODEL, dialect)
-            direct = _run_conversation(straight, questions, out, start.window_tokens)
+        say(f"Both answer after {time.monotonic() - started:.1f} s.")
+        say(f"Watch it in a browser: {servers.url}{CONSOLE_PATH}")
+        with Screen() as out:
+            out.say(f"\nStraight to the model's server, {turns} turns:")
+            direct = _run_conversation("direct", servers.model_port, turns, out, window_tokens)
             out.say("\nThe same person through Tidemark:")
-            through = talker("tidemark", servers.proxy_port, llama.MODEL, dialect)
-            proxied = _run_conversation(through, questions, out, start.window_tokens)
+            proxied = _run_conversation("tidemark", servers.proxy_port, turns, out, window_tokens)
         if proxied.failure:
-            plain.say(servers.proxy.last_lines())
-        outcome = verdict(direct, proxied)
-        for line in ["", *comparison(direct, proxied), "", outcome.sentence]:
-            plain.say(line)
-        plain.say(f"The whole demo took {time.monotonic() - started:.0f} s.")
+            say(servers.proxy.last_lines())
+        is_shown, sentence = verdict(direct, proxied)
+        for line in ["", *comparison(direct, proxied), "", sentence]:
+            say(line)
+        say(f"The whole demo took {time.monotonic() - started:.0f} s.")
         if sys.stdin.isatty() and sys.stdout.isatty():  # nobody would end it anywhere else
-            plain.say(f"The conversation stays at {_console(servers)} until Ctrl-C ends the demo.")
-            _stay(servers)
-    return 0 if outcome.shown else 1
+            say(f"The conversation stays at {servers.url}{CONSOLE_PATH} until Ctrl-C ends the demo.")
+            servers.stay()
+    return 0 if is_shown else 1
 
 
 @contextlib.contextmanager
-def _servers(start: Start, proxy_port: int) -> Iterator[Servers]:
-    """Run both servers; when the block begins, the model answers and Tidemark is still starting."""
-    folder = start.folder
+def _servers(folder: Path, window_tokens: int, proxy_port: int) -> Iterator[Servers]:
+    """Run both servers; when the block begins, the model answers and Tidemark is still starting.
+
+    :param folder: has their files, and is deleted when the demo ends
+    """
     model_port = children.free_port()
-    command = llama.command(model_port, start.window_tokens)
+    command = llama.command(model_port, window_tokens)
     with children.child("The model's server", command, folder / "llama.log") as model:
         model.wait_ready(model_port, llama.HEALTH_PATH)
         settings = folder / "tidemark.yaml"
         settings.write_text(_CONFIG, encoding="utf-8")
-        command = _proxy_command(settings, proxy_port)
+        where = ["--config", str(settings), "--host", children.HOST, "--port", str(proxy_port)]
+        command = [sys.executable, "-m", "tidemark", "serve", *where]
         environ = _environ(f"http://{children.HOST}:{model_port}/v1", folder / "data")
         with children.child("Tidemark", command, folder / "tidemark.log", environ) as proxy:
             yield Servers(model, model_port, proxy, proxy_port)
-
-
-def _proxy_command(settings: Path, port: int) -> list[str]:
-    where = ["--config", str(settings), "--host", children.HOST, "--port", str(port)]
-    return [sys.executable, "-m", "tidemark", "serve", *where]
 
 
 def _environ(upstream: str, data: Path) -> dict[str, str]:
@@ -215,20 +189,19 @@ def _environ(upstream: str, data: Path) -> dict[str, str]:
     return {**inherited, "NO_PROXY": direct, "no_proxy": direct, **ours}
 
 
-def _run_conversation(to: Talker, questions: Sequence[Question], out: Screen, window_tokens: int) -> Conversation:
+def _run_conversation(name: str, port: int, turns: int, out: Screen, window_tokens: int) -> Conversation:
     """Run one conversation to its end or its first failure, with a line for each turn."""
-    from tidemark.demo.talk import converse  # noqa: PLC0415 - see `_compare`
+    from tidemark.demo.talk import client_of, converse  # noqa: PLC0415 - see `_compare`
 
     started = time.monotonic()
-    turns: list[AnsweredTurn] = []
+    answered: list[AnsweredTurn] = []
     failure = None
     out.say(HEADING)
-    for turn in converse(to, questions, out.listen):
+    for turn in converse(client_of(port), script(turns), out.listen):
         out.say(turn_line(turn, out.columns))
-        if isinstance(turn, Failed):
+        if isinstance(turn, FailedTurn):
             failure = turn
             break
-        turns.append(turn)
-        marks = water(turn.limit_tokens, window_tokens)
-        out.gauge(turn.after_tokens, marks, title=f"{to.side} {turn.number}/{len(questions)}")
-    return Conversation(to.side, len(questions), tuple(turns), failure, time.monotonic() - started)
+        answered.append(turn)
+        out.gauge(turn.after_tokens, water(turn.limit_tokens, window_tokens), title=f"{name} {turn.number}/{turns}")
+    return Conversation(turns, tuple(answered), failure, time.monotonic() - started)

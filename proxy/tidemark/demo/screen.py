@@ -1,83 +1,73 @@
 """Renders the demo's output: first the values of turns and conversations, then their renderers.
 
-`talk.py` makes the turns and `run.py` the conversations. The functions here turn them into text, and a screen prints
-it on standard output. Where standard error is a terminal, a live bar between low and high water stands there.
+`talk.py` makes the turns and `run.py` the conversations. The functions here turn them into text, and `Screen` prints
+it on standard output, above a live bar on standard error.
 """
 
 from __future__ import annotations
 
-import contextlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Literal, Protocol
+from typing import Self
 
 from rich.console import Console, Group
 from rich.live import Live
 from rich.text import Text
 
-Side = Literal["direct", "tidemark"]
-_PLAIN_COLUMNS = 120
+_PIPE_COLUMNS = 120
 _BAR_COLUMNS = 48
-_COMPACTED = frozenset({"compacted", "forced"})
 
 
 @dataclass(frozen=True, slots=True)
 class AnsweredTurn:
     """A turn that was answered."""
 
-    side: Side
     number: int
     """Starts at 1."""
     question: str
     answer: str
     before_tokens: int
-    """The tokens of the client's request: Tidemark's count, or the server's where it was sent directly."""
+    """The tokens of the client's request: Tidemark's count, or the server's if it was sent directly."""
     after_tokens: int
     """The tokens of the request that the server received, counted in the same way."""
     limit_tokens: int | None
-    """Tidemark's budget for a request; `None` where it was sent directly."""
+    """Tidemark's budget for a request; `None` if it was sent directly."""
     action: str
     """The value of `X-Tidemark-Action`, or `-` without Tidemark."""
     prompt_tokens: int
     """The prompt's tokens, in the server's own count."""
     cached_tokens: int
     """The prompt's tokens from the server's prompt cache."""
-    reply_tokens: int
     seconds: float
 
 
 @dataclass(frozen=True, slots=True)
-class Failed:
+class FailedTurn:
     """A turn that was refused or interrupted."""
 
-    side: Side
     number: int
-    question: str
     status: int | None
-    """The HTTP status; `None` where there was no response, or an interrupted one."""
+    """The HTTP status; `None` without a response, or with an interrupted one."""
     message: str
     """The server's own message."""
-    overflow: bool
+    is_overflow: bool
     """Whether the server reports that the prompt exceeds its window."""
-    prompt_tokens: int | None
-    seconds: float
 
 
 @dataclass(frozen=True, slots=True)
 class Conversation:
     """One conversation up to its end or its first failure."""
 
-    side: Side
     script_turns: int
     """The number of turns in the script."""
     turns: tuple[AnsweredTurn, ...]
-    failure: Failed | None
+    failure: FailedTurn | None
     seconds: float
 
     @property
     def compactions(self) -> int:
         """Return the number of compacted turns."""
-        return sum(turn.action in _COMPACTED for turn in self.turns)
+        return sum(turn.action in ("compacted", "forced") for turn in self.turns)
 
     @property
     def prompt_tokens(self) -> int:
@@ -98,21 +88,19 @@ class Water:
     low_tokens: int | None = None
     high_tokens: int | None = None
 
-
-@dataclass(frozen=True, slots=True)
-class Verdict:
-    """The result of the demo."""
-
-    shown: bool
-    sentence: str
+    def colour(self, tokens: int) -> str:
+        """Return green up to low water, yellow up to high water, red above."""
+        if tokens > (self.high_tokens or self.window_tokens):
+            return "red"
+        return "green" if tokens <= (self.low_tokens or self.window_tokens) else "yellow"
 
 
 HEADING = "turn  tokens before > after  action     cached/prompt  seconds  question | answer"
 
 
-def turn_line(turn: AnsweredTurn | Failed, columns: int) -> str:
+def turn_line(turn: AnsweredTurn | FailedTurn, columns: int) -> str:
     """Return one line of at most `columns` characters for `turn`."""
-    if isinstance(turn, Failed):
+    if isinstance(turn, FailedTurn):
         status = f"HTTP {turn.status}: " if turn.status else ""
         return _cut(f"{turn.number:>4}  FAILED  {status}{turn.message}", columns)
     facts = (
@@ -145,94 +133,65 @@ def comparison(direct: Conversation, proxied: Conversation) -> list[str]:
     return lines
 
 
-def verdict(direct: Conversation, proxied: Conversation) -> Verdict:
-    """Judge whether the conversation overflowed directly and was finished through Tidemark."""
+def verdict(direct: Conversation, proxied: Conversation) -> tuple[bool, str]:
+    """Return whether the conversation overflowed directly and was finished through Tidemark, and a sentence on it."""
     if proxied.failure:
-        return Verdict(shown=False, sentence=f"Tidemark failed at turn {proxied.failure.number}; that is a defect.")
+        return False, f"Tidemark failed at turn {proxied.failure.number}; that is a defect."
     if direct.failure is None:
-        sentence = f"{direct.script_turns} turns fit into the window as they are: ask for more with --turns."
-        return Verdict(shown=False, sentence=sentence)
-    if not direct.failure.overflow:
-        sentence = f"The server failed at turn {direct.failure.number}, but not because its window was full."
-        return Verdict(shown=False, sentence=sentence)
-    sentence = (
-        f"Straight, the window was full at turn {direct.failure.number} and every later turn fails likewise; "
-        f"through Tidemark all {proxied.script_turns} turns were answered, after {_compactions(proxied)}."
+        return False, f"{direct.script_turns} turns fit into the window as they are: ask for more with --turns."
+    if not direct.failure.is_overflow:
+        return False, f"The server failed at turn {direct.failure.number}, but not because its window was full."
+    plural = "s" if proxied.compactions != 1 else ""
+    return True, (
+        f"Straight, the window was full at turn {direct.failure.number} and every later turn fails likewise; through "
+        f"Tidemark all {proxied.script_turns} turns were answered, after {proxied.compactions} compaction{plural}."
     )
-    return Verdict(shown=True, sentence=sentence)
 
 
-class Screen(Protocol):
-    """The output of the demo."""
-
-    @property
-    def columns(self) -> int:
-        """The longest line, in characters."""
-
-    def say(self, line: str = "") -> None:
-        """Print a line permanently."""
-
-    def gauge(self, tokens: int, water: Water, *, title: str) -> None:
-        """Show how full the window is, on a terminal."""
-
-    def listen(self, answer: str) -> None:
-        """Show the answer so far, on a terminal."""
+def say(line: str = "") -> None:
+    """Print a line at once."""
+    print(line, flush=True)  # noqa: T201 - the demo writes to standard output
 
 
-class PlainScreen:
-    """Prints lines only, for files, pipes and CI."""
-
-    columns = _PLAIN_COLUMNS
-
-    def say(self, line: str = "") -> None:
-        """Print a line at once."""
-        print(line, flush=True)  # noqa: T201 - the demo writes to standard output
-
-    def gauge(self, tokens: int, water: Water, *, title: str) -> None:
-        """Do nothing, because a printed line cannot be redrawn."""
-
-    def listen(self, answer: str) -> None:
-        """Do nothing, because a printed line cannot be redrawn."""
-
-
-class LiveScreen:
+class Screen:
     """Prints lines on standard output, above a bar and the arriving answer on standard error.
 
+    The bar is gone at the end of a `with`; a pipe, a file and a dumb terminal get none.
     Mutable: what stands beneath the lines, and what draws it.
     """
 
-    def __init__(self, console: Console) -> None:
-        self._console = console
+    def __init__(self) -> None:
+        self._console = Console(highlight=False, stderr=True)
         self._output = Console(highlight=False)
+        self._draws = self._console.is_terminal and not self._console.is_dumb_terminal
         self._live: Live | None = None
         self._bar = Text()
         self._answer = ""
 
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._clear()
+
     @property
     def columns(self) -> int:
         """Return the current width of the terminal that lines are printed on."""
-        return self._output.width if self._output.is_terminal else _PLAIN_COLUMNS
+        return self._output.width if self._output.is_terminal else _PIPE_COLUMNS
 
     def say(self, line: str = "") -> None:
         """Print a line above the bar, which is taken away meanwhile: both may be on one terminal."""
-        self.clear()
-        print(line, flush=True)  # noqa: T201 - the demo writes to standard output
+        self._clear()
+        say(line)
         self._draw()
 
-    def clear(self) -> None:
-        """Take the bar away."""
-        if self._live is not None:
-            self._live.stop()
-            self._live = None
-
     def gauge(self, tokens: int, water: Water, *, title: str) -> None:
-        """Redraw the bar: green up to low water, yellow up to high water, red above."""
-        colour = _colour(tokens, water)
+        """Redraw the bar."""
         scale = f" {tokens} of {water.window_tokens} tokens"
         if water.low_tokens and water.high_tokens:
             scale += f", low {water.low_tokens}, high {water.high_tokens}"
         columns = max(10, min(_BAR_COLUMNS, self._console.width - len(title) - len(scale) - 2))
-        drawn = Text(bar(tokens, water, columns), style=colour)
+        drawn = Text(bar(tokens, water, columns), style=water.colour(tokens))
         self._bar = Text.assemble((f"{title} ", "bold"), drawn, scale, no_wrap=True, overflow="ellipsis")
         self._draw()
 
@@ -245,7 +204,7 @@ class LiveScreen:
         drawn = Group(self._bar, Text(self._answer, style="dim", no_wrap=True))
         if self._live is not None:
             self._live.update(drawn, refresh=True)
-        elif self._bar:
+        elif self._bar and self._draws:
             # There is no refresh thread, because it would receive the signals that `children.py` blocks in the main
             # thread. A new one each time, since a stopped one would erase the lines that were printed since.
             self._live = Live(
@@ -258,29 +217,10 @@ class LiveScreen:
             )
             self._live.start(refresh=True)
 
-
-@contextlib.contextmanager
-def screen() -> Iterator[Screen]:
-    """Yield a screen with a bar where standard error is a terminal that can draw one, else one without."""
-    console = Console(highlight=False, stderr=True)
-    if not console.is_terminal or console.is_dumb_terminal:
-        yield PlainScreen()
-        return
-    live = LiveScreen(console)
-    try:
-        yield live
-    finally:
-        live.clear()
-
-
-def _colour(tokens: int, water: Water) -> str:
-    if tokens > (water.high_tokens or water.window_tokens):
-        return "red"
-    return "green" if tokens <= (water.low_tokens or water.window_tokens) else "yellow"
-
-
-def _compactions(conversation: Conversation) -> str:
-    return f"{conversation.compactions} compaction{'s' if conversation.compactions != 1 else ''}"
+    def _clear(self) -> None:
+        if self._live is not None:
+            self._live.stop()
+            self._live = None
 
 
 def _share(part: int, whole: int) -> str:
@@ -290,7 +230,7 @@ def _share(part: int, whole: int) -> str:
 _ROWS: tuple[tuple[str, Callable[[Conversation], str]], ...] = (
     ("turns answered", lambda c: f"{len(c.turns)} of {c.script_turns}"),
     ("ended by", lambda c: f"failure, turn {c.failure.number}" if c.failure else "end of script"),
-    ("compactions", lambda c: str(c.compactions) if c.side == "tidemark" else "-"),
+    ("compactions", lambda c: "-" if all(turn.action == "-" for turn in c.turns) else str(c.compactions)),
     ("prompt tokens sent to the model", lambda c: f"{c.prompt_tokens:,}"),
     ("... from its prompt cache", lambda c: _share(c.cached_tokens, c.prompt_tokens)),
     ("... processed", lambda c: _share(c.prompt_tokens - c.cached_tokens, c.prompt_tokens)),

@@ -9,10 +9,9 @@ from pathlib import Path
 from tidemark.config import Settings, load
 from tidemark.core.errors import ConfigError
 from tidemark.core.ports import Caller
-from tidemark.doctor.findings import Finding, Progress
+from tidemark.doctor.findings import Finding, Progress, secrets_of, without_secrets
 from tidemark.doctor.guard import Guard, failure, in_thread
 from tidemark.doctor.machine import check_configuration, check_data_folder, check_vocabularies
-from tidemark.doctor.secrecy import secrets_of, without_secrets
 from tidemark.doctor.stores import check_store
 from tidemark.doctor.summaries import check_summaries
 from tidemark.doctor.upstreams import check_upstreams

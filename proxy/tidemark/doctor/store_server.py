@@ -1,4 +1,7 @@
-"""Examines one server of the store: its version, speed, writes, memory, persistence and clock."""
+"""Examines one server of the store: its version, speed, writes, memory, persistence and clock, and what it knows.
+
+It knows which providers' accounts several tenants were seen to use by a configured key (``auth.shared_account``).
+"""
 
 from __future__ import annotations
 
@@ -6,6 +9,7 @@ import itertools
 import secrets
 import statistics
 import time
+from collections import Counter
 from collections.abc import Mapping, Sequence
 
 from tidemark.doctor.findings import Finding, Status
@@ -17,7 +21,13 @@ from tidemark.store.schema import refusal_of
 from tidemark.store.watch import EVICTION_MEND, facts_of
 
 STORE = "store"
-"""The name of the check."""
+"""The name of the check of a server."""
+ACCOUNT = "account"
+"""The name of the check of accounts."""
+_ACCOUNT_MEND = (
+    "Set auth.shared_account to false, so that each tenant reaches only what Tidemark saw it make; or true, if all of "
+    "them may see the rest of the account."
+)
 _PINGS = 20
 _SLOW_SECONDS = 0.01
 _LEAST_VERSION = (6, 2)
@@ -154,3 +164,26 @@ def _persistence_findings(facts: Mapping[str, str]) -> list[Finding]:
         mend = "Set appendonly yes, unless conversations may be lost with the server."
         return [Finding(STORE, "warning", "the store writes no append-only file: a crash loses its newest data", mend)]
     return []
+
+
+async def check_accounts(client: StoreClient, *, is_stated: bool) -> list[Finding]:
+    """Tell of each account in which several credentials have made something.
+
+    :param is_stated: whether the configuration says that they share it; else it is a warning
+    """
+    try:
+        fields = await client.call("HKEYS", keys.ACCOUNTS)
+    except FAILURES:
+        return []  # a key of another server of the cluster; the check of the store tells of anything else
+    tenants = Counter(field.decode().partition(" ")[2] for field in fields)
+    return [
+        Finding(
+            ACCOUNT,
+            "ok" if is_stated else "warning",
+            f"{count} credentials have made something in the one account of {account}, and each of them may list the "
+            "account and reach what Tidemark did not see made",
+            "" if is_stated else _ACCOUNT_MEND,
+        )
+        for account, count in sorted(tenants.items())
+        if count > 1
+    ]

@@ -13,9 +13,8 @@ from pathlib import Path
 
 from tidemark.config import Settings
 from tidemark.core.errors import StoreDamaged, TidemarkError
-from tidemark.doctor.accounts import check_accounts
 from tidemark.doctor.findings import Finding, Progress
-from tidemark.doctor.store_server import STORE, examine_server
+from tidemark.doctor.store_server import STORE, check_accounts, examine_server
 from tidemark.store.connection.client import FAILURES, StoreClient, connect
 from tidemark.store.connection.faults import NAME_CERTIFICATE, fault_of, words_within
 from tidemark.store.connection.sentinel import connect_to_primary

@@ -13,12 +13,15 @@ from dataclasses import dataclass
 from tidemark.core.errors import TidemarkError
 from tidemark.core.receipt import DETAIL_KINDS, Detail
 from tidemark.features.offline.service import MIN_BUDGET_TOKENS
-from tidemark.fidelity.measuring import NEWEST, Compact, Count, Figure, Sums
-from tidemark.fidelity.spending import Spending
+from tidemark.fidelity.figures import NEWEST, Figure, Spending, Sums
 
 CORPUS = "stored"
 LEAST_MESSAGES = 10
 """A shorter conversation is left out: it says nothing about a compaction."""
+Compact = Callable[[bytes, int], Awaitable[bytes]]
+"""Compacts a chat request within a number of tokens; answers as ``POST /tidemark/compact`` does."""
+Count = Callable[[bytes], Awaitable[bytes]]
+"""Counts a chat request; answers as ``POST /tidemark/count`` does."""
 Details = Callable[[bytes, bytes], Awaitable[Sequence[Detail]]]
 """Compares a chat request with its compacted form: returns what was said, and what became of it."""
 

@@ -9,14 +9,14 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Sequence
 
+from benchmarks.fidelity.cases import Case, Conversation, Fact
+from benchmarks.fidelity.measuring import MODEL, CaseSums, newest_share
+from benchmarks.fidelity.survival import surviving
 from tidemark.core.conversation.messages import Message, digest_of
 from tidemark.core.recall.index import MessageIndex, ranked
 from tidemark.core.recall.quotation import chosen
 from tidemark.core.recall.relevance import lacks_answer, passages_of
-from tidemark.fidelity.cases import Case, Conversation, Fact
-from tidemark.fidelity.measuring import MODEL, Compact, Count, Figure, Sums, newest_share
-from tidemark.fidelity.spending import Spending
-from tidemark.fidelity.survival import surviving
+from tidemark.fidelity import Compact, Count, Figure, Spending
 
 PRIMING_TOKENS = 3
 """Those that open a reply, which every count includes once."""
@@ -37,7 +37,7 @@ async def measure_recall(
     :param share: percent of each conversation's tokens that recall may use, less than the smallest budget
     :param spent: returns what was spent since it was last asked
     """
-    sums = Sums(spent)
+    sums = CaseSums(spent)
     for case in cases:
         body = json.dumps({"model": MODEL, "messages": case.messages}).encode()
         total = json.loads(await count(body))["input_tokens"]

@@ -10,9 +10,9 @@ from collections.abc import Iterator, Mapping
 from itertools import count
 from typing import Any
 
+from benchmarks.fidelity.cases import Case, Conversation, Fact
+from benchmarks.fidelity.survival import surviving
 from tidemark.core.errors import ConfigError
-from tidemark.fidelity.cases import Case, Conversation, Fact
-from tidemark.fidelity.survival import surviving
 
 _CATEGORIES = {1: "several turns", 2: "time", 3: "open", 4: "one turn"}
 """The kinds of questions; the fifth has no answer in the talk."""

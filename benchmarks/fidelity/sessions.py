@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 
-from tidemark.fidelity.cases import Case, Conversation, Fact
+from benchmarks.fidelity.cases import Case, Conversation, Fact
 
 _PARTS = "importer scheduler gateway billing search mailer uploader audit session export".split()
 _VERBS = ("parse", "load", "merge", "render", "flush", "route", "encode", "retry")

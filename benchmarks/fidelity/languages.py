@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 
-from tidemark.fidelity.cases import Case, Conversation, Fact
+from benchmarks.fidelity.cases import Case, Conversation, Fact
 
 _TEXTS = {
     "German": (

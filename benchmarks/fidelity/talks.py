@@ -8,7 +8,7 @@ from __future__ import annotations
 import random
 from collections.abc import Iterator
 
-from tidemark.fidelity.cases import Case, Conversation, Fact
+from benchmarks.fidelity.cases import Case, Conversation, Fact
 
 _NAMES = "Ines Tomasz Keiko Bram Oluwaseun Farida Linus Paloma Siobhan Ravi Marta Yusuf".split()
 _PLACES = "Porto Tallinn Kanazawa Ghent Lagos Aarhus Oaxaca Galway Pune Bergen Izmir Quito".split()

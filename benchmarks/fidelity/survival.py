@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from tidemark.fidelity.cases import Case, Fact
+from benchmarks.fidelity.cases import Case, Fact
 
 _WORD = re.compile(r"[^\W_]+")
 _EMPTY = frozenset("a an the am is are was were be been being s re m".split())

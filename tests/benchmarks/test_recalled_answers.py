@@ -7,13 +7,13 @@ from collections.abc import Sequence
 
 import pytest
 
+from benchmarks.fidelity.cases import Case, Fact
+from benchmarks.fidelity.questions import question_cases
+from benchmarks.fidelity.survival import surviving
 from tests.core.histories import message
 from tidemark.core.recall.index import MessageIndex, ranked
 from tidemark.core.recall.quotation import chosen
 from tidemark.core.recall.relevance import lacks_answer
-from tidemark.fidelity import question_cases
-from tidemark.fidelity.cases import Case, Fact
-from tidemark.fidelity.survival import surviving
 
 QUESTIONS = {
     "allergic to peanuts": "Which snack could make a relative ill?",

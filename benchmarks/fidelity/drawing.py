@@ -1,17 +1,18 @@
 """Draws figures as SVG: for each corpus the share of facts that survive, by the tokens that are left.
 
 The share of the newest messages that stay word for word is drawn beside it, since either can be traded for the other.
-``tidemark bench fidelity --plot`` writes the file.
+``make bench-fidelity ARGS="--plot figures.svg"`` writes the file.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
-from jinja2 import Environment, PackageLoader, StrictUndefined
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
-from tidemark.fidelity.measuring import Figure
+from tidemark.fidelity import Figure
 
 COLUMNS = 3
 PANEL_WIDTH, PANEL_HEIGHT = 240, 190
@@ -20,7 +21,7 @@ LEFT, RIGHT, TOP, BOTTOM = 46, 22, 30, 34
 LEGEND_HEIGHT = 34
 
 _environment = Environment(
-    loader=PackageLoader("tidemark.fidelity"), autoescape=True, undefined=StrictUndefined, auto_reload=False
+    loader=FileSystemLoader(Path(__file__).parent), autoescape=True, undefined=StrictUndefined, auto_reload=False
 )
 
 
@@ -39,8 +40,8 @@ class Panel:
     """The drawing of one corpus."""
 
     title: str
-    left: int
-    top: int
+    x: int
+    y: int
     survival: Sequence[Point]
     newest: Sequence[Point]
     """Empty where a summary alone was measured."""

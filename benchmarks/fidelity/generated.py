@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import random
 
-from tidemark.fidelity.cases import Case, Fact
-from tidemark.fidelity.languages import all_languages
-from tidemark.fidelity.sessions import code_session, needles
-from tidemark.fidelity.talks import talk
+from benchmarks.fidelity.cases import Case, Fact
+from benchmarks.fidelity.languages import all_languages
+from benchmarks.fidelity.sessions import code_session, needles
+from benchmarks.fidelity.talks import talk
 
 _RULES = (
     "Never send the list of {word} to anybody outside the team.",

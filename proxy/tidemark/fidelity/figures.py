@@ -1,11 +1,9 @@
-"""Adds up what the calls of a summarizer cost: tokens, USD and seconds.
-
-A measure takes the sum after each compaction (``measuring.Sums``).
-"""
+"""Adds up how much survives compactions, and what the calls of a summarizer cost: tokens, USD and seconds."""
 
 from __future__ import annotations
 
 import time
+from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -13,6 +11,9 @@ from dataclasses import dataclass, field
 from tidemark.core.conversation.messages import JsonValue
 from tidemark.core.ports import Route, TextRequest, TokenCounter
 from tidemark.upstream.answers import content_of
+
+NEWEST = 10
+"""Messages at the end of which the share is told that stays word for word."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,3 +95,62 @@ class Meter:
         """Return the sum since the last time."""
         spending, self._sum = self._sum, Spending()
         return spending
+
+
+@dataclass(frozen=True, slots=True)
+class Figure:
+    """What survived of one kind of facts in one corpus, at one budget."""
+
+    corpus: str
+    kind: str
+    budget: int
+    """The budget in percent of the conversation's tokens."""
+    ratio: float
+    """The tokens that were left, as a share of those before."""
+    newest: float | None
+    """The share of the newest messages that stay word for word; None where a summary alone was measured."""
+    survivors: int
+    facts: int
+    spending: Spending = NOTHING_SPENT
+    """What the summaries of this corpus cost at this budget, for all kinds of facts together."""
+
+    @property
+    def survival(self) -> float:
+        """The share of the facts that survived."""
+        return self.survivors / self.facts if self.facts else 1.0
+
+
+class Sums:
+    """Adds up the results of cases, by corpus, kind of fact and budget.
+
+    :param spent: returns what was spent since it was last asked
+    """
+
+    def __init__(self, spent: Callable[[], Spending] = Spending) -> None:
+        self._spent = spent
+        self._spending: dict[tuple[str, int], Spending] = defaultdict(Spending)
+        self._facts: dict[tuple[str, str, int], list[int]] = defaultdict(lambda: [0, 0])
+        self._shares: dict[tuple[str, int], list[tuple[float, float | None]]] = defaultdict(list)
+
+    def share(self, corpus: str, budget: int, ratio: float, newest: float | None) -> None:
+        """Add what a compaction left of a conversation's tokens, and of its newest messages."""
+        self._shares[corpus, budget].append((ratio, newest))
+        self._spending[corpus, budget] += self._spent()
+
+    def count(self, corpus: str, kind: str, budget: int, survivors: int, facts: int) -> None:
+        """Add facts of one kind, and how many of them survived."""
+        pair = self._facts[corpus, kind, budget]
+        pair[0] += survivors
+        pair[1] += facts
+
+    def figures(self) -> list[Figure]:
+        """Return the figures in the order in which corpora and kinds came."""
+        result = []
+        for (corpus, kind, budget), (survivors, facts) in self._facts.items():
+            shares = self._shares[corpus, budget]
+            ratio = sum(ratio for ratio, _ in shares) / len(shares)
+            newest = [share for _, share in shares if share is not None]
+            verbatim = sum(newest) / len(newest) if newest else None
+            spending = self._spending[corpus, budget]
+            result.append(Figure(corpus, kind, budget, round(ratio, 4), verbatim, survivors, facts, spending))
+        return result

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import random
 
-from tidemark.fidelity.cases import Case, Fact
-from tidemark.fidelity.talks import talk
+from benchmarks.fidelity.cases import Case, Fact
+from benchmarks.fidelity.talks import talk
 
 TURNS = 300
 _FACTS = (
@@ -131,9 +131,9 @@ def _case(seed: int) -> Case:
     chance = random.Random(seed)
     small_talk = talk(1000 + seed, turns=TURNS)
     messages = [dict(message) for message in small_talk.messages]
-    asked = [place for place, message in enumerate(messages) if message["role"] == "user"]
+    questions = [place for place, message in enumerate(messages) if message["role"] == "user"]
     facts = [Fact("one of many", fact.words, fact.question) for fact in small_talk.facts if fact.question]
     for sentence, answer, same_words, other_words in _FACTS:
-        messages[chance.choice(asked)]["content"] += " " + sentence
+        messages[chance.choice(questions)]["content"] += " " + sentence
         facts += [Fact("same words", (answer,), same_words), Fact("other words", (answer,), other_words)]
     return Case("questions", messages, facts)

@@ -3,25 +3,23 @@
 from __future__ import annotations
 
 import json
+import xml.etree.ElementTree as ET
 from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
 
-from tidemark.cli.main import cli
+from benchmarks.fidelity.__main__ import main
+from benchmarks.fidelity.cases import Case, Conversation, Fact
+from benchmarks.fidelity.drawing import draw_figures
+from benchmarks.fidelity.generated import generated_cases
+from benchmarks.fidelity.locomo import locomo_cases
+from benchmarks.fidelity.measuring import measure, measure_rounds
+from benchmarks.fidelity.questions import question_cases
+from benchmarks.fidelity.recalling import measure_recall
+from benchmarks.fidelity.survival import surviving
 from tidemark.core.errors import ConfigError
-from tidemark.fidelity import (
-    Case,
-    Conversation,
-    Fact,
-    generated_cases,
-    locomo_cases,
-    measure,
-    measure_recall,
-    measure_rounds,
-    question_cases,
-)
-from tidemark.fidelity.survival import surviving
+from tidemark.fidelity import Figure
 
 MEETING = Fact("answer", ("Keiko", "the pottery fair"))
 
@@ -131,7 +129,7 @@ def test_the_command_prints_a_figure_for_each_kind_of_facts(tmp_path: Path) -> N
     """A budget of 100 % changes nothing."""
     (tmp_path / "talk.json").write_bytes(talk("red kayak"))
     arguments = ["--file", str(tmp_path / "talk.json"), "--budgets", "100", "--json"]
-    done = CliRunner().invoke(cli, ["bench", "fidelity", *arguments])
+    done = CliRunner().invoke(main, arguments)
     assert done.exit_code == 0, done.output
     figures = json.loads(done.output)["figures"]
     assert [(figure["kind"], figure["survivors"]) for figure in figures] == [("all", 1), ("one turn", 1)]
@@ -139,9 +137,23 @@ def test_the_command_prints_a_figure_for_each_kind_of_facts(tmp_path: Path) -> N
 
 def test_a_budget_that_is_no_percentage_is_refused() -> None:
     """The message says what is possible."""
-    done = CliRunner().invoke(cli, ["bench", "fidelity", "--budgets", "0"])
+    done = CliRunner().invoke(main, ["--budgets", "0"])
     assert done.exit_code == 2
     assert "percentages" in done.output
+
+
+def test_a_plot_has_a_panel_for_each_corpus() -> None:
+    """Each figure is a point; one without newest messages has no point for them."""
+    figures = [
+        Figure("<chat>", "all", 10, 0.1, 0.2, 5, 10),
+        Figure("<chat>", "rule", 10, 0.1, 0.2, 1, 1),
+        Figure("<chat>", "all", 25, 0.25, 0.5, 9, 10),
+        Figure("10 rounds", "all", 10, 0.1, None, 4, 10),
+    ]
+    drawing = ET.fromstring(draw_figures(figures, "What survives"))  # noqa: S314 - our own text
+    circles = [item.attrib["class"] for item in drawing.iter() if item.tag.endswith("circle")]
+    assert circles == ["newest-point", "newest-point", "survival-point", "survival-point", "survival-point"]
+    assert [item.text for item in drawing.iter() if item.attrib.get("class") == "title"] == ["<chat>", "10 rounds"]
 
 
 def test_every_fact_that_is_asked_for_stands_in_its_talk() -> None:
@@ -168,14 +180,14 @@ async def test_recall_finds_what_a_compaction_forgot() -> None:
 
 def test_a_share_of_recall_as_large_as_a_budget_is_refused() -> None:
     """Nothing would be left for the conversation."""
-    done = CliRunner().invoke(cli, ["bench", "fidelity", "--recall", "10", "--budgets", "10,25"])
+    done = CliRunner().invoke(main, ["--recall", "10", "--budgets", "10,25"])
     assert done.exit_code == 2
     assert "smallest budget" in done.output
 
 
 def test_the_command_measures_recall() -> None:
     """A row without recall and one with it, at the same budget."""
-    done = CliRunner().invoke(cli, ["bench", "fidelity", "--recall", "5", "--budgets", "10", "--json"])
+    done = CliRunner().invoke(main, ["--recall", "5", "--budgets", "10", "--json"])
     assert done.exit_code == 0, done.output
     figures = [figure for figure in json.loads(done.output)["figures"] if figure["kind"] == "all"]
     assert [figure["corpus"] for figure in figures] == ["questions, 0 % recalled", "questions, 5 % recalled"]

@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 from click.testing import CliRunner, Result
 
+from benchmarks.fidelity.__main__ import main
 from tests.support.scripted import Received, ScriptedUpstream, error, says, whole
 from tests.support.serving import Serving
-from tidemark.cli.main import cli
 from tidemark.upstream.litellm import load as load_litellm
 
 SUMMARY = "They spoke about the harbour, one sentence after the other, and agreed on the table of the tides."
@@ -62,9 +62,9 @@ def folder(tmp_path: Path, base: str) -> Path:
 
 def run(folder: Path, *options: str, strategy: str = "llm") -> Result:
     """Measure the conversation at one budget."""
-    words = ["bench", "fidelity", "--config", str(folder / "tidemark.yaml"), "--file", str(folder / "talk.json")]
+    words = ["--config", str(folder / "tidemark.yaml"), "--file", str(folder / "talk.json")]
     environ = {"TIDEMARK_DATA_DIR": str(folder / "data"), "OPENAI_API_KEY": "sk-mine"}
-    return CliRunner().invoke(cli, [*words, "--strategy", strategy, "--budgets", "50", *options], env=environ)
+    return CliRunner().invoke(main, [*words, "--strategy", strategy, "--budgets", "50", *options], env=environ)
 
 
 def figures(folder: Path, *options: str) -> list[dict[str, Any]]:
@@ -205,8 +205,8 @@ def test_a_configured_summarizer_that_is_not_served_is_an_error(folder: Path, ba
 def test_every_round_asks_the_summarizer(folder: Path, upstream: ScriptedUpstream) -> None:
     """The generated conversations and the talks that are summarized round by round, which have their cost too."""
     upstream.script = lambda _: whole(SUMMARY)
-    words = ["bench", "fidelity", "--config", str(folder / "tidemark.yaml"), "--strategy", "llm", "--budgets", "25"]
-    done = CliRunner().invoke(cli, [*words, "--json"], env={"TIDEMARK_DATA_DIR": str(folder / "data")})
+    words = ["--config", str(folder / "tidemark.yaml"), "--strategy", "llm", "--budgets", "25"]
+    done = CliRunner().invoke(main, [*words, "--json"], env={"TIDEMARK_DATA_DIR": str(folder / "data")})
     assert done.exit_code == 0, done.output
     spent = {figure["corpus"]: figure["asked_tokens"] for figure in json.loads(done.stdout)["figures"]}
     assert set(spent) == {"chat", "code", "needle", "languages", "10 rounds"}
