@@ -7,9 +7,10 @@ from typing import Any
 
 from benchmarks.fidelity.cases import Conversation
 from benchmarks.fidelity.measuring import MODEL
-from tidemark.cli.variants import AUTO, Compactions, sender
+from tidemark.cli.variants import AUTO, Compactions
 from tidemark.core.errors import ModelNotFound, SummaryRejected, UpstreamError
 from tidemark.core.ports import SummaryTask
+from tidemark.terminal.options import sender
 from tidemark.worker.worker import Worker
 
 
@@ -65,10 +66,10 @@ class CaseCompactions(Compactions):
         task = SummaryTask(request.messages, previous, max_tokens, request.model, route, sender())
         with self.meter.timed():
             try:
-                summary = await self._parts.summarizer_for(profile, route).summarize(task)
+                summary = await self._parts.summarizers.of(profile, route).summarize(task)
             except SummaryRejected as error:
                 self._reject(self._offline.explained(error, route, profile))
-                summary = await self._parts.extractive.summarize(task)
+                summary = await self._parts.summarizers.extractive.summarize(task)
             except UpstreamError as error:
                 raise self._offline.explained(error, route, profile) from error
         self._advance(1)
