@@ -7,10 +7,9 @@ completion", ``messages``, "Assistant message".
 
 from __future__ import annotations
 
-import json
 from typing import Any
 
-from tidemark.dialects.bodies import encode_json
+from tidemark.dialects.bodies import answer_in, encode_json
 
 SENT_MEMBERS = ("role", "content", "refusal", "name", "tool_calls", "function_call", "audio")
 """All members that the reference allows in an assistant's message; strict servers refuse others."""
@@ -18,7 +17,6 @@ CALLS = {"tool_calls", "function_call", "audio"}
 """Members with which ``content`` may be null or missing."""
 TEXTS = ("text", "refusal")
 """The types of an answer's parts; each has its text in a member of that name."""
-_ANSWER = b"assistant"
 
 
 def as_sent(raw: bytes) -> bytes:
@@ -27,13 +25,8 @@ def as_sent(raw: bytes) -> bytes:
     Members that are null or not allowed in requests are removed, and all of audio but its id. A null ``content`` beside
     a call stays: the reference has it so, clients send it, and some servers require the member.
     """
-    if _ANSWER not in raw:
-        return raw
-    try:
-        message = json.loads(raw)
-    except (ValueError, RecursionError):  # the parser of the request raises the right error
-        return raw
-    if not isinstance(message, dict) or message.get("role") != _ANSWER.decode():
+    message = answer_in(raw)
+    if message is None:
         return raw
     sendable = _sendable(message)
     return raw if sendable == message else encode_json(sendable)

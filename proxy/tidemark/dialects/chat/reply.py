@@ -15,6 +15,7 @@ from tidemark.core.conversation.reply import EMPTY_REPLY, Reply
 from tidemark.core.errors import InvalidRequest
 from tidemark.dialects.chat.deltas import PartialObject
 from tidemark.dialects.chat.message import parse_message
+from tidemark.dialects.raw_json import decode_or_none
 
 Decode = Callable[[bytes], JsonValue]
 """Decodes JSON bytes, or raises ValueError or RecursionError. The dialect passes the fastest decoder."""
@@ -154,23 +155,6 @@ def _call(value: dict[str, JsonValue]) -> dict[str, JsonValue]:
         function = call.get("function")
         call["function"] = {"name": "", "arguments": "", **(function if isinstance(function, dict) else {})}
     return call
-
-
-def decode_or_none(data: bytes, decode: Decode) -> JsonValue:
-    """Decode JSON, or return None where it is not JSON.
-
-    A strict decoder refuses unpaired surrogates, so the standard library tries what the decoder refused.
-    """
-    try:
-        return decode(data)
-    except RecursionError:
-        return None
-    except ValueError:
-        pass
-    try:
-        return json.loads(data)
-    except (ValueError, RecursionError):
-        return None
 
 
 def _index(choice: Mapping[str, JsonValue]) -> int:

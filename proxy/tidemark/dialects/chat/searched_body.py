@@ -11,8 +11,9 @@ import msgspec
 
 from tidemark.core.conversation.messages import JsonValue, Message
 from tidemark.dialects.bodies import encode_json
-from tidemark.dialects.chat.reply import decode_or_none, fold_body
+from tidemark.dialects.chat.reply import fold_body
 from tidemark.dialects.chat.searched_rounds import THINKING, RoundsBefore, asks_to_search, is_search
+from tidemark.dialects.raw_json import decode_or_none
 
 
 class SearchedBody:

@@ -13,9 +13,10 @@ import msgspec
 from tidemark.core.conversation.messages import JsonValue, Message
 from tidemark.dialects.bodies import encode_json
 from tidemark.dialects.chat.deltas import PartialObject
-from tidemark.dialects.chat.reply import ChunkFold, decode_or_none
+from tidemark.dialects.chat.reply import ChunkFold
 from tidemark.dialects.chat.searched_rounds import THINKING, RoundsBefore, asks_to_search, is_search, name_of
 from tidemark.dialects.chat.stream import DONE
+from tidemark.dialects.raw_json import decode_or_none
 from tidemark.dialects.searching import sum_of
 from tidemark.dialects.sse import EVENTS, payload_of
 

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping
 from tidemark.core.conversation.messages import JsonValue
 from tidemark.core.conversation.request import ModelRequest
 from tidemark.core.report import OwnAnswer
-from tidemark.dialects.bodies import encode_json
+from tidemark.dialects.bodies import encode_json, event_of
 
 NO_TOKENS: Mapping[str, JsonValue] = {
     "input_tokens": 0,
@@ -85,4 +85,4 @@ def _own_message(request: ModelRequest, answer: OwnAnswer) -> Mapping[str, JsonV
 
 
 def _event(data: Mapping[str, JsonValue]) -> bytes:
-    return f"event: {data['type']}\ndata: ".encode() + encode_json(data) + b"\n\n"
+    return event_of(str(data["type"]), encode_json(data))

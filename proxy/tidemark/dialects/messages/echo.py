@@ -10,15 +10,12 @@ SDKs leave out what is null.
 
 from __future__ import annotations
 
-import json
-
 from tidemark.core.conversation.messages import JsonValue
 from tidemark.core.conversation.stored_format import NO_CONTENT
-from tidemark.dialects.bodies import encode_json
+from tidemark.dialects.bodies import answer_in, encode_json
 from tidemark.dialects.messages.blocks import REASONING
 
 _SENT_MEMBERS = ("role", "content")
-_ANSWER = b"assistant"
 
 
 def as_sent(raw: bytes) -> bytes:
@@ -27,13 +24,8 @@ def as_sent(raw: bytes) -> bytes:
     Thinking before other blocks stays as it is, with its signature: providers check it. An answer of which nothing is
     left becomes ``NO_CONTENT``.
     """
-    if _ANSWER not in raw:
-        return raw
-    try:
-        message = json.loads(raw)
-    except (ValueError, RecursionError):  # the parser of the request raises the right error
-        return raw
-    if not isinstance(message, dict) or message.get("role") != _ANSWER.decode():
+    message = answer_in(raw)
+    if message is None:
         return raw
     sendable = {name: message[name] for name in _SENT_MEMBERS if name in message}
     content = sendable.get("content")

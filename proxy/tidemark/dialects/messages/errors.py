@@ -11,7 +11,7 @@ from http import HTTPStatus
 
 from tidemark.core import errors
 from tidemark.core.conversation.messages import JsonValue
-from tidemark.dialects.bodies import encode_json
+from tidemark.dialects.bodies import encode_json, late_event
 
 TOO_LONG = "prompt is too long"
 """Anthropic's words for an overflow. Claude Code looks for them and compacts its own history then."""
@@ -58,26 +58,18 @@ class MessagesErrors:
     def error_event(self, error: errors.TidemarkError, previous: bytes = b"") -> bytes:
         """Write an error as an event of a stream that has begun."""
         del previous
-        return event("error", self.error(error))
+        return late_event("error", self.error(error))
 
     def upstream_error_event(self, status: int, reply: JsonValue) -> bytes:
         """Write an upstream's error of any dialect as an event; a page of HTML becomes an error in our words."""
         if isinstance(reply, dict) and reply.get("type") == "error":
-            return event("error", encode_json(reply))
+            return late_event("error", encode_json(reply))
         error = reply.get("error") if isinstance(reply, dict) else None
         if not error:
             return self.error_event(errors.UpstreamError(f"The upstream answered with status {status}."))
         fallback = "api_error" if status >= HTTPStatus.INTERNAL_SERVER_ERROR else "invalid_request_error"
         members = error if isinstance(error, dict) else {"message": str(error)}
-        return event("error", _body({**members, "type": KINDS_BY_STATUS.get(status, fallback)}))
-
-
-def event(name: str, body: bytes) -> bytes:
-    """Write a body as one event of a stream.
-
-    The event opens with an empty line of its own, so that it stands apart from an event that was cut short.
-    """
-    return b"\n\nevent: " + name.encode() + b"\ndata: " + b"".join(body.splitlines()) + b"\n\n"
+        return late_event("error", _body({**members, "type": KINDS_BY_STATUS.get(status, fallback)}))
 
 
 def _body(error: Mapping[str, JsonValue]) -> bytes:

@@ -9,8 +9,9 @@ from collections.abc import Mapping
 
 from tidemark.core.conversation.messages import JsonValue, Message
 from tidemark.dialects.bodies import encode_json
-from tidemark.dialects.messages.reply import decoded, fold_body
+from tidemark.dialects.messages.reply import fold_body
 from tidemark.dialects.messages.searched_blocks import asks_to_search, clients_blocks, is_search
+from tidemark.dialects.raw_json import decode_or_none
 from tidemark.dialects.searching import sum_of
 
 _HEAD = ("id", "model")
@@ -33,7 +34,7 @@ class SearchedMessageBody:
 
     def read(self, data: bytes) -> bytes:
         """Return the client's message; nothing where the round only searches. A plain answer keeps its bytes."""
-        body = decoded(data)
+        body = decode_or_none(data)
         content = body.get("content") if isinstance(body, dict) else None
         if not isinstance(body, dict) or not isinstance(content, list):
             return data

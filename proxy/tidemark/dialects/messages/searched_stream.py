@@ -9,9 +9,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from tidemark.core.conversation.messages import JsonValue, Message
-from tidemark.dialects.bodies import encode_json
-from tidemark.dialects.messages.reply import MessageFold, decoded
+from tidemark.dialects.bodies import encode_json, event_of
+from tidemark.dialects.messages.reply import MessageFold
 from tidemark.dialects.messages.searched_blocks import asks_to_search, is_search, is_thinking
+from tidemark.dialects.raw_json import decode_or_none
 from tidemark.dialects.searching import sum_of
 from tidemark.dialects.sse import EVENTS, payload_of
 
@@ -49,7 +50,7 @@ class SearchedMessageStream:
 
     def _read_event(self, event: bytes) -> bytes:
         payload = payload_of(event)
-        data = decoded(payload) if payload else None
+        data = decode_or_none(payload) if payload else None
         if not isinstance(data, dict):
             return event if self.calls is None or not payload else b""
         self._round.fold.add(payload)
@@ -133,4 +134,4 @@ class _MessageRound:
 
 
 def _event(data: Data) -> bytes:
-    return f"event: {data['type']}\ndata: ".encode() + encode_json(data) + b"\n\n"
+    return event_of(str(data["type"]), encode_json(data))

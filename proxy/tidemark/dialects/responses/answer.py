@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from tidemark.core.conversation.messages import JsonValue
 from tidemark.core.conversation.request import ModelRequest
 from tidemark.core.report import OwnAnswer
-from tidemark.dialects.bodies import encode_json
+from tidemark.dialects.bodies import encode_json, event_of
 from tidemark.dialects.raw_json import decode_value
 
 ID = "resp_tidemark_"
@@ -77,7 +77,7 @@ def event(kind: str, number: int, members: Mapping[str, JsonValue]) -> bytes:
     :param number: counts the stream's events from 0
     """
     body = encode_json({"type": kind, "sequence_number": number, **members})
-    return b"event: " + kind.encode() + b"\ndata: " + body + b"\n\n"
+    return event_of(kind, body)
 
 
 def _response(request: ModelRequest, answer: OwnAnswer, status: str) -> dict[str, JsonValue]:

@@ -12,8 +12,9 @@ import re
 
 from tidemark.core.conversation.messages import JsonValue
 from tidemark.core.errors import TidemarkError, UpstreamError
-from tidemark.dialects.bodies import encode_json
+from tidemark.dialects.bodies import encode_json, late_event
 from tidemark.dialects.openai_errors import OpenAIErrors
+from tidemark.dialects.raw_json import read_json
 
 _NUMBER = re.compile(rb'"sequence_number"[ \t\n\r]*:[ \t\n\r]*(\d{1,15})')
 
@@ -33,30 +34,20 @@ class ResponsesErrors(OpenAIErrors):
 
     def late_reply_event(self, status: int, body: bytes) -> bytes:
         """Write an upstream's whole reply as an event; a page of HTML becomes an error in our words."""
-        try:
-            reply = json.loads(body)
-        except (ValueError, RecursionError):
-            reply = None
+        reply = read_json(body)
         if isinstance(reply, dict) and isinstance(reply.get("error"), dict) and reply.get("object") != "response":
             return error_event(reply["error"])
         if isinstance(reply, dict) and reply.get("object") == "response":
             kind = f"response.{reply.get('status') or 'completed'}"
-            return event({"type": kind, "sequence_number": 0, "response": reply})
+            return late_event(kind, encode_json({"type": kind, "sequence_number": 0, "response": reply}))
         return self.error_event(UpstreamError(f"The upstream answered with status {status}."))
 
 
 def error_event(error: dict[str, JsonValue], previous: bytes = b"") -> bytes:
     """Write the members of an error envelope as an event."""
     members = {name: error.get(name) for name in ("code", "message", "param")}
-    return event({"type": "error", **members, "sequence_number": next_number(previous)})
-
-
-def event(body: dict[str, JsonValue]) -> bytes:
-    """Write one event of a stream.
-
-    The event opens with an empty line of its own, so that it stands apart from an event that was cut short.
-    """
-    return f"\n\nevent: {body['type']}\ndata: ".encode() + encode_json(body) + b"\n\n"
+    body = {"type": "error", **members, "sequence_number": next_number(previous)}
+    return late_event("error", encode_json(body))
 
 
 def next_number(previous: bytes) -> int:

@@ -10,15 +10,13 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 
-from tidemark.core.conversation.digest import Part, long_meaning, meaning
+from tidemark.core.conversation.digest import Part, long_meaning, meaning, text_meaning
 from tidemark.core.conversation.messages import (
     STEP_CHARS,
     JsonValue,
     Message,
     Role,
     ToolCall,
-    framed,
-    hashed,
     printable,
 )
 from tidemark.core.errors import InvalidRequest
@@ -28,9 +26,6 @@ from tidemark.dialects.responses.parts import content_parts, printable_parts, wi
 
 ROLES: Mapping[str, Role] = {"system": "system", "developer": "system", "user": "user", "assistant": "assistant"}
 _PLAIN = frozenset({"input_text", "output_text", "text"})
-_DIGEST_STARTS = {role: framed(role.encode(), b"text") for role in ROLES.values()}
-_DIGEST_END = framed(b"calls", b"", b"", b"")
-"""What the digest of a message with one text hashes before and after the text; ``meaning`` has the whole rule."""
 IMAGE_CHARS = 90_000
 """Characters of a generated image that are kept for its count: its size stands in its first bytes."""
 _PROGRAM = frozenset({"program", "program_output"})
@@ -113,14 +108,9 @@ def _read_plain(raw: bytes, value: Mapping[str, JsonValue]) -> InputItem | None:
         text = text[0].get("text") if isinstance(kind, str) and kind in _PLAIN else None
     if not isinstance(text, str) or not text:
         return None
-    significant = text.strip() if role == "assistant" else text
-    try:
-        encoded = significant.encode()
-    except UnicodeEncodeError:
-        return None  # an unpaired surrogate
-    if not encoded:
+    digest = text_meaning(role, text)
+    if digest is None:
         return None
-    digest = hashed(b"".join((_DIGEST_STARTS[role], len(encoded).to_bytes(8, "little"), encoded, _DIGEST_END)))
     return InputItem(Message(raw, role, text, digest), TurnPieces((text,)) if role == "assistant" else None)
 
 

@@ -6,12 +6,9 @@ client's. Items and events are numbered through all rounds. Source: OpenAI API r
 
 from __future__ import annotations
 
-import json
-
-import msgspec
-
 from tidemark.core.conversation.messages import JsonValue, Message
-from tidemark.dialects.bodies import encode_json
+from tidemark.dialects.bodies import encode_json, event_of
+from tidemark.dialects.raw_json import decode_or_none
 from tidemark.dialects.responses.partial_items import PartialItems
 from tidemark.dialects.responses.reply import FINAL_KINDS, EventFold, StreamEvent, read_struct
 from tidemark.dialects.responses.searched_rounds import (
@@ -116,7 +113,7 @@ class SearchedResponseStream:
             members = {**data, "sequence_number": following}
         if event and members == data:
             return event
-        return f"event: {data['type']}\ndata: ".encode() + encode_json(members) + b"\n\n"
+        return event_of(str(data["type"]), encode_json(members))
 
 
 class _ResponseRound:
@@ -181,13 +178,5 @@ class _ResponseRound:
 
 def decode_object(data: bytes) -> Data | None:
     """Decode a JSON object; None for anything else."""
-    try:
-        value = msgspec.json.decode(data)
-    except RecursionError:
-        return None
-    except (msgspec.MsgspecError, UnicodeDecodeError):
-        try:
-            value = json.loads(data)
-        except (ValueError, RecursionError):
-            return None
+    value = decode_or_none(data)
     return value if isinstance(value, dict) else None
