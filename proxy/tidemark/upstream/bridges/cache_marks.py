@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from tidemark.core.conversation.messages import JsonValue
+from tidemark.dialects.raw_json import read_json
 from tidemark.upstream.bridges.values import Members, object_of, objects_of
 
 NAME = "cache_control"
@@ -23,11 +24,7 @@ def mark_of(raw: bytes) -> Mark | None:
     """Return the last cache mark in a message's own bytes; None without one."""
     if CACHE_MARK not in raw:
         return None
-    try:
-        message = json.loads(raw)
-    except (ValueError, RecursionError):
-        return None
-    return last_mark(object_of(message).get("content"))
+    return last_mark(object_of(read_json(raw)).get("content"))
 
 
 def last_mark(blocks: JsonValue) -> Mark | None:

@@ -13,10 +13,9 @@ from typing import Any
 
 from tidemark.core.conversation.messages import JsonValue
 from tidemark.core.conversation.request import ModelRequest
+from tidemark.dialects.bodies import event_of
 from tidemark.upstream.bridges.pieces import (
     CallPiece,
-    CountsPiece,
-    FinishPiece,
     Piece,
     ReasoningPiece,
     RefusalPiece,
@@ -24,6 +23,7 @@ from tidemark.upstream.bridges.pieces import (
     TextPiece,
 )
 from tidemark.upstream.bridges.values import encode_json, object_of
+from tidemark.upstream.bridges.writer import ReplyWriter
 
 STOP_REASONS: Mapping[str, str] = {
     "content_filter": "refusal",
@@ -44,10 +44,11 @@ KINDS_BY_STATUS: Mapping[int, str] = {
 """Anthropic API reference, "Errors"; ``api_error`` for every other status."""
 
 
-class MessagesReplyWriter:
+class MessagesReplyWriter(ReplyWriter):
     """Writes one reply. Its state is the blocks so far."""
 
     def __init__(self, request: ModelRequest) -> None:
+        super().__init__()
         self._id = f"msg_{secrets.token_hex(12)}"
         self._model = request.model
         self._blocks: list[dict[str, Any]] = []
@@ -62,21 +63,13 @@ class MessagesReplyWriter:
         self._arguments: list[str] = []
         self._is_in_calls = False
         """Whether a call has begun, and the answer has not ended."""
-        self._reason: str | None = None
-        self._usage: Mapping[str, JsonValue] = {}
-
-    @property
-    def finished(self) -> bool:
-        """Whether the reason is there why the answer ended."""
-        return self._reason is not None
 
     def begin(self) -> Iterator[bytes]:
         """Yield the first event."""
         message = {**self._message(), "content": [], "stop_reason": None, "usage": _counts({})}
         yield _event("message_start", {"message": message})
 
-    def add(self, piece: Piece) -> Iterator[bytes]:
-        """Take in a piece, and yield its events."""
+    def _add_content(self, piece: Piece) -> Iterator[bytes]:
         if self._is_in_calls and isinstance(piece, (TextPiece, RefusalPiece, ReasoningPiece, SignedPiece)):
             self._waiting_pieces.append(piece)
             return
@@ -91,10 +84,6 @@ class MessagesReplyWriter:
                 yield from self._sign(piece)
             case CallPiece():
                 yield from self._add_call(piece)
-            case FinishPiece():
-                self._reason = piece.reason
-            case CountsPiece():
-                self._usage = piece.usage
 
     def end(self) -> Iterator[bytes]:
         """Yield the events that end the stream."""
@@ -105,14 +94,14 @@ class MessagesReplyWriter:
             yield from self._close()
         yield from self._add_waiting()
         delta = {"stop_reason": self._stop_reason(), "stop_sequence": None}
-        yield _event("message_delta", {"delta": delta, "usage": _counts(self._usage)})
+        yield _event("message_delta", {"delta": delta, "usage": _counts(self._usage or {})})
         yield _event("message_stop", {})
 
     def whole(self) -> bytes:
         """Return the reply as one body; the events are not needed for it."""
         for _ in self.end():
             pass
-        usage = _counts(self._usage)
+        usage = _counts(self._usage or {})
         return encode_json(
             {**self._message(), "content": self._blocks, "stop_reason": self._stop_reason(), "usage": usage}
         )
@@ -239,4 +228,4 @@ def _first_count(*values: JsonValue) -> int:
 
 
 def _event(kind: str, members: Mapping[str, JsonValue]) -> bytes:
-    return b"event: " + kind.encode() + b"\ndata: " + encode_json({"type": kind, **members}) + b"\n\n"
+    return event_of(kind, encode_json({"type": kind, **members}))

@@ -10,10 +10,9 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
-import msgspec
-
 from tidemark.core.conversation.messages import JsonValue
 from tidemark.core.errors import UpstreamBroken
+from tidemark.dialects.raw_json import decode_or_none
 from tidemark.upstream.bridges.values import objects_of
 
 MAX_LINE_BYTES = 67_108_864
@@ -130,7 +129,7 @@ class ChatReplyReader:
 
     def _pieces_of_line(self, line: bytes) -> Iterator[Piece]:
         if line.startswith(b"data:"):
-            chunk = _decoded(line[5:].strip())
+            chunk = decode_or_none(line[5:].strip())
             if isinstance(chunk, dict):
                 yield from self._pieces_of(chunk)
         elif line.startswith(b":"):
@@ -138,7 +137,7 @@ class ChatReplyReader:
 
     def read_whole(self, data: bytes) -> Iterator[Piece]:
         """Yield the pieces of a reply that is no stream."""
-        reply = _decoded(data)
+        reply = decode_or_none(data)
         if isinstance(reply, dict):
             yield from self._pieces_of(reply)
 
@@ -205,14 +204,3 @@ def _text_of(content: JsonValue) -> str:
         return content
     parts = content if isinstance(content, list) else []
     return "".join([str(part.get("text") or "") for part in parts if isinstance(part, dict)])
-
-
-def _decoded(data: bytes) -> JsonValue:
-    try:
-        value: JsonValue = msgspec.json.decode(data)
-    except (msgspec.DecodeError, RecursionError):
-        try:
-            value = json.loads(data)  # unpaired surrogates
-        except (ValueError, RecursionError):
-            return None
-    return value

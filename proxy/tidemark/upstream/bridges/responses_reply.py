@@ -13,10 +13,9 @@ from typing import Any
 
 from tidemark.core.conversation.messages import JsonValue
 from tidemark.core.conversation.request import ModelRequest
+from tidemark.dialects.bodies import event_of
 from tidemark.upstream.bridges.pieces import (
     CallPiece,
-    CountsPiece,
-    FinishPiece,
     Piece,
     ReasoningPiece,
     RefusalPiece,
@@ -26,6 +25,7 @@ from tidemark.upstream.bridges.pieces import (
 from tidemark.upstream.bridges.responses_request import INPUT, custom_tools, namespaces
 from tidemark.upstream.bridges.thinking import Blocks, joined_blocks, sealed_blocks
 from tidemark.upstream.bridges.values import encode_json, value_of
+from tidemark.upstream.bridges.writer import ReplyWriter
 
 INCOMPLETE: Mapping[str, str] = {"length": "max_output_tokens", "content_filter": "content_filter"}
 """Why a response is incomplete, by the reason of chat completions."""
@@ -48,7 +48,7 @@ REPEATED: Mapping[str, JsonValue] = {
 TEXT, REFUSAL, REASONING = "output_text", "refusal", "reasoning_text"
 
 
-class ResponsesReplyWriter:
+class ResponsesReplyWriter(ReplyWriter):
     """Writes one reply. Its state is the items so far, and the number of the next event.
 
     :param created_at: seconds since 1970
@@ -61,6 +61,7 @@ class ResponsesReplyWriter:
         created_at: int,
         answered_with: Mapping[str, JsonValue] | None = None,
     ) -> None:
+        super().__init__()
         self._head: dict[str, Any] = {
             "id": f"resp_{secrets.token_hex(24)}",
             "object": "response",
@@ -83,21 +84,13 @@ class ResponsesReplyWriter:
         """The index of each call's item, by the call's own index. Their pieces may come in any order."""
         self._thinking: Blocks = ()
         """The signed blocks of the open reasoning."""
-        self._reason: str | None = None
-        self._usage: Mapping[str, JsonValue] | None = None
-
-    @property
-    def finished(self) -> bool:
-        """Whether the reason is there why the answer ended."""
-        return self._reason is not None
 
     def begin(self) -> Iterator[bytes]:
         """Yield the first events."""
         for kind in ("response.created", "response.in_progress"):
             yield self._event(kind, {"response": {**self._response("in_progress"), "output": []}})
 
-    def add(self, piece: Piece) -> Iterator[bytes]:
-        """Take in a piece, and yield its events."""
+    def _add_content(self, piece: Piece) -> Iterator[bytes]:
         match piece:
             case TextPiece():
                 yield from self._in_part(TEXT, piece.text)
@@ -109,10 +102,6 @@ class ResponsesReplyWriter:
                 yield from self._sign(piece)
             case CallPiece():
                 yield from self._add_call(piece)
-            case FinishPiece():
-                self._reason = piece.reason
-            case CountsPiece():
-                self._usage = piece.usage
 
     def end(self) -> Iterator[bytes]:
         """Yield the events that end the stream."""
@@ -130,11 +119,6 @@ class ResponsesReplyWriter:
         """Return the event of an error of the upstream within the stream."""
         return self._event("error", {"code": "upstream_error", "message": message, "param": None})
 
-    def refusal(self, status: int, body: bytes) -> bytes:
-        """Return an upstream's refusal as it is: both formats have one envelope."""
-        del status
-        return body
-
     def _status(self) -> str:
         return "incomplete" if self._reason in INCOMPLETE else "completed"
 
@@ -146,7 +130,7 @@ class ResponsesReplyWriter:
     def _event(self, kind: str, members: Mapping[str, JsonValue]) -> bytes:
         body = encode_json({"type": kind, "sequence_number": self._number, **members})
         self._number += 1
-        return b"event: " + kind.encode() + b"\ndata: " + body + b"\n\n"
+        return event_of(kind, body)
 
     def _in_part(self, kind: str, text: str) -> Iterator[bytes]:
         """Add to the open item, or to a new one of another kind."""
