@@ -12,8 +12,7 @@ from http import HTTPStatus
 
 from tidemark.core.lessons import Lessons
 from tidemark.core.ports import Caller, Clock, Route
-from tidemark.upstream.bases import endpoint
-from tidemark.upstream.providers import ANTHROPIC_BASE, OPENAI_BASE
+from tidemark.upstream.providers import ANTHROPIC_BASE, OPENAI_BASE, endpoint
 
 ANTHROPIC = "anthropic"
 OPENAI_DIALECTS = frozenset({"chat", "responses"})

@@ -10,7 +10,7 @@ from openai.types.responses import ResponseStreamEvent
 from pydantic import TypeAdapter
 
 from tests.dialects.responses.events import CALL, CUSTOM, events_of, response, text_item
-from tidemark.dialects.responses.stream import stream_fold
+from tidemark.dialects.responses.reply import stream_fold
 from tidemark.server.response_replay import response_stream
 
 EVENT: TypeAdapter[Any] = TypeAdapter(ResponseStreamEvent)

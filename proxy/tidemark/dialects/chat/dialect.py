@@ -17,21 +17,75 @@ from tidemark.core.conversation.messages import JsonValue, Message
 from tidemark.core.conversation.reply import Reply
 from tidemark.core.conversation.request import ModelRequest
 from tidemark.core.report import Usage
-from tidemark.dialects.chat import clipping, completion, echo, message, prompt_cache, writing
-from tidemark.dialects.chat.bound_thinking import ChatThinking
+from tidemark.dialects.bodies import body_of
+from tidemark.dialects.chat import completion, message, writing
 from tidemark.dialects.chat.jsonl import read_lines
-from tidemark.dialects.chat.reply import fold_body
+from tidemark.dialects.chat.reply import StreamFold, fold_body
 from tidemark.dialects.chat.request import ChatElements, read_messages
 from tidemark.dialects.chat.search_function import ChatSearchFunction
-from tidemark.dialects.chat.stream import StreamFold
 from tidemark.dialects.chat.stream_counts import ChatStreamCounts
 from tidemark.dialects.dialect import BaseDialect, usage_of
 from tidemark.dialects.openai_errors import OpenAIErrors
-from tidemark.dialects.raw_json import decode_or_none
+from tidemark.dialects.raw_json import decode_or_none, read_members
 from tidemark.dialects.request_parser import CACHE_BYTES, RequestParser
+from tidemark.dialects.signed_thinking import SignedThinking, digest_of_text, object_in, sealed_text
 
+CACHED_MEMBERS = (
+    "tools",
+    "functions",
+    "tool_choice",
+    "function_call",
+    "parallel_tool_calls",
+    "prompt_cache_key",
+    "prompt_cache_retention",
+    "safety_identifier",
+    "user",
+)
+"""Members that are cached before the messages, or that select the server with the cache. Members of sampling and
+reasoning are the summarizer's own."""
+_FREE_CHOICES = (b"null", b'"auto"', b'"none"')
+_JSON = b'"json'
+"""``json_object`` and ``json_schema``."""
+MEMBER = "thinking_blocks"
 RENDERED = 128
 """System messages of our own whose bytes are cached; a summary goes out turn after turn."""
+
+
+def cached_members(request: ModelRequest) -> Mapping[str, bytes] | None:
+    """Return the members that a provider caches; None where the request demands JSON or the call of a tool.
+
+    A summarizer with ``cache_friendly`` repeats them, so that its call reads from the provider's prompt cache. Source:
+    OpenAI API guide, "Prompt caching".
+    """
+    fields = request.fields
+    forced = any(fields.get(name, b"null").strip() not in _FREE_CHOICES for name in ("tool_choice", "function_call"))
+    if forced or _JSON in fields.get("response_format", b""):
+        return None
+    return {name: fields[name] for name in CACHED_MEMBERS if name in fields}
+
+
+class ChatThinking(SignedThinking):
+    """``ThinkingFormat`` of chat completions: ``thinking_blocks``, a member that litellm gives and takes.
+
+    Source: litellm's guide "Thinking".
+    """
+
+    def __init__(self) -> None:
+        super().__init__("messages", ("tools",))
+
+    def is_in(self, data: bytes) -> bool:
+        """Return whether there may be thinking in these bytes."""
+        return b'"thinking_blocks"' in data
+
+    def key_of(self, element: bytes) -> bytes:
+        """Return the digest of an answer's first signature or sealed thinking; empty where it has none."""
+        sealed = sealed_text(object_in(element).get(MEMBER)) if self.is_in(element) else ""
+        return digest_of_text(sealed) if sealed else b""
+
+    def without(self, element: bytes) -> bytes:
+        """Return an answer without its thinking; all other members keep their bytes."""
+        members = read_members(element, bounded=False)
+        return body_of({name: raw for name, raw in members.items() if name != MEMBER}, {})
 
 
 @lru_cache(maxsize=RENDERED)
@@ -59,9 +113,9 @@ class ChatDialect(OpenAIErrors, BaseDialect):
     own_message = staticmethod(system_json)
     write = staticmethod(writing.write_message)
     is_message = staticmethod(message.is_message)
-    as_sent = staticmethod(echo.as_sent)
-    replace_middle = staticmethod(clipping.replace_middle)
-    cached_members = staticmethod(prompt_cache.cached_members)
+    as_sent = staticmethod(writing.as_sent)
+    replace_middle = staticmethod(writing.replace_middle)
+    cached_members = staticmethod(cached_members)
     answer = staticmethod(completion.completion)
     answer_events = staticmethod(completion.event_stream)
 

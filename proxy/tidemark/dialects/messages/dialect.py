@@ -16,9 +16,9 @@ from tidemark.core.errors import BadImport, InvalidRequest
 from tidemark.dialects.bodies import array_of, array_without, body_of
 from tidemark.dialects.dialect import BaseDialect
 from tidemark.dialects.event_stream import EventStream, before_final
-from tidemark.dialects.messages import answers, clipping, echo, message, reply, writing
+from tidemark.dialects.messages import answers, message, reply, writing
+from tidemark.dialects.messages.answers import MessagesErrors
 from tidemark.dialects.messages.bound_thinking import MessagesThinking
-from tidemark.dialects.messages.errors import MessagesErrors
 from tidemark.dialects.messages.native_compaction import MessagesCompaction
 from tidemark.dialects.messages.request import MessagesElements, left_to_upstream
 from tidemark.dialects.messages.search_function import MessagesSearchFunction
@@ -44,8 +44,8 @@ class MessagesDialect(MessagesErrors, BaseDialect):
     own_message = staticmethod(writing.own_message)
     write = staticmethod(writing.write_message)
     is_message = staticmethod(message.is_message)
-    as_sent = staticmethod(echo.as_sent)
-    replace_middle = staticmethod(clipping.replace_middle)
+    as_sent = staticmethod(writing.as_sent)
+    replace_middle = staticmethod(writing.replace_middle)
     fold_body = staticmethod(reply.fold_body)
     usage = staticmethod(reply.read_usage)
     answer = staticmethod(answers.own_message_body)

@@ -14,16 +14,17 @@ import msgspec
 
 from tidemark.core.conversation.messages import JsonValue, Message
 from tidemark.core.conversation.request import ModelRequest
+from tidemark.core.conversation.thinking import SEALED
 from tidemark.core.report import Usage
 from tidemark.dialects.dialect import BaseDialect, usage_of
 from tidemark.dialects.event_stream import before_final
+from tidemark.dialects.raw_json import read_elements
 from tidemark.dialects.request_parser import CACHE_BYTES, RequestParser
-from tidemark.dialects.responses import clipping, echo, removal, reply, writing
-from tidemark.dialects.responses.answer import event_stream, response_body
-from tidemark.dialects.responses.bound_thinking import ResponsesThinking
+from tidemark.dialects.responses import reply, writing
+from tidemark.dialects.responses.answer import ResponsesErrors, event_stream, response_body
 from tidemark.dialects.responses.compaction import TRIGGER, compaction_triggers
-from tidemark.dialects.responses.errors import ResponsesErrors
 from tidemark.dialects.responses.items import ROLES
+from tidemark.dialects.responses.reply import FINAL, stream_fold
 from tidemark.dialects.responses.request import (
     COMPACTED_BY_PROVIDER,
     STANDS_IN,
@@ -34,7 +35,34 @@ from tidemark.dialects.responses.request import (
 )
 from tidemark.dialects.responses.search_function import ResponsesSearchFunction
 from tidemark.dialects.responses.state import StoredResponseFormat
-from tidemark.dialects.responses.stream import FINAL, stream_fold
+from tidemark.dialects.signed_thinking import SignedThinking, digest_of_text, object_in
+
+
+class ResponsesThinking(SignedThinking):
+    """``ThinkingFormat`` of the Responses API: reasoning items in which a bridge has sealed signed thinking.
+
+    ``upstream/bridges/thinking.py`` seals it. What OpenAI encrypts is not looked at.
+    """
+
+    def __init__(self) -> None:
+        super().__init__("input", ("instructions", "tools"))
+
+    def is_in(self, data: bytes) -> bool:
+        """Return whether there is sealed thinking in these bytes."""
+        return SEALED.encode() in data
+
+    def key_of(self, element: bytes) -> bytes:
+        """Return the digest of the first sealed thinking of an item, or of a turn's items; empty without any."""
+        for item in read_elements(b"[" + element + b"]") if self.is_in(element) else ():
+            sealed = object_in(item).get("encrypted_content")
+            if isinstance(sealed, str) and sealed.startswith(SEALED):
+                return digest_of_text(sealed)
+        return b""
+
+    def without(self, element: bytes) -> bytes:
+        """Return nothing: the whole item is thinking."""
+        del element
+        return b""
 
 
 class _Head(msgspec.Struct):
@@ -77,11 +105,11 @@ class ResponsesDialect(ResponsesErrors, BaseDialect):
 
     parse_messages = staticmethod(read_stored)
     own_message = staticmethod(writing.system_item)
-    array_without = staticmethod(removal.array_without)
+    array_without = staticmethod(writing.array_without)
     write = staticmethod(writing.write_message)
     is_message = staticmethod(is_message)
-    as_sent = staticmethod(echo.as_sent)
-    replace_middle = staticmethod(clipping.replace_middle)
+    as_sent = staticmethod(writing.as_sent)
+    replace_middle = staticmethod(writing.replace_middle)
     fold_body = staticmethod(reply.fold_body)
     fold_stream = staticmethod(stream_fold)
     answer = staticmethod(response_body)
