@@ -14,8 +14,7 @@ from typing import Any
 from tidemark.core.conversation.messages import JsonValue, Message, Role, kind_of
 from tidemark.dialects.bodies import answer_in, encode_json
 from tidemark.dialects.chat.message import TEXT_PARTS, parse_message
-from tidemark.dialects.content_clipping import clip_content
-from tidemark.dialects.raw_edits import with_member
+from tidemark.dialects.raw_edits import clip_content, with_member
 
 _PARTS = frozenset({"image_url", "input_audio", "file"})
 """Parts other than texts that a user's message may have."""

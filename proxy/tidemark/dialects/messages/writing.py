@@ -21,10 +21,9 @@ from tidemark.core.conversation.messages import JsonValue, Message, ToolCall
 from tidemark.core.conversation.stored_format import NO_CONTENT
 from tidemark.core.errors import InvalidRequest
 from tidemark.dialects.bodies import answer_in, array_of, body_of, encode_json
-from tidemark.dialects.content_clipping import clip_content
 from tidemark.dialects.messages.blocks import REASONING, block_of
 from tidemark.dialects.messages.message import RESULT, USER_END, USER_START, is_message, read_message
-from tidemark.dialects.raw_edits import elements_of, with_member
+from tidemark.dialects.raw_edits import clip_content, elements_of, with_member
 from tidemark.dialects.raw_json import decode_value, read_elements, read_members
 
 Kind = Literal["results", "user", "other"]

@@ -18,9 +18,8 @@ from tidemark.core.conversation.reply import EMPTY_REPLY, Reply
 from tidemark.core.errors import InvalidRequest
 from tidemark.dialects.bodies import encode_json
 from tidemark.dialects.event_stream import EventStream
-from tidemark.dialects.responses.items import InputItem, as_piece, read_item
+from tidemark.dialects.responses.items import InputItem, as_piece, join_turn, read_item
 from tidemark.dialects.responses.partial_items import PartialItems
-from tidemark.dialects.responses.turns import join_turn
 
 ENDED = ("completed", "incomplete")
 """The states of a reply that came to its end. A reply that reached its longest length is ``incomplete``."""

@@ -14,8 +14,7 @@ from typing import Any
 
 from tidemark.core.conversation.messages import JsonValue, Message, kind_of, printable
 from tidemark.dialects.bodies import array_of, encode_json
-from tidemark.dialects.content_clipping import clip_content, clip_texts
-from tidemark.dialects.raw_edits import with_member
+from tidemark.dialects.raw_edits import clip_content, clip_texts, with_member
 from tidemark.dialects.raw_json import read_elements
 from tidemark.dialects.responses.items import read_item
 from tidemark.dialects.responses.parts import TEXTS, item_part, without_nulls

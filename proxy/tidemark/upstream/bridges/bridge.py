@@ -16,12 +16,9 @@ from tidemark.core.errors import UpstreamBroken
 from tidemark.core.ports import Headers, UpstreamReply
 from tidemark.upstream.answers import MAX_MESSAGE_CHARACTERS
 from tidemark.upstream.bridges.asking import ChatGoal, RequestBridge, WriteMessage, chat_body
-from tidemark.upstream.bridges.messages_reply import MessagesReplyWriter
-from tidemark.upstream.bridges.messages_request import MessagesRequestBridge
-from tidemark.upstream.bridges.pieces import ChatReplyReader, CommentPiece, FailurePiece, Piece
-from tidemark.upstream.bridges.responses_reply import ResponsesReplyWriter
-from tidemark.upstream.bridges.responses_request import ResponsesRequestBridge
-from tidemark.upstream.bridges.writer import ReplyWriter
+from tidemark.upstream.bridges.messages import MessagesReplyWriter, MessagesRequestBridge
+from tidemark.upstream.bridges.pieces import ChatReplyReader, CommentPiece, FailurePiece, Piece, ReplyWriter
+from tidemark.upstream.bridges.responses import ResponsesReplyWriter, ResponsesRequestBridge
 
 EVENT_STREAM = (b"content-type", b"text/event-stream; charset=utf-8")
 JSON_CONTENT = (b"content-type", b"application/json")
