@@ -16,9 +16,7 @@ BOUNDED = {
     "tidemark.summarizers.revoking:_ALLOWS": "the same",
 }
 """Patterns whose time grows faster, each with the reason why that is no harm."""
-OF_SENTENCES = tuple(
-    f"tidemark.summarizers.{name}:" for name in ("revoking", "rule_languages", "rule_scripts", "rules")
-)
+OF_SENTENCES = tuple(f"tidemark.summarizers.{name}:" for name in ("revoking", "rule_languages", "rules"))
 """Modules that read one sentence at a time, so that growth beyond ``SENTENCE_CHARS`` is no harm."""
 
 

@@ -15,8 +15,7 @@ from hypothesis import strategies as st
 
 from tests.support import messages_answers, responses_answers
 from tests.support.answers import Call, Received, Turn
-from tidemark.core.conversation.request import Dialect, SearchFunctionFormat
-from tidemark.core.conversation.searching import SearchedReply
+from tidemark.core.conversation.request import Dialect, SearchedReply, SearchFunctionFormat
 from tidemark.core.recall.search_function import FUNCTION_NAME
 from tidemark.dialects.messages.dialect import MessagesDialect
 from tidemark.dialects.responses.dialect import ResponsesDialect

@@ -20,8 +20,7 @@ from tidemark.core.events import Event, StoreDegraded, TurnStored
 from tidemark.core.ports import ConversationStore, Headers, TokenCounter
 from tidemark.dialects.chat.dialect import ChatDialect
 from tidemark.dialects.chat.message import parse_message
-from tidemark.dialects.chat.reply import fold_body
-from tidemark.dialects.chat.stream import StreamFold
+from tidemark.dialects.chat.reply import StreamFold, fold_body
 from tidemark.pipeline.relay import Relay
 from tidemark.pipeline.values import Ending, PendingTurn
 

@@ -307,7 +307,7 @@ def test_an_answer_that_needs_no_search_keeps_its_bytes(bench: Bench, searching:
         assert len(got.text.splitlines()) == len(sent.decode().splitlines())
 
 
-def test_the_libraries_of_the_providers_read_a_searched_stream(bench: Bench, searching: Client) -> None:
+def test_the_libraries_of_the_providers_read_a_searched_replies(bench: Bench, searching: Client) -> None:
     """Their accumulators join blocks and items by the places in the events."""
     anthropic, openai = import_module("anthropic"), import_module("openai")  # no other test here needs their time
     rounds = (Turn("Let me look.", calls=(SEARCH,), thought="I must search."), Turn(calls=(SEARCH,), thought="Again."))

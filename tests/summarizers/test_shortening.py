@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tidemark.summarizers.shortening import shorten
+from tidemark.summarizers.extractive import shorten
 
 WORDS_TEXT = """
 the a an is are am was really very I we you not never no isn't must should may might maybe perhaps Keiko Vitamin A 7

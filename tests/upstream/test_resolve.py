@@ -12,7 +12,7 @@ from tidemark.catalog.litellm_data import LiteLLMModelData
 from tidemark.core.conversation.messages import JsonValue
 from tidemark.core.errors import ConfigError, ModelNotFound
 from tidemark.core.ports import Route
-from tidemark.upstream.naming import is_local
+from tidemark.upstream.providers import is_local
 from tidemark.upstream.upstream import LiteLLMUpstream
 
 

@@ -12,8 +12,7 @@ import asyncio
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 
-from tidemark.catalog.learned import learn_from_reply, learn_window, learn_window_and_density
-from tidemark.catalog.learned_windows import LearnedWindows
+from tidemark.catalog.learned import LearnedWindows, learn_from_reply, learn_window, learn_window_and_density
 from tidemark.catalog.litellm_data import LiteLLMModelData
 from tidemark.catalog.overrides import LiveOverrides
 from tidemark.catalog.probe import Probe, entries_of, window_of
@@ -25,10 +24,9 @@ from tidemark.core.events import Listener, WindowAssumed
 from tidemark.core.models import NOTHING_SET, ModelObservation, ModelOverrides
 from tidemark.core.planning.budget import CompactionPolicy, ModelProfile, ModelWindow
 from tidemark.core.ports import Caller, Lane, LearnedWindowStore, Route
-from tidemark.upstream.bases import endpoint, trimmed
 from tidemark.upstream.headers import caller_key
 from tidemark.upstream.overflow import parse_overflow
-from tidemark.upstream.providers import OPENAI_BASE, OPENAI_KEYS
+from tidemark.upstream.providers import OPENAI_BASE, OPENAI_KEYS, endpoint, trimmed
 from tidemark.upstream.routes import find
 from tidemark.upstream.upstream import LiteLLMUpstream
 

@@ -17,7 +17,7 @@ from tidemark.core.bounded import BoundedCache
 from tidemark.core.conversation.messages import JsonValue
 from tidemark.core.errors import UpstreamError
 from tidemark.core.ports import Caller, Route
-from tidemark.upstream.bases import endpoint
+from tidemark.upstream.providers import endpoint
 
 ANSWER_SECONDS = 2.0
 """The longest that a first request to a server waits for its metadata."""

@@ -9,6 +9,7 @@ import json
 from collections.abc import Collection, Mapping, Sequence
 
 from tidemark.core.conversation.messages import JsonValue, Message
+from tidemark.dialects.raw_json import read_json
 
 _encode = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
 """Built once: an encoder takes as long to build as to write an item."""
@@ -20,6 +21,28 @@ def encode_json(value: JsonValue) -> bytes:
         return _encode(value).encode()
     except UnicodeEncodeError:
         return json.dumps(value, separators=(",", ":")).encode()
+
+
+def answer_in(raw: bytes) -> dict[str, JsonValue] | None:
+    """Return the members of a stored answer; None for any other message, and for what is no JSON."""
+    message = read_json(raw) if b"assistant" in raw else None
+    return message if isinstance(message, dict) and message.get("role") == "assistant" else None
+
+
+def event_of(kind: str, body: bytes) -> bytes:
+    """Write a named event of a stream.
+
+    :param body: JSON without line ends
+    """
+    return b"event: " + kind.encode() + b"\ndata: " + body + b"\n\n"
+
+
+def late_event(kind: str, body: bytes) -> bytes:
+    """Write an event of a stream that has begun.
+
+    It opens with an empty line of its own, so that it stands apart from an event that was cut short.
+    """
+    return b"\n\n" + event_of(kind, body)
 
 
 def body_of(fields: Mapping[str, bytes], replaced: Mapping[str, bytes]) -> bytes:

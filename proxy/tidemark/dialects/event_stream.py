@@ -7,6 +7,7 @@ format of the WHATWG HTML standard, section 9.2.
 from __future__ import annotations
 
 import re
+from abc import ABC, abstractmethod
 from typing import Protocol
 
 from tidemark.core.conversation.reply import Reply
@@ -18,7 +19,15 @@ LARGE_EVENT_BYTES = 2**17
 _EVENT_END = re.compile(rb"\r?\n\r?\n|\r\r")
 
 
-class NamedEventFold(Protocol):
+class Fold(Protocol):
+    """What the events are folded into."""
+
+    def reply(self) -> Reply:
+        """Return what was read."""
+        ...
+
+
+class NamedEventFold(Fold, Protocol):
     """Folds the events of one dialect."""
 
     ended: bool
@@ -28,23 +37,20 @@ class NamedEventFold(Protocol):
         """Take in the data of one event."""
         ...
 
-    def reply(self) -> Reply:
-        """Return what was read."""
-        ...
 
-
-class EventStream:
-    """``ReplyFold`` over events. It buffers ``MAX_WAITING_BYTES`` and one unfinished event at most.
+class CutStream(ABC):
+    """``ReplyFold`` that cuts a stream into events. It buffers ``MAX_WAITING_BYTES`` and one unfinished event at most.
 
     The pieces may end anywhere. An event that cannot be read is skipped: the client has received it anyway. Everything
     after the last event is skipped, too.
 
+    :param fold: has what the events said
     :param final: matches bytes that stand in the event which ends a stream
     """
 
-    def __init__(self, fold: NamedEventFold, final: re.Pattern[bytes]) -> None:
+    def __init__(self, fold: Fold, final: re.Pattern[bytes]) -> None:
         self.ended = False
-        self._fold = fold
+        self._reply = fold.reply
         self._final = final
         self._rest = bytearray()
         """The beginning of an event, with LF as its line ends."""
@@ -72,7 +78,7 @@ class EventStream:
         self._fold_waiting()
         self._take(bytes(self._rest))
         self._rest.clear()
-        return self._fold.reply()
+        return self._reply()
 
     def _fold_waiting(self) -> None:
         """Fold the events of the waiting pieces."""
@@ -97,6 +103,18 @@ class EventStream:
             data = data.removeprefix(b"\n")
         self._after_return = data.endswith(b"\r")
         return data.replace(b"\r\n", b"\n").replace(b"\r", b"\n")
+
+    @abstractmethod
+    def _take(self, event: bytes) -> None:
+        """Fold one event, unless the stream has ended."""
+
+
+class EventStream(CutStream):
+    """Reads a stream of named events."""
+
+    def __init__(self, fold: NamedEventFold, final: re.Pattern[bytes]) -> None:
+        super().__init__(fold, final)
+        self._fold = fold
 
     def _take(self, event: bytes) -> None:
         """Fold one event."""

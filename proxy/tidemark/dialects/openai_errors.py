@@ -9,6 +9,7 @@ import json
 from http import HTTPStatus
 
 from tidemark.core import errors
+from tidemark.dialects.raw_json import read_json
 
 
 class OpenAIErrors:
@@ -27,16 +28,14 @@ class OpenAIErrors:
         body = {"message": str(error), "type": _type_of(error), "param": param, "code": error.code}
         return json.dumps({"error": body}, ensure_ascii=False).encode()
 
-    def error_event(self, error: errors.TidemarkError, _previous: bytes = b"") -> bytes:
+    def error_event(self, error: errors.TidemarkError, previous: bytes = b"") -> bytes:
         """Write an error as an event of a stream that has begun; its events have no numbers."""
+        del previous
         return event(self.error(error))
 
     def late_reply_event(self, status: int, body: bytes) -> bytes:
         """Write an upstream's whole reply as an event; a page of HTML becomes an error in our words."""
-        try:
-            reply = json.loads(body)
-        except (ValueError, RecursionError):
-            reply = None
+        reply = read_json(body)
         if isinstance(reply, dict) and (status < HTTPStatus.BAD_REQUEST or reply.get("error")):
             return event(body)
         return self.error_event(errors.UpstreamError(f"The upstream answered with status {status}."))

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from typing import NoReturn
 
@@ -139,6 +139,28 @@ def read_elements(raw: bytes) -> list[bytes]:
         if not SURROGATE.search(raw):
             raise
     return [element for _, element in _pieces(raw, b"[]")]
+
+
+def decode_or_none(data: bytes, decode: Callable[[bytes], JsonValue] = _decode) -> JsonValue:
+    """Decode what an upstream sent; None for anything that is not JSON.
+
+    A strict decoder refuses unpaired surrogates, so the standard library tries what the decoder refused.
+    """
+    try:
+        return decode(data)
+    except RecursionError:
+        return None
+    except ValueError:
+        return read_json(data)
+
+
+def read_json(data: bytes | str) -> JsonValue:
+    """Decode JSON with the standard library; None for anything that is not JSON."""
+    try:
+        value: JsonValue = json.loads(data)
+    except (ValueError, RecursionError):
+        return None
+    return value
 
 
 def _pieces(raw: bytes, brackets: bytes) -> Iterator[tuple[str, bytes]]:

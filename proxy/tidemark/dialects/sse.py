@@ -1,6 +1,6 @@
 """Cuts an event stream at the ends of its events, wherever the network cuts it.
 
-The relay calls it for every streamed reply. Each dialect reads what the events say (``chat/stream.py``). Source: the
+The relay calls it for every streamed reply. Each dialect reads what the events say (``chat/reply.py``). Source: the
 event-stream format of the WHATWG HTML standard, section 9.2.
 """
 

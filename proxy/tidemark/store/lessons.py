@@ -1,7 +1,7 @@
 """Stores what overflows taught of models' windows, by credential: the adapter of ``LearnedWindowStore``.
 
 Each worker reads it once for each credential, and writes when an upstream has refused a request for its length.
-``catalog/learned_windows.py`` packs and unpacks the content.
+``catalog/learned.py`` packs and unpacks the content.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Looks up sentences, phrases and exact wordings in a summary's text.
 
-``ledger_survival`` and ``receipts`` ask it for thousands of details. So each text is indexed once, and a look-up reads
+``ledger`` and ``receipts`` ask it for thousands of details. So each text is indexed once, and a look-up reads
 only the places of the rarest word.
 """
 

@@ -7,6 +7,7 @@ first. The lines of the previous summary are split and weighed again with the ne
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Sequence
 from dataclasses import replace
@@ -23,7 +24,6 @@ from tidemark.summarizers.fitting import cut_to_bound, estimated_tokens, is_larg
 from tidemark.summarizers.rules import is_rule
 from tidemark.summarizers.salience import FIXED_TOKENS, candidates_of
 from tidemark.summarizers.sentences import words_of
-from tidemark.summarizers.shortening import shorten
 from tidemark.summarizers.signals import is_decision, is_fact
 from tidemark.summarizers.transcript import join_lines
 
@@ -45,6 +45,21 @@ _LINE_TOKENS = 3.0
 _SHORTENED_RATIO = 1.4
 """Tokens of the sentences that are shortened, as a multiple of the bound."""
 _NOTHING = "Nothing was said."
+_ARTICLES = frozenset({"a", "an", "the"})
+_INTENSIFIERS = frozenset({"really", "very", "totally", "absolutely", "definitely", "truly", "extremely", "incredibly"})
+_BE = frozenset({"am", "is", "are"})
+_CANDIDATES = _ARTICLES | _INTENSIFIERS | _BE | {"i"}
+_LEADS = frozenset(
+    {"wow", "oh", "yeah", "yep", "yes", "hey", "hi", "hello", "haha", "well", "also", "and", "so", "thanks", "cool"}
+)
+"""Words that open a sentence and say nothing, where a comma or an exclamation mark follows, or another such word."""
+_NEGATIONS = frozenset({"not", "never", "no", "nothing", "none", "neither", "nor", "without"})
+_ENGLISH = frozenset(
+    {"the", "and", "you", "with", "that", "have", "this", "for", "my", "i", "it", "to", "we", "was", "at"}
+)
+_UNTOUCHED = re.compile(r"[`\"“”«»<>{}=_|\\;*#]|\(\)|://|\b[A-Z]{3,}\b.{0,20}:|^\s*(?:@|//)")
+"""Signs of code, of a quotation, or of a label."""
+_MARKS = ",.;:!?"
 
 
 class ExtractiveSummarizer:
@@ -265,3 +280,53 @@ def _assembled(chosen: Sequence[Candidate]) -> str:
     places = [list(group) for _, group in groupby(ordered, key=lambda candidate: candidate.line)]
     texts = [[f"{each.text} {each.mark}" if each.mark else each.text for each in place] for place in places]
     return join_lines([(place[0].speaker, " ".join(text)) for place, text in zip(places, texts, strict=True)])
+
+
+def shorten(sentence: str) -> str:
+    """Return the sentence without empty words; the same text where it may not be shortened.
+
+    Interjections, intensifiers, articles, present forms of "be" and a leading "I" go, in English only. Numbers, names,
+    negations, modals, hedges and tense stay, and nothing that may be a rule, a quotation or code is touched.
+
+    :returns: a subsequence of the words of ``sentence``, never empty for a sentence that is not
+    """
+    words = sentence.split()
+    if len(words) < 4 or _UNTOUCHED.search(sentence) or sentence.endswith("?") or not _is_english(words):
+        return sentence
+    start = _start(words)
+    remaining = [
+        word
+        for place, word in enumerate(words[start:], start)
+        if word.lower() not in _CANDIDATES
+        or not _is_empty(word, words[place + 1] if place + 1 < len(words) else "", is_first=place == start)
+    ]
+    return " ".join(remaining) if len(remaining) >= 2 else sentence
+
+
+def _is_english(words: list[str]) -> bool:
+    """Return whether a sentence is English; "a" and "an" are other words elsewhere."""
+    return "the" in words or len(_ENGLISH.intersection([word.lower() for word in words])) >= 2
+
+
+def _start(words: list[str]) -> int:
+    """Return the place of the first word after the interjections; 0 where nothing would be left."""
+    place = 0
+    while place < len(words) and words[place].rstrip(_MARKS).lower() in _LEADS and words[place][-1] in ",!":
+        place += 1
+    return place if len(words) - place >= 2 else 0
+
+
+def _is_empty(word: str, following: str, *, is_first: bool) -> bool:
+    """Return whether a word may go.
+
+    :param following: the next word; empty after the last one
+    :param is_first: whether the word opens the sentence, where a capital letter is no name
+    """
+    if not following or not (word.islower() or is_first or word == "I"):
+        return False
+    lower, after = word.lower(), following.strip(_MARKS).lower()
+    if lower == "i":
+        return is_first and after.isalpha() and after not in _BE
+    if lower in _BE:
+        return not is_first and after not in _NEGATIONS and after not in {"to", "going", "supposed", "allowed"}
+    return lower in _ARTICLES or lower in _INTENSIFIERS

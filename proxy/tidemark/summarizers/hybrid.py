@@ -19,8 +19,7 @@ from tidemark.core.ports import Clock, Summarizer, SummaryTask, TokenCounter
 from tidemark.summarizers.compared_text import ComparedText
 from tidemark.summarizers.deadline import READING_SECONDS, UNBOUNDED, Deadline, in_thread
 from tidemark.summarizers.fitting import JOINT_TOKENS, cut_to_bound, fitting_lines, is_large, room_in
-from tidemark.summarizers.ledger import SHARES, entry_text, ledger_of, render_ledger
-from tidemark.summarizers.ledger_survival import EXACT_KINDS
+from tidemark.summarizers.ledger import EXACT_KINDS, SHARES, entry_text, ledger_of, render_ledger
 from tidemark.summarizers.request import REQUEST
 from tidemark.summarizers.sentences import words_of
 

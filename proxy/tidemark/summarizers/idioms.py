@@ -1,6 +1,6 @@
 """Knows the phrases of a chat that look like rules and ask for nothing, such as "Keep it up!".
 
-``signals`` leaves them out before it looks for a rule, so that a rule in the same sentence is still found.
+``rules`` leaves them out before it looks for a rule, so that a rule in the same sentence is still found.
 """
 
 from __future__ import annotations

@@ -7,11 +7,13 @@ deterministic: the same messages give the same bytes.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from tidemark.core.conversation.messages import Message
 from tidemark.core.reading import Phrase, Reading
+from tidemark.core.receipt import Detail, DetailKind, Survival
+from tidemark.summarizers.compared_text import ComparedText
 from tidemark.summarizers.deadline import UNBOUNDED, Deadline
 from tidemark.summarizers.details import COMMANDS, FILES, IDENTIFIERS, LINKS, DetailFinder, commands_in, named_by_call
 from tidemark.summarizers.passages import Passage, passages
@@ -38,6 +40,18 @@ _FENCE = "```"
 
 _MARK = re.compile(r"(?:[-*•–#]+|\(?\d{1,3}[.)]|\(?[a-z]\))\s+|rules?:\s+", re.IGNORECASE)
 """The mark of an item of a list, or the label that the line of a rule has already. A section's number is neither."""
+_SENTENCE_KINDS: Mapping[str, DetailKind] = {
+    RULE: "rules",
+    REQUEST: "requests",
+    ERROR: "errors",
+}
+EXACT_KINDS: Mapping[str, DetailKind] = {
+    FILES: "files",
+    COMMANDS: "commands",
+    IDENTIFIERS: "identifiers",
+    LINKS: "links",
+}
+"""Kinds of the ledger that a text has exactly or not at all."""
 
 
 @dataclass(slots=True)
@@ -211,3 +225,22 @@ def _without_mark(sentence: str) -> str:
     while match := _MARK.match(sentence):
         sentence = sentence[match.end() :]
     return sentence
+
+
+def ledger_details(ledger: Ledger, text: ComparedText, deadline: Deadline = UNBOUNDED) -> list[tuple[str, Detail]]:
+    """Return each entry's kind in the ledger, and what became of it in a text.
+
+    :raises SummaryOverdue: the deadline has passed
+    """
+    details: list[tuple[str, Detail]] = []
+    for kind, entries in ledger.entries.items():
+        for entry in deadline.over(entries):
+            words = words_of(entry)
+            if not words:
+                continue  # nothing but punctuation
+            if sentence_kind := _SENTENCE_KINDS.get(kind):
+                details.append((kind, Detail(sentence_kind, entry, text.sentence_survival(words))))
+            elif exact_kind := EXACT_KINDS.get(kind):
+                survival: Survival = "kept" if text.has_wording(entry, words) else "dropped"
+                details.append((kind, Detail(exact_kind, entry, survival)))
+    return details

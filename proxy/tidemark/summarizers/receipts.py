@@ -17,8 +17,7 @@ from tidemark.core.reading import Reading
 from tidemark.core.receipt import Detail, Receipt, receipt_of, with_statements
 from tidemark.summarizers.compared_text import ComparedText
 from tidemark.summarizers.deadline import READING_SECONDS, UNBOUNDED, Deadline, in_thread
-from tidemark.summarizers.ledger import ledger_of_passages
-from tidemark.summarizers.ledger_survival import ledger_details
+from tidemark.summarizers.ledger import ledger_details, ledger_of_passages
 from tidemark.summarizers.passages import Passage, passages
 from tidemark.summarizers.sentences import words_of
 from tidemark.summarizers.transcript import read_back, utterances

@@ -1,7 +1,7 @@
 """Recognizes rules: what must, must not or should always be done, and lasting preferences.
 
-The words here are English; ``rule_languages`` knows those of German, French, Spanish, Portuguese and Italian, and
-``rule_scripts`` those of Arabic, Chinese, Japanese and Russian. A rule that is missed remains an ordinary sentence.
+The words here are English; ``rule_languages`` knows those of other languages. A rule that is missed remains an ordinary
+sentence.
 """
 
 from __future__ import annotations
@@ -13,8 +13,7 @@ from typing import NamedTuple
 from tidemark.core.reading import RuleKind
 from tidemark.summarizers.idioms import without_idioms
 from tidemark.summarizers.labels import LABEL, RULE_LABEL
-from tidemark.summarizers.rule_languages import language_rule
-from tidemark.summarizers.rule_scripts import is_foreign_rule
+from tidemark.summarizers.rule_languages import is_foreign_rule, language_rule
 
 
 class Wording(NamedTuple):

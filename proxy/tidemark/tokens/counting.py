@@ -18,7 +18,6 @@ from tidemark.core.errors import TokenizerFailed
 from tidemark.core.ports import RequestCount, Stored
 from tidemark.tokens.accounting import BARE, PER_MESSAGE, Scheme, fixed_tokens, message_tokens, scheme_for
 from tidemark.tokens.media import IMAGES, kind_of
-from tidemark.tokens.memory import CountCache, Key
 from tidemark.tokens.tools import serialised
 from tidemark.tokens.vocabulary import OWNER, Vocabulary, vocabulary
 
@@ -39,6 +38,12 @@ _COST, _CHANGE = b"cost", b"change"
 OnFailure = Literal["error", "estimate"]
 _Filled = tuple[Sequence[int], tuple[int, int]]
 """The count of each requested message, and the result of ``fixed_tokens``."""
+Key = tuple[str, bytes, bytes]
+"""The scheme's key, a digest of the counted value, and a distinction between values of one digest.
+
+The third part is a message's ``wording``. It is empty for a text, and names one of two figures for a request's fixed
+tokens. All tenants share the cache, so a key must contain everything that the count depends on.
+"""
 
 
 class LocalTokenCounter:
@@ -278,3 +283,33 @@ def _size(message: Message) -> int:
     parts = len(message.raw) if any(kind_of(part) not in IMAGES for part in message.media) else 0
     parts += PART_CHARS * len(message.media)
     return len(message.text) + calls + parts + len(message.name or "") + len(message.answers or "")
+
+
+class CountCache:
+    """Evicts the counts that were not used for longest, in two generations.
+
+    Each step is one dict operation, so threads share it without a lock.
+    """
+
+    def __init__(self, size: int) -> None:
+        self._half = max(1, size // 2)
+        self._young: dict[Key, int] = {}
+        self._old: dict[Key, int] = {}
+
+    def get(self, key: Key) -> int | None:
+        """Return a count, if it is cached."""
+        count = self._young.get(key)
+        return self._older(key) if count is None and self._old else count
+
+    def _older(self, key: Key) -> int | None:
+        """Return a count of the older generation, and move it to the younger one."""
+        count = self._old.get(key)
+        if count is not None:
+            self.put(key, count)
+        return count
+
+    def put(self, key: Key, count: int) -> None:
+        """Cache a count; the cache contains at most ``size``."""
+        if len(self._young) >= self._half:
+            self._old, self._young = self._young, {}
+        self._young[key] = count

@@ -139,7 +139,7 @@ def headers_beside_sdk(route: Route, caller: Caller) -> dict[str, str]:
     """Return the wire lane's header lines without those that the SDK beneath litellm writes, each list in one line.
 
     A key stays in a header that this SDK does not write, as some gateways read it there. The SDK takes an organization
-    and a project from the environment, which are not those of a client's own key: ``strict_clients.py`` leaves out what
+    and a project from the environment, which are not those of a client's own key: ``litellm.py`` leaves out what
     is empty.
     """
     configured = {name for name, _ in route.headers}  # litellm has them already

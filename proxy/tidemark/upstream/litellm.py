@@ -1,7 +1,8 @@
 """Imports litellm once, in a thread, and offers the few things that Tidemark uses of it.
 
 The import takes 4 to 8 s of CPU and some 200 MB. ``upstream.py`` asks litellm for a model's provider, and the translate
-lane sends requests through ``complete``. No other module imports it.
+lane sends requests through ``complete``. No other module imports it. Its HTTP clients send nothing twice, keep no
+cookies, follow no redirects and send no organization but the caller's.
 """
 
 from __future__ import annotations
@@ -16,19 +17,41 @@ import warnings
 from collections.abc import Collection, Iterator, Mapping
 from concurrent.futures import Future
 from contextlib import contextmanager
-from typing import Any
+from functools import wraps
+from http.cookiejar import DefaultCookiePolicy
+from typing import Any, NoReturn
 
 from tidemark.core.conversation.messages import JsonValue
 from tidemark.core.errors import UpstreamError
 from tidemark.upstream import providers
-from tidemark.upstream.resending import send_once
-from tidemark.upstream.strict_clients import make_strict
 
+RESEND_METHOD = "single_connection_post_request"
+"""litellm's method that sends again; its handlers call it while they handle the first error."""
 SWITCH_SECONDS = 0.0005
 """How long the import may keep the interpreter from a request. Python's own 5 ms add up, because a request often waits
 for something and then wants it again."""
 SERVER_LOGGERS = ("asyncio", "uvicorn", "uvicorn.access", "uvicorn.asgi", "uvicorn.error")
 """Loggers that litellm adds filters to, and that must stay as they are."""
+NO_COOKIES = DefaultCookiePolicy(allowed_domains=())
+NAMED = ("openai-organization", "openai-project")
+
+
+def send_once(handler: type) -> None:
+    """Make a handler class of litellm raise the first error, instead of sending a second time.
+
+    litellm 1.105.3 sends a POST again, over a new connection and without a time limit, whenever the server closes
+    without an answer (``llms/custom_httpx/http_handler.py``). The server may already have worked on the first request
+    and bills it (RFC 9110, 9.2.2). The second answer of a stream could not be read anyway, because litellm closes its
+    connection.
+
+    :raises AttributeError: this version of litellm has no such method
+    """
+    getattr(handler, RESEND_METHOD)  # fails at once where a newer litellm has renamed it
+
+    async def raise_first_error(_handler: Any, *_: Any, **__: Any) -> NoReturn:
+        raise sys.exc_info()[1] or ConnectionError("litellm sends a request again for no error")
+
+    setattr(handler, RESEND_METHOD, raise_first_error)
 
 
 async def find_provider(model: str, params: Mapping[str, JsonValue]) -> tuple[str, str, str | None]:
@@ -166,3 +189,34 @@ def _import(loading: Future[Any]) -> None:
         loading.set_result(litellm)
     except BaseException as error:  # noqa: BLE001  every caller that waits for the import must get the error
         loading.set_exception(error if isinstance(error, ImportError) else ImportError(repr(error)))
+
+
+async def _without_empty(request: Any) -> None:
+    """Leave out an organization and a project that ``headers.py`` has made empty."""
+    for name in NAMED:
+        if request.headers.get(name) == "":
+            del request.headers[name]
+
+
+def make_strict(owner: type, factory: str) -> None:
+    """Change a method of litellm that makes an asynchronous client of httpx.
+
+    litellm shares a client between callers. httpx would send one caller's cookies with the requests of all others, and
+    after a redirect prompts, and keys of other headers than ``Authorization``, to an address that nobody configured.
+    OpenAI's SDK would send the organization of the environment with a caller's own key.
+
+    :raises KeyError: this version of litellm has no such method
+    """
+    defined = owner.__dict__[factory]  # fails at once where a newer litellm has renamed it
+    make = getattr(owner, factory)
+
+    @wraps(make)
+    def make_client(*places: Any, **options: Any) -> Any:
+        client = make(*places, **options)
+        if client is not None:
+            client.cookies.jar.set_policy(NO_COOKIES)
+            client.follow_redirects = False
+            client.event_hooks["request"].append(_without_empty)
+        return client
+
+    setattr(owner, factory, staticmethod(make_client) if isinstance(defined, staticmethod) else make_client)

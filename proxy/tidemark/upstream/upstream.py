@@ -20,17 +20,15 @@ from tidemark.core.http_headers import KEYS
 from tidemark.core.ports import NO_CREDENTIAL, Caller, Lane, Route, TextRequest, Upload, UpstreamReply
 from tidemark.upstream import litellm, providers
 from tidemark.upstream.answers import text_of
-from tidemark.upstream.bases import endpoint, trimmed
 from tidemark.upstream.bridges.asking import WriteMessage
 from tidemark.upstream.errors import ANY_MODEL
 from tidemark.upstream.fields import CONFIGURED_FOR_LITELLM
 from tidemark.upstream.headers import caller_key
-from tidemark.upstream.naming import is_local, why_closed
 from tidemark.upstream.other_calls import OtherCalls, is_served
-from tidemark.upstream.other_dialects import OtherDialects, not_asked_in_chat, not_served, not_spoken
+from tidemark.upstream.other_dialects import OtherDialects, SpokenDialects, not_asked_in_chat, not_served, not_spoken
+from tidemark.upstream.providers import endpoint, is_local, trimmed, why_closed
 from tidemark.upstream.refusals import Refusal
 from tidemark.upstream.routes import DIALECTS, Destination, find, read_entries, served_at, sole_destination
-from tidemark.upstream.spoken import SpokenDialects
 from tidemark.upstream.translate import TranslateLane, credential_for
 from tidemark.upstream.wire import WireLane, is_openai
 

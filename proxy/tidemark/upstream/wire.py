@@ -22,11 +22,11 @@ from tidemark.core.errors import UpstreamError
 from tidemark.core.http_headers import end_to_end
 from tidemark.core.ports import Caller, Headers, Route, TextRequest, Upload, UpstreamReply
 from tidemark.upstream.answer_bounds import AnswerBounds, OpenEvent, has_plain_events
-from tidemark.upstream.bases import endpoint
 from tidemark.upstream.errors import TIMEOUT_REMEDY, broken, refused, stalled, timed_out, unreachable
 from tidemark.upstream.headers import carried, outgoing
 from tidemark.upstream.http1.failures import ConnectionGone, ConnectTimedOut
 from tidemark.upstream.http1.pool import Pool
+from tidemark.upstream.providers import endpoint
 from tidemark.upstream.reaching import TlsQuestions, failure_of, proxy_of
 
 if TYPE_CHECKING:

@@ -21,8 +21,8 @@ from tidemark.core.planning.budget import CompactionPolicy, ModelProfile, ModelW
 from tidemark.core.planning.clip import LEAST_TOKENS, Clip, Scissors, clipped, clips_for
 from tidemark.core.planning.plan import plan
 from tidemark.core.planning.situation import CannotFit, Compact, Mode, NoCompaction, PlanInput, ReuseSummary
-from tidemark.dialects.chat.clipping import replace_middle
 from tidemark.dialects.chat.message import parse_message
+from tidemark.dialects.chat.writing import replace_middle
 
 MARK = "tokens clipped by Tidemark ...]"
 LETTERS = st.text(alphabet='abc äé漢🙂\n"\\<>', min_size=1, max_size=20)

@@ -10,8 +10,7 @@ from hypothesis import strategies as st
 
 from tests.core.histories import TEXTS, message
 from tidemark.core.conversation.messages import Message
-from tidemark.core.recall.index import MessageIndex, ranked
-from tidemark.core.recall.terms import terms_of
+from tidemark.core.recall.index import MessageIndex, ranked, terms_of
 
 TALKS = st.lists(TEXTS, max_size=12)
 

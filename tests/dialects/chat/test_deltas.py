@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from tidemark.dialects.chat.stream import fold_stream
+from tidemark.dialects.chat.reply import fold_stream
 
 FINISHED = b'data: {"choices": [{"index": 0, "delta": {}, "finish_reason": "stop"}]}\n\n'
 

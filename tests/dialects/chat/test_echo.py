@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tidemark.dialects.chat.echo import SENT_MEMBERS, as_sent
 from tidemark.dialects.chat.message import parse_message
+from tidemark.dialects.chat.writing import SENT_MEMBERS, as_sent
 
 CALL = {"id": "c", "type": "function", "function": {"name": "f", "arguments": "{}"}}
 JSON = st.recursive(

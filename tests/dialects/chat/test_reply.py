@@ -15,8 +15,7 @@ from openai.types.chat import ChatCompletionChunk
 
 from tests.core.histories import message
 from tidemark.dialects.chat.dialect import ChatDialect
-from tidemark.dialects.chat.reply import fold_body
-from tidemark.dialects.chat.stream import StreamFold, fold_stream
+from tidemark.dialects.chat.reply import StreamFold, fold_body, fold_stream
 
 
 def event(**choice: Any) -> bytes:

@@ -13,8 +13,8 @@ from tidemark.dialects.chat.dialect import ChatDialect
 from tidemark.dialects.messages.dialect import MessagesDialect
 from tidemark.dialects.responses.dialect import ResponsesDialect
 from tidemark.upstream.bridges.asking import chat_body
-from tidemark.upstream.bridges.messages_request import MessagesRequestBridge
-from tidemark.upstream.bridges.responses_request import ResponsesRequestBridge
+from tidemark.upstream.bridges.messages import MessagesRequestBridge
+from tidemark.upstream.bridges.responses import ResponsesRequestBridge
 
 pytestmark = pytest.mark.anyio
 CHAT, RESPONSES, MESSAGES = ChatDialect(), ResponsesDialect(), MessagesDialect()

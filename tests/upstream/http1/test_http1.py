@@ -704,7 +704,7 @@ async def test_a_dead_address_is_passed_over(pool: Pool, monkeypatch: pytest.Mon
             kind = (socket.AF_INET, socket.SOCK_STREAM, 6, "")
             return [(*kind, ("127.0.0.2", 1)), (*kind, ("127.0.0.1", place[1]))]
 
-        monkeypatch.setattr("tidemark.upstream.http1.opening._look_up", looked_up)
+        monkeypatch.setattr("tidemark.upstream.http1.pool._look_up", looked_up)
         for _ in range(2):  # the second time the other address comes first
             due = asyncio.get_running_loop().time() + 5
             answer = await pool.ask("GET", f"http://two.test:{port}/", [], None, due)

@@ -15,11 +15,35 @@ from tidemark.core.conversation.messages import JsonValue, Message
 from tidemark.core.conversation.native import NativeFormat
 from tidemark.core.conversation.reply import Reply, ReplyFold
 from tidemark.core.conversation.responses import ResponseFormat
-from tidemark.core.conversation.searching import SearchedReply
 from tidemark.core.conversation.thinking import ThinkingFormat
 from tidemark.core.errors import TidemarkError
 from tidemark.core.report import OwnAnswer, Usage
 from tidemark.core.values import value
+
+
+class SearchedReply(Protocol):
+    """Reads a reply over its rounds, and returns what of it is the client's.
+
+    In a stream ``read`` takes whole events, else the whole body of a round.
+    """
+
+    calls: Message | None
+    """The message of the round that has ended, where it calls for searches alone; None where the reply is over."""
+
+    def read(self, data: bytes) -> bytes:
+        """Return the client's part of the next bytes.
+
+        No call of the function is in it, and no end of a round that calls it.
+        """
+        ...
+
+    def next_round(self) -> None:
+        """Begin the next round."""
+        ...
+
+    def end(self) -> bytes:
+        """Return what ends the client's reply where its calls cannot be answered."""
+        ...
 
 
 @dataclass(frozen=True, slots=True, eq=False)

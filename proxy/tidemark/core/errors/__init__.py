@@ -34,7 +34,7 @@
         * ``BadImport``
         * ``ImportLimit``
         * ``ContextLengthExceeded``
-    * ``ServiceError``: Tidemark is at fault (``service.py``)
+    * ``ServiceError``: Tidemark is at fault (``service.py``, like those below)
         * ``ConfigError``
         * ``ServerBusy``
             * ``Overloaded``
@@ -45,7 +45,7 @@
         * ``SummaryOutdated``
         * ``FlushNotTaken``
             * ``FlushRefused``
-    * ``StoreError``: the store is at fault (``store.py``)
+    * ``StoreError``: the store is at fault
         * ``StoreUnavailable``
             * ``StoreDamaged``
             * ``StoreRefuses``
@@ -54,7 +54,7 @@
         * ``TurnNotStored``
         * ``StoreInUse``
         * ``StoreFull``
-    * ``UpstreamError``: the provider, or the connection to it, is at fault (``upstream.py``)
+    * ``UpstreamError``: the provider, or the connection to it, is at fault
         * ``UpstreamUnreachable``
         * ``UpstreamTimedOut``
         * ``UpstreamBroken``
@@ -110,25 +110,21 @@ from tidemark.core.errors.service import (
     FlushNotTaken,
     FlushRefused,
     Overloaded,
-    ServerBusy,
-    ServiceError,
-    SummaryOutdated,
-    SummaryOverdue,
-    SummaryRejected,
-    TokenizerFailed,
-)
-from tidemark.core.errors.store import (
     RecordUnreadable,
     SchemaUnknown,
+    ServerBusy,
+    ServiceError,
     StoreDamaged,
     StoreError,
     StoreFull,
     StoreInUse,
     StoreRefuses,
     StoreUnavailable,
+    SummaryOutdated,
+    SummaryOverdue,
+    SummaryRejected,
+    TokenizerFailed,
     TurnNotStored,
-)
-from tidemark.core.errors.upstream import (
     UpstreamBroken,
     UpstreamError,
     UpstreamStalled,

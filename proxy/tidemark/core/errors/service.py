@@ -1,4 +1,4 @@
-"""Errors of Tidemark itself."""
+"""Errors that are not the client's: of Tidemark itself, of its store, and of providers and the connections to them."""
 
 from __future__ import annotations
 
@@ -69,3 +69,97 @@ class FlushNotTaken(RetryableError, ServiceError):
 
 class FlushRefused(FlushNotTaken):
     """A consumer gave an answer that the protocol does not allow, so no further offer can succeed."""
+
+
+class StoreError(TidemarkError):
+    """The conversation store is at fault."""
+
+
+class StoreUnavailable(StoreError):
+    """The store did not answer in time; requests are served without it."""
+
+    code = "store_unavailable"
+    retry_after = 1.0
+    """A store that failed is asked twice a second whether it is back (``store/connection/probing.py``)."""
+
+
+class StoreRefuses(StoreUnavailable):
+    """The store answers and takes no writes: its disk or memory is full, or it is a read-only replica."""
+
+    retry_after = 0.0
+
+
+class SchemaUnknown(StoreRefuses):
+    """A newer version of Tidemark wrote the store. This one would damage it; the message says the mend."""
+
+    code = "store_schema_unknown"
+
+
+class RecordUnreadable(StoreError):
+    """One record is broken or of a newer version. The store works, and all other records can be read."""
+
+    code = "unreadable_record"
+
+
+class TurnNotStored(StoreError):
+    """The model replied, but the turn of a stored history was not stored, so the next request would lack it."""
+
+    code = "turn_not_stored"
+
+
+class StoreDamaged(StoreUnavailable):
+    """Files of the embedded store are damaged, and this command does not mend them."""
+
+
+class StoreInUse(StoreError):
+    """Another process runs on the same data folder."""
+
+    code = "store_in_use"
+
+
+class StoreFull(StoreError):
+    """The store takes nothing more from one credential, or from any; the message names the setting."""
+
+    code = "store_full"
+
+
+class UpstreamError(TidemarkError):
+    """The provider could not be reached or broke its protocol."""
+
+    code = "upstream_error"
+
+
+class UpstreamUnreachable(UpstreamError):
+    """No connection to the upstream could be made.
+
+    :param mend: the part of the message that says what to do about it, without a full stop
+    """
+
+    code = "upstream_unreachable"
+
+    def __init__(self, message: str, *, internal: str = "", mend: str = "") -> None:
+        super().__init__(message, internal=internal)
+        self.mend = mend
+
+    @property
+    def fault(self) -> str:
+        """Return the message without the mend."""
+        return self.message.removesuffix(f"; {self.mend}.")
+
+
+class UpstreamTimedOut(UpstreamError):
+    """The upstream did not answer within its time."""
+
+    code = "upstream_timeout"
+
+
+class UpstreamBroken(UpstreamError):
+    """The reply stopped before it was complete."""
+
+    code = "upstream_incomplete"
+
+
+class UpstreamStalled(UpstreamBroken):
+    """The reply had begun, and no more of it arrived within the time."""
+
+    code = UpstreamTimedOut.code

@@ -99,7 +99,7 @@ class CompactionPolicy:
     command_dialects: tuple[str, ...] = ("chat",)
     """The dialects in which they are answered; agents that speak the others send no chat commands."""
     shorten_sentences: bool = True
-    """Whether ``extractive`` may drop empty words (``summarizers/shortening.py``)."""
+    """Whether ``extractive`` may drop empty words (``summarizers/extractive.py``)."""
     max_recall_tokens: int | None = 0
     """The most tokens of originals that are put back for the newest user message. None is 5 % of the limit."""
     recall_tool: bool = False

@@ -2,11 +2,14 @@
 
 ``pipeline/recall.py`` keeps one for each compacted conversation and adds what a summary newly covers. Messages are only
 ever added at the end, and a message's weight does not depend on those after it. So the score over the first messages
-is the same in every worker, however much further its index goes.
+is the same in every worker, however much further its index goes. Messages and the question are cut into terms by the
+same rules, in scripts with and without spaces.
 """
 
 from __future__ import annotations
 
+import re
+import unicodedata
 from array import array
 from bisect import bisect_left
 from collections import Counter
@@ -16,7 +19,6 @@ from math import log
 from operator import itemgetter
 
 from tidemark.core.conversation.messages import Message
-from tidemark.core.recall.terms import searched_text, terms_of
 
 _SATURATION, _LENGTH_SHARE = 1.2, 0.75
 """BM25's ``k1`` and ``b``, at the usual values (Robertson and Zaragoza, "The Probabilistic Relevance Framework")."""
@@ -42,6 +44,21 @@ RARE_TERMS = 16
 """Terms of a question, rarest first, by which an original and the context are compared."""
 _QUESTION_CHARS = 4_000
 _TERM_BYTES, _POSTING_BYTES = 200, 4
+MOST_CHARS = 20_000
+"""Characters of one message that are indexed: of a longer text, such as a log, the beginning and the end."""
+LONGEST_TERM = 40
+"""Longer runs are data (base64, hashes of files) that nobody repeats by heart; their beginning stands for them."""
+STEM = 5
+"""Letters of a long word that count: "allergic" and "allergies" are one term, in any language with endings."""
+_UNSPACED = (
+    "\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff"  # Thai, Lao, Myanmar, Khmer
+    "\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U0003ffff"  # kana and Han
+    "\uac00-\ud7af"  # Hangul has spaces, but its words end in particles
+)
+_TERM = re.compile(rf"[{_UNSPACED}]+|[^\W_{_UNSPACED}]+")
+_ASCII_TERM = re.compile(r"[a-z0-9]+")
+_ACCENTS = re.compile("[\u0300-\u036f]+")
+_IS_UNSPACED = re.compile(rf"[{_UNSPACED}]")
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,3 +184,47 @@ def ranked(scores: Mapping[int, float], count: int) -> list[int]:
     least = RELEVANT_SHARE * max(total.values(), default=0.0)
     relevant = [place for place, score in total.items() if score >= least]
     return sorted(relevant, key=lambda place: (-total[place], -place))
+
+
+def terms_of(text: str) -> list[str]:
+    """Return the terms of a text in order: beginnings of words, or pairs of characters.
+
+    Pairs are those of scripts without spaces between words. Case and accents do not count. Names such as
+    ``snake_case`` and paths are the terms of their parts.
+    """
+    if text.isascii():
+        return [_stem(word) for word in _ASCII_TERM.findall(text.lower())]
+    terms: list[str] = []
+    for run in _TERM.findall(plain_text(text)):
+        if _IS_UNSPACED.match(run):
+            terms += [run[at : at + 2] for at in range(len(run) - 1)] or [run]
+        else:
+            terms.append(_stem(run))
+    return terms
+
+
+def plain_text(text: str) -> str:
+    """Return the text in small letters without accents; the vowel signs of Indic scripts stay."""
+    if text.isascii():
+        return text.lower()
+    decomposed = unicodedata.normalize("NFKD", text.casefold())
+    return unicodedata.normalize("NFC", _ACCENTS.sub("", decomposed))
+
+
+def searched_text(message: Message) -> str:
+    """Return what is indexed of a message: its text, and the names and arguments of its calls."""
+    text = message.text
+    if message.calls:
+        text = "\n".join([text, *(f"{call.name} {call.arguments}" for call in message.calls)])
+    if len(text) <= MOST_CHARS:
+        return text
+    return text[: MOST_CHARS // 2] + "\n" + text[-MOST_CHARS // 2 :]
+
+
+def _stem(word: str) -> str:
+    """Return the part of a word that counts: its beginning, or a whole name with digits."""
+    if len(word) <= STEM:
+        return word
+    if word.isalpha():
+        return word[:STEM]
+    return word[:LONGEST_TERM]

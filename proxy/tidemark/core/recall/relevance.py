@@ -9,8 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from tidemark.core.conversation.messages import Message
-from tidemark.core.recall.index import MessageIndex, RareTerm, rarity_of
-from tidemark.core.recall.terms import plain_text
+from tidemark.core.recall.index import MessageIndex, RareTerm, plain_text, rarity_of
 
 LEAST_WORDS = 0.9
 """What the best original shares with a question at least, in words that stand in one original alone."""

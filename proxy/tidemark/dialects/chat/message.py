@@ -11,15 +11,13 @@ from collections.abc import Mapping
 
 import msgspec
 
-from tidemark.core.conversation.digest import Part, long_meaning, meaning
+from tidemark.core.conversation.digest import Part, long_meaning, meaning, text_meaning
 from tidemark.core.conversation.messages import (
     STEP_CHARS,
     JsonValue,
     Message,
     Role,
     ToolCall,
-    framed,
-    hashed,
     printable,
 )
 from tidemark.core.errors import InvalidRequest
@@ -38,9 +36,6 @@ _PLAIN_ROLES: Mapping[str, Role] = {name: role for name, role in ROLES.items() i
 """Roles whose messages are nearly always one text. The digest of a function's message needs its name, too."""
 _OTHER_MEMBERS = ("name", "refusal", "tool_calls", "function_call", "audio")
 """Members with a meaning, besides ``role`` and ``content``."""
-_DIGEST_STARTS = {role: framed(role.encode(), b"text") for role in _PLAIN_ROLES.values()}
-_DIGEST_END = framed(b"calls", b"", b"", b"")
-"""What the digest of a message with one text hashes before and after the text; ``meaning`` has the whole rule."""
 LEGACY_CALL = "function:"
 """Begins the id of a legacy ``function_call``, which has none of its own; the function's name follows."""
 
@@ -78,23 +73,15 @@ def _read_plain(raw: bytes, value: Mapping[str, JsonValue]) -> Message | None:
         for name in _OTHER_MEMBERS:
             if value.get(name) is not None:
                 return None
-    role, ending = _PLAIN_ROLES[role_name], _DIGEST_END
-    answers: str | None = None
-    significant = text.strip() if role == "assistant" else text
-    try:
-        encoded = significant.encode()
-        if role == "tool":
-            call = value.get("tool_call_id")
-            if not isinstance(call, str):
-                return None
-            answers = call
-            ending = framed(b"calls", call.encode(), b"", b"")
-    except UnicodeEncodeError:
-        return None  # an unpaired surrogate
-    if not encoded:
+    role = _PLAIN_ROLES[role_name]
+    if role != "tool":
+        digest = text_meaning(role, text)
+        return Message(raw, role, text, digest) if digest else None
+    answers = value.get("tool_call_id")
+    if not isinstance(answers, str):
         return None
-    digest = hashed(b"".join((_DIGEST_STARTS[role], len(encoded).to_bytes(8, "little"), encoded, ending)))
-    return Message(raw, role, text, digest) if answers is None else Message(raw, role, text, digest, answers=answers)
+    digest = text_meaning(role, text, answers)
+    return Message(raw, role, text, digest, answers=answers) if digest else None
 
 
 def _read(raw: bytes, value: JsonValue, where: str) -> Message:

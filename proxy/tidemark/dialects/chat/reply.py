@@ -1,12 +1,13 @@
 """Folds the upstream's answer, whole or in chunks, into the assistant message that the turn stores.
 
-It runs after the upstream, while the client gets the bytes; ``stream.py`` cuts a stream into the chunks that are folded
-here. Source: OpenAI API reference, "The chat completion chunk object".
+It runs after the upstream, while the client gets the bytes; ``dialects/event_stream.py`` cuts a stream into events.
+Source: OpenAI API reference, "The chat completion chunk object".
 """
 
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Mapping
 from json.encoder import encode_basestring as _quoted
 
@@ -15,10 +16,14 @@ from tidemark.core.conversation.reply import EMPTY_REPLY, Reply
 from tidemark.core.errors import InvalidRequest
 from tidemark.dialects.chat.deltas import PartialObject
 from tidemark.dialects.chat.message import parse_message
+from tidemark.dialects.event_stream import CutStream
+from tidemark.dialects.raw_json import decode_or_none
 
 Decode = Callable[[bytes], JsonValue]
 """Decodes JSON bytes, or raises ValueError or RecursionError. The dialect passes the fastest decoder."""
 _JSON = json.JSONEncoder(ensure_ascii=False).encode
+DONE = b"[DONE]"
+_FINAL = re.compile(rb"\[DONE\]")
 
 
 def fold_body(data: bytes, decode: Decode) -> Reply:
@@ -156,23 +161,6 @@ def _call(value: dict[str, JsonValue]) -> dict[str, JsonValue]:
     return call
 
 
-def decode_or_none(data: bytes, decode: Decode) -> JsonValue:
-    """Decode JSON, or return None where it is not JSON.
-
-    A strict decoder refuses unpaired surrogates, so the standard library tries what the decoder refused.
-    """
-    try:
-        return decode(data)
-    except RecursionError:
-        return None
-    except ValueError:
-        pass
-    try:
-        return json.loads(data)
-    except (ValueError, RecursionError):
-        return None
-
-
 def _index(choice: Mapping[str, JsonValue]) -> int:
     """Return the index of a choice; 0 where it has none."""
     index = choice.get("index")
@@ -204,3 +192,59 @@ def _encode_member(member: JsonValue) -> str:
     if member is None:
         return "null"
     return "[]" if member == [] else _JSON(member)
+
+
+class StreamFold(CutStream):
+    """Folds an event stream while it comes, up to ``data: [DONE]``, where clients stop, on a line of its own."""
+
+    def __init__(self, decode: Decode) -> None:
+        self._chunks = ChunkFold()
+        super().__init__(self._chunks, _FINAL)
+        self._decode = decode
+
+    def _fold_waiting(self) -> None:
+        """Fold the waiting pieces, and ``[DONE]`` as soon as its line ends: the empty line after it may never come."""
+        super()._fold_waiting()
+        if self._rest.endswith(b"[DONE]\n"):
+            line = self._rest[self._rest.rfind(b"\n", 0, -1) + 1 :]
+            if _payload(bytes(line)) == DONE:
+                self._take(bytes(self._rest))
+                self._rest.clear()
+
+    def _take(self, event: bytes) -> None:
+        """Fold one event."""
+        if self.ended:
+            return
+        payload = self._joined(event) if b"\n" in event else _payload(event)
+        if not payload:
+            return
+        if payload == DONE:
+            self.ended = True
+            return
+        chunk = decode_or_none(payload, self._decode)
+        if isinstance(chunk, dict):
+            self._chunks.add(chunk)
+
+    def _joined(self, event: bytes) -> bytes:
+        """Return the ``data`` lines of an event, joined by line ends, up to ``[DONE]``, which is not JSON."""
+        payloads: list[bytes] = []
+        for line in event.split(b"\n"):
+            payload = _payload(line)
+            if payload == DONE:
+                self.ended = True
+                break
+            if payload is not None:
+                payloads.append(payload)
+        return b"\n".join(payloads)
+
+
+def fold_stream(data: bytes, decode: Decode) -> Reply:
+    """Fold the whole of an event stream."""
+    fold = StreamFold(decode)
+    fold.feed(data)
+    return fold.reply()
+
+
+def _payload(line: bytes) -> bytes | None:
+    """Return the value of a ``data`` line without the spaces around it; None for any other line."""
+    return line[5:].strip() if line.startswith(b"data:") else None

@@ -1,6 +1,6 @@
 """The search function in chat completions: its definition, and the requests that offer it.
 
-``searched_body.py`` and ``searched_stream.py`` read the replies. Source: OpenAI API reference, "Create chat
+``searched_replies.py`` reads the replies. Source: OpenAI API reference, "Create chat
 completion", ``tools`` and ``tool_choice``.
 """
 
@@ -12,9 +12,8 @@ from tidemark.core.conversation.messages import JsonValue, Message
 from tidemark.core.conversation.request import ModelRequest
 from tidemark.core.recall.search_function import FUNCTION_DESCRIPTION, FUNCTION_NAME
 from tidemark.dialects.bodies import encode_json
-from tidemark.dialects.chat.echo import as_sent
-from tidemark.dialects.chat.searched_body import SearchedBody
-from tidemark.dialects.chat.searched_stream import SearchedStream
+from tidemark.dialects.chat.searched_replies import SearchedBody, SearchedStream
+from tidemark.dialects.chat.writing import as_sent
 from tidemark.dialects.searching import PARAMETERS, is_about_functions, member_of, with_function, with_member
 
 DEFINITION = encode_json(

@@ -13,15 +13,13 @@ from collections.abc import Mapping, Sequence
 
 import msgspec
 
-from tidemark.core.conversation.digest import Part, long_meaning, meaning
+from tidemark.core.conversation.digest import Part, long_meaning, meaning, text_meaning
 from tidemark.core.conversation.messages import (
     STEP_CHARS,
     JsonValue,
     Message,
     Role,
     ToolCall,
-    framed,
-    hashed,
     printable,
 )
 from tidemark.core.errors import InvalidRequest
@@ -32,9 +30,6 @@ from tidemark.dialects.raw_json import SURROGATE, decode_value, read_elements, r
 ROLES: Mapping[str, Role] = {"user": "user", "assistant": "assistant", "system": "system"}
 """``system`` among the messages is in beta; Claude Code uses it."""
 RESULT = "tool_result"
-_DIGEST_STARTS = {role: framed(role.encode(), b"text") for role in ROLES.values()}
-_DIGEST_END = framed(b"calls", b"", b"", b"")
-"""What the digest of a message with one text hashes before and after the text; ``meaning`` has the whole rule."""
 USER_START, USER_END = b'{"role":"user","content":[', b"]}"
 
 
@@ -104,15 +99,8 @@ def read_plain(raw: bytes, value: JsonValue) -> Message | None:
         text = text[0].get("text") if text[0].get("type") == "text" else None
     if role is None or not isinstance(text, str):
         return None
-    significant = text.strip() if role == "assistant" else text
-    try:
-        encoded = significant.encode()
-    except UnicodeEncodeError:
-        return None  # an unpaired surrogate
-    if not encoded:
-        return None
-    digest = hashed(b"".join((_DIGEST_STARTS[role], len(encoded).to_bytes(8, "little"), encoded, _DIGEST_END)))
-    return Message(raw, role, text, digest)
+    digest = text_meaning(role, text)
+    return Message(raw, role, text, digest) if digest else None
 
 
 def read_decoded(raw: bytes, value: JsonValue, where: str) -> tuple[Message, ...]:

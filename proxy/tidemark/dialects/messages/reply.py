@@ -18,17 +18,16 @@ from tidemark.core.conversation.reply import EMPTY_REPLY, Reply
 from tidemark.core.errors import InvalidRequest
 from tidemark.core.report import Usage
 from tidemark.dialects.bodies import encode_json
+from tidemark.dialects.dialect import count_of
 from tidemark.dialects.messages.message import read_decoded, read_plain
+from tidemark.dialects.raw_json import decode_or_none
 
 END = re.compile(rb'"message_stop"|event:[ ]?message_stop')
 """Bytes that stand in the event that ends a stream."""
 FINAL = re.compile(END.pattern + rb'|"error"')
 """Bytes that stand in an event after which nothing is waited for."""
-MAX_COUNT = 2**53
-"""The largest number of tokens that is believed: larger whole numbers cannot be added up exactly."""
 _TEXT_DELTAS = {"text_delta": "text", "thinking_delta": "thinking", "input_json_delta": "partial_json"}
 _INPUTS = ("input_tokens", "cache_creation_input_tokens", "cache_read_input_tokens")
-_decode = msgspec.json.Decoder().decode
 
 
 class _TextDelta(msgspec.Struct):
@@ -49,7 +48,7 @@ _TEXT_EVENT = msgspec.json.Decoder(_TextEvent)
 
 def fold_body(data: bytes) -> Reply:
     """Fold an answer that was not streamed."""
-    body = decoded(data)
+    body = decode_or_none(data)
     if not isinstance(body, dict):
         return EMPTY_REPLY
     content, usage = body.get("content"), body.get("usage")
@@ -64,8 +63,8 @@ def fold_body(data: bytes) -> Reply:
 
 def read_usage(usage: Mapping[str, JsonValue]) -> Usage:
     """Read the counts. What was read from the cache or written to it is not in ``input_tokens``, and is input too."""
-    inputs = [_count(usage.get(name)) for name in _INPUTS]
-    read, output = _count(usage.get("cache_read_input_tokens")), _count(usage.get("output_tokens"))
+    inputs = [count_of(usage.get(name)) for name in _INPUTS]
+    read, output = count_of(usage.get("cache_read_input_tokens")), count_of(usage.get("output_tokens"))
     if inputs[0] is None:
         return Usage(None, read, output)
     return Usage(sum([tokens for tokens in inputs if tokens is not None]), read, output)
@@ -101,7 +100,7 @@ class MessageFold:
         return True
 
     def _add_event(self, payload: bytes) -> None:
-        data = decoded(payload)
+        data = decode_or_none(payload)
         if not isinstance(data, dict):
             return
         match data.get("type"):
@@ -210,25 +209,6 @@ def _message(content: list[JsonValue]) -> Message | None:
         return None
 
 
-def decoded(data: bytes) -> JsonValue:
-    """Decode JSON, or return None; the standard library reads unpaired surrogates, which msgspec refuses."""
-    try:
-        return _decode(data)
-    except RecursionError:
-        return None
-    except ValueError:
-        pass
-    with suppress(ValueError, RecursionError):
-        value: JsonValue = json.loads(data)
-        return value
-    return None
-
-
 def _index(data: Mapping[str, JsonValue]) -> int:
     index = data.get("index")
     return index if isinstance(index, int) else 0
-
-
-def _count(value: JsonValue) -> int | None:
-    """Read a number of tokens; an upstream may send anything in its place."""
-    return value if type(value) is int and abs(value) <= MAX_COUNT else None

@@ -1,6 +1,6 @@
 """The search function in the Messages API: its definition, and the requests that offer it.
 
-``searched_body.py`` and ``searched_stream.py`` read the replies. Source: Anthropic API reference, "Create a Message",
+``searched_replies.py`` reads the replies. Source: Anthropic API reference, "Create a Message",
 ``tools`` and ``tool_choice``; its guide "Extended thinking", "Preserving thinking blocks".
 """
 
@@ -12,10 +12,9 @@ from tidemark.core.conversation.messages import JsonValue, Message
 from tidemark.core.conversation.request import ModelRequest
 from tidemark.core.recall.search_function import FUNCTION_DESCRIPTION, FUNCTION_NAME
 from tidemark.dialects.bodies import encode_json
-from tidemark.dialects.messages.echo import as_sent
 from tidemark.dialects.messages.message import RESULT
-from tidemark.dialects.messages.searched_body import SearchedMessageBody
-from tidemark.dialects.messages.searched_stream import SearchedMessageStream
+from tidemark.dialects.messages.searched_replies import SearchedMessageBody, SearchedMessageStream
+from tidemark.dialects.messages.writing import as_sent
 from tidemark.dialects.searching import PARAMETERS, is_about_functions, member_of, with_function, with_member
 
 DEFINITION = encode_json({"name": FUNCTION_NAME, "description": FUNCTION_DESCRIPTION, "input_schema": PARAMETERS})

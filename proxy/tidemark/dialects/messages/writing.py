@@ -2,8 +2,9 @@
 
 The dialect calls it for every request that does not go out as it came. A run of tool results and the user message after
 it are one message again, because providers want all results of parallel calls in one. The summary is a block at the
-beginning of the next user message, because some chat templates want the roles to alternate. Source: Anthropic API
-reference, "Create a Message", and its guides "Tool use" and "Prompt caching".
+beginning of the next user message, because some chat templates want the roles to alternate. Stored answers go out as a
+client would send them back, and clipped messages keep all other bytes. Source: Anthropic API reference, "Create a
+Message", and its guides "Tool use" and "Prompt caching".
 """
 
 from __future__ import annotations
@@ -19,9 +20,10 @@ from typing import Literal
 from tidemark.core.conversation.messages import JsonValue, Message, ToolCall
 from tidemark.core.conversation.stored_format import NO_CONTENT
 from tidemark.core.errors import InvalidRequest
-from tidemark.dialects.bodies import array_of, body_of, encode_json
-from tidemark.dialects.messages.blocks import block_of
-from tidemark.dialects.messages.message import RESULT, USER_END, USER_START
+from tidemark.dialects.bodies import answer_in, array_of, body_of, encode_json
+from tidemark.dialects.messages.blocks import REASONING, block_of
+from tidemark.dialects.messages.message import RESULT, USER_END, USER_START, is_message, read_message
+from tidemark.dialects.raw_edits import clip_content, elements_of, with_member
 from tidemark.dialects.raw_json import decode_value, read_elements, read_members
 
 Kind = Literal["results", "user", "other"]
@@ -37,6 +39,8 @@ _USER_ROLES = ("user", "tool")
 """Of messages that are a user turn, or a piece of one."""
 _ID = re.compile(r"[^a-zA-Z0-9_-]")
 """Characters that Anthropic allows in no call's id; other providers use some."""
+_TEXTS = frozenset({"text"})
+_SENT_MEMBERS = ("role", "content")
 
 
 def write_message(message: Message) -> bytes:
@@ -224,3 +228,67 @@ def _tool_use(call: ToolCall) -> Mapping[str, JsonValue]:
 
 def _call_id(name: str) -> str:
     return _ID.sub("_", name)
+
+
+def replace_middle(message: Message, first: int, last: int, mark: str) -> Message:
+    """Replace the characters from ``first`` to ``last`` of a message's text by a mark."""
+
+    def clip(content: str) -> str:
+        return clip_content(content, first, last, mark, _TEXTS)
+
+    def clip_result(blocks: str) -> str:
+        _, start, end = next(elements_of(blocks))
+        return blocks[:start] + with_member(blocks[start:end], "content", clip) + blocks[end:]
+
+    raw = message.raw if is_message(message.raw) else write_message(message)
+    change = clip_result if message.role == "tool" else clip
+    return read_message(with_member(raw.decode(), "content", change).encode())
+
+
+def as_sent(raw: bytes) -> bytes:
+    """Return a stored message as a client would send it; a message that is not an answer keeps its bytes.
+
+    Neither an answer nor a text may be empty, the last block of an answer may not be thinking, and the official SDKs
+    leave out what is null. Thinking before other blocks stays as it is, with its signature: providers check it. An
+    answer of which nothing is left becomes ``NO_CONTENT``.
+    """
+    message = answer_in(raw)
+    if message is None:
+        return raw
+    sendable = {name: message[name] for name in _SENT_MEMBERS if name in message}
+    content = sendable.get("content")
+    if isinstance(content, list):
+        sendable["content"] = _sendable_blocks(content) or [{"type": "text", "text": NO_CONTENT}]
+    elif isinstance(content, str) and not content.strip():
+        sendable["content"] = NO_CONTENT
+    return raw if sendable == message else encode_json(sendable)
+
+
+def _sendable_blocks(content: list[JsonValue]) -> list[JsonValue]:
+    """Return the blocks of an answer that a request may have.
+
+    A text of white space stays between other texts, where it is part of what the answer means.
+    """
+    texts = [_text_of(block) for block in content]
+    has_words = any(text and not text.isspace() for text in texts)
+    sendable = [
+        (block, text) for block, text in zip(content, texts, strict=True) if text is None or (text and has_words)
+    ]
+    while sendable and isinstance(block := sendable[-1][0], dict) and block.get("type") in REASONING:
+        sendable.pop()  # the answer was cut off while the model thought
+    return [_without_nulls(block) for block, _ in sendable]
+
+
+def _text_of(block: JsonValue) -> str | None:
+    """Return the text of a text block; None for any other block."""
+    if not isinstance(block, dict) or block.get("type") != "text":
+        return None
+    text = block.get("text")
+    return text if isinstance(text, str) else ""
+
+
+def _without_nulls(block: JsonValue) -> JsonValue:
+    """Return a block without members that are null; what is in them stays, because a call's input may have nulls."""
+    if not isinstance(block, dict):
+        return block
+    return {name: member for name, member in block.items() if member is not None}

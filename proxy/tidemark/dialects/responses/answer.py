@@ -1,20 +1,26 @@
-"""Writes an answer of Tidemark's own as a response, streamed or not.
+"""Writes what Tidemark answers itself: responses, streamed or not, and errors.
 
-Source: OpenAI API reference, "The response object" and "Streaming events".
+Errors are OpenAI's envelope as a body, and the event ``error`` in a stream that has begun. Source: OpenAI API
+reference, "The response object" and "Streaming events"; the fields of the SDK's ``ResponseErrorEvent``.
 """
 
 from __future__ import annotations
 
+import json
+import re
 from collections.abc import Mapping, Sequence
 
 from tidemark.core.conversation.messages import JsonValue
 from tidemark.core.conversation.request import ModelRequest
+from tidemark.core.errors import TidemarkError, UpstreamError
 from tidemark.core.report import OwnAnswer
-from tidemark.dialects.bodies import encode_json
-from tidemark.dialects.raw_json import decode_value
+from tidemark.dialects.bodies import encode_json, event_of, late_event
+from tidemark.dialects.openai_errors import OpenAIErrors
+from tidemark.dialects.raw_json import decode_value, read_json
 
 ID = "resp_tidemark_"
 MESSAGE_ID = "msg_tidemark_"
+_NUMBER = re.compile(rb'"sequence_number"[ \t\n\r]*:[ \t\n\r]*(\d{1,15})')
 
 
 def usage_of(input_tokens: int, output_tokens: int) -> Mapping[str, JsonValue]:
@@ -77,7 +83,7 @@ def event(kind: str, number: int, members: Mapping[str, JsonValue]) -> bytes:
     :param number: counts the stream's events from 0
     """
     body = encode_json({"type": kind, "sequence_number": number, **members})
-    return b"event: " + kind.encode() + b"\ndata: " + body + b"\n\n"
+    return event_of(kind, body)
 
 
 def _response(request: ModelRequest, answer: OwnAnswer, status: str) -> dict[str, JsonValue]:
@@ -125,3 +131,40 @@ def _item(answer: OwnAnswer, status: str) -> dict[str, JsonValue]:
 
 def _part(text: str) -> dict[str, JsonValue]:
     return {"type": "output_text", "annotations": [], "logprobs": [], "text": text}
+
+
+class ResponsesErrors(OpenAIErrors):
+    """Writes errors; a request that is too long names ``input``."""
+
+    messages_member = "input"
+
+    def error_event(self, error: TidemarkError, previous: bytes = b"") -> bytes:
+        """Write an error as an event of a stream that has begun.
+
+        :param previous: the end of what the stream has sent, for the event's ``sequence_number``
+        """
+        body = json.loads(self.error(error))["error"]
+        return error_event(body, previous)
+
+    def late_reply_event(self, status: int, body: bytes) -> bytes:
+        """Write an upstream's whole reply as an event; a page of HTML becomes an error in our words."""
+        reply = read_json(body)
+        if isinstance(reply, dict) and isinstance(reply.get("error"), dict) and reply.get("object") != "response":
+            return error_event(reply["error"])
+        if isinstance(reply, dict) and reply.get("object") == "response":
+            kind = f"response.{reply.get('status') or 'completed'}"
+            return late_event(kind, encode_json({"type": kind, "sequence_number": 0, "response": reply}))
+        return self.error_event(UpstreamError(f"The upstream answered with status {status}."))
+
+
+def error_event(error: dict[str, JsonValue], previous: bytes = b"") -> bytes:
+    """Write the members of an error envelope as an event."""
+    members = {name: error.get(name) for name in ("code", "message", "param")}
+    body = {"type": "error", **members, "sequence_number": next_number(previous)}
+    return late_event("error", encode_json(body))
+
+
+def next_number(previous: bytes) -> int:
+    """Return the number after the last ``sequence_number``; 0 where the stream has none."""
+    numbers = _NUMBER.findall(previous)
+    return int(numbers[-1]) + 1 if numbers else 0

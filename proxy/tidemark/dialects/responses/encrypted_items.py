@@ -15,7 +15,7 @@ from tidemark.core.values import value
 from tidemark.dialects.bodies import array_of, body_of
 from tidemark.dialects.raw_json import read_elements, read_members
 from tidemark.dialects.responses.compaction import TRIGGER
-from tidemark.dialects.responses.echo import NAMED
+from tidemark.dialects.responses.writing import NAMED
 from tidemark.dialects.signed_thinking import object_in
 
 _MEMBER = "encrypted_content"

@@ -1,24 +1,23 @@
-"""Reads one item of a Responses request as a message of its own; ``turns.py`` joins those of one assistant's turn.
+"""Reads one item of a Responses request as a message of its own, and joins those of one assistant's turn.
 
 The parser of requests calls it for each new item, and ``reply.py`` for each item of a reply. Ids and ``status`` of
-items are not part of a message's digest, and neither is reasoning: clients echo items with and without them. Source:
-OpenAI API reference, "Create a model response", ``input``; types of the official SDK, ``ResponseInputItemParam``.
+items are not part of a message's digest, and neither is reasoning: clients echo items with and without them. Reasoning
+stays with the call that it belongs to, because nothing cuts a message in two. Source: OpenAI API reference, "Create a
+model response", ``input``; types of the official SDK, ``ResponseInputItemParam``.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 
-from tidemark.core.conversation.digest import Part, long_meaning, meaning
+from tidemark.core.conversation.digest import Part, long_meaning, meaning, text_meaning
 from tidemark.core.conversation.messages import (
     STEP_CHARS,
     JsonValue,
     Message,
     Role,
     ToolCall,
-    framed,
-    hashed,
     printable,
 )
 from tidemark.core.errors import InvalidRequest
@@ -28,9 +27,6 @@ from tidemark.dialects.responses.parts import content_parts, printable_parts, wi
 
 ROLES: Mapping[str, Role] = {"system": "system", "developer": "system", "user": "user", "assistant": "assistant"}
 _PLAIN = frozenset({"input_text", "output_text", "text"})
-_DIGEST_STARTS = {role: framed(role.encode(), b"text") for role in ROLES.values()}
-_DIGEST_END = framed(b"calls", b"", b"", b"")
-"""What the digest of a message with one text hashes before and after the text; ``meaning`` has the whole rule."""
 IMAGE_CHARS = 90_000
 """Characters of a generated image that are kept for its count: its size stands in its first bytes."""
 _PROGRAM = frozenset({"program", "program_output"})
@@ -113,14 +109,9 @@ def _read_plain(raw: bytes, value: Mapping[str, JsonValue]) -> InputItem | None:
         text = text[0].get("text") if isinstance(kind, str) and kind in _PLAIN else None
     if not isinstance(text, str) or not text:
         return None
-    significant = text.strip() if role == "assistant" else text
-    try:
-        encoded = significant.encode()
-    except UnicodeEncodeError:
-        return None  # an unpaired surrogate
-    if not encoded:
+    digest = text_meaning(role, text)
+    if digest is None:
         return None
-    digest = hashed(b"".join((_DIGEST_STARTS[role], len(encoded).to_bytes(8, "little"), encoded, _DIGEST_END)))
     return InputItem(Message(raw, role, text, digest), TurnPieces((text,)) if role == "assistant" else None)
 
 
@@ -272,3 +263,40 @@ def _text_of(value: Mapping[str, JsonValue], name: str, where: str) -> str:
     if text is not None and not isinstance(text, str):
         raise InvalidRequest(f"{where}.{name} must be a string.", param=f"{where}.{name}", code="invalid_type")
     return text or ""
+
+
+def messages_of(items: Iterable[InputItem]) -> list[Message]:
+    """Return the messages: consecutive items of the assistant are one, and each other item is one of its own."""
+    messages: list[Message] = []
+    turn: list[InputItem] = []
+    hosted: set[str | None] = set()
+    for item in items:
+        if item.pieces is not None:
+            turn.append(item)
+            hosted.update(item.pieces.hosted)
+            continue
+        if turn and item.message.answers in hosted:
+            turn.append(as_piece(item))
+            continue
+        if turn:
+            messages.append(join_turn(turn))
+            turn = []
+        messages.append(item.message)
+    if turn:
+        messages.append(join_turn(turn))
+    return messages
+
+
+def join_turn(items: Sequence[InputItem]) -> Message:
+    """Return the message of an assistant's turn; its bytes are those of the items, with a comma between them."""
+    if len(items) == 1:
+        return items[0].message
+    pieces = [item.pieces for item in items if item.pieces is not None]
+    joined = TurnPieces(
+        texts=tuple([text for piece in pieces for text in piece.texts]),
+        calls=tuple([call for piece in pieces for call in piece.calls]),
+        media=tuple([part for piece in pieces for part in piece.media]),
+        own=tuple([part for piece in pieces for part in piece.own]),
+        hosted=tuple([name for piece in pieces for name in piece.hosted]),
+    )
+    return turn_of(b",".join([item.message.raw for item in items]), joined).message

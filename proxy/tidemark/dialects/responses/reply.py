@@ -1,12 +1,13 @@
 """Reads an upstream's reply, whole or from the events of a stream, as the assistant's message that the turn stores.
 
-It runs after the upstream, while the client gets the bytes; ``stream.py`` cuts a stream into events. Source: OpenAI API
-reference, "The response object" and "Streaming events".
+It runs after the upstream, while the client gets the bytes; ``dialects/event_stream.py`` cuts a stream into events.
+Source: OpenAI API reference, "The response object" and "Streaming events".
 """
 
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any, TypeVar
 
@@ -16,9 +17,9 @@ from tidemark.core.conversation.messages import JsonValue, Message
 from tidemark.core.conversation.reply import EMPTY_REPLY, Reply
 from tidemark.core.errors import InvalidRequest
 from tidemark.dialects.bodies import encode_json
-from tidemark.dialects.responses.items import InputItem, as_piece, read_item
+from tidemark.dialects.event_stream import EventStream
+from tidemark.dialects.responses.items import InputItem, as_piece, join_turn, read_item
 from tidemark.dialects.responses.partial_items import PartialItems
-from tidemark.dialects.responses.turns import join_turn
 
 ENDED = ("completed", "incomplete")
 """The states of a reply that came to its end. A reply that reached its longest length is ``incomplete``."""
@@ -26,6 +27,8 @@ FINAL_KINDS = frozenset({"response.completed", "response.incomplete", "response.
 """The types of the events that end a stream."""
 _FAILED: Mapping[str, JsonValue] = {"message": "The response failed."}
 Form = TypeVar("Form", bound=msgspec.Struct)
+FINAL = re.compile(rb'"response\.(?:completed|incomplete|failed|cancelled)"')
+"""The type of a last event. Within a text it cannot stand, because its quotation marks are escaped there."""
 
 
 class ResponseObject(msgspec.Struct):
@@ -162,3 +165,8 @@ def _from_dict(value: Mapping[str, Any], form: type[Form]) -> Form:
     if isinstance(members.get("response"), dict):
         members["response"] = msgspec.Raw(json.dumps(members["response"]).encode())
     return form(**members)
+
+
+def stream_fold() -> EventStream:
+    """Begin to read a stream; what comes after the last event, such as ``[DONE]``, is skipped."""
+    return EventStream(EventFold(), FINAL)

@@ -13,8 +13,7 @@ from tidemark.core.errors import InvalidRequest
 from tidemark.dialects.json_bounds import MAX_PART_VALUES
 from tidemark.dialects.message_bytes import ENTRY_BYTES, message_bytes
 from tidemark.dialects.raw_json import decode_value, read_elements
-from tidemark.dialects.responses.items import InputItem, as_piece, read_item
-from tidemark.dialects.responses.turns import join_turn, messages_of
+from tidemark.dialects.responses.items import InputItem, as_piece, join_turn, messages_of, read_item
 
 _OF_TURN = ("assistant", "tool")
 """Roles of the items that one reply may have."""

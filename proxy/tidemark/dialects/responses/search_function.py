@@ -1,6 +1,6 @@
 """The search function in the Responses API: its definition, and the requests that offer it.
 
-``searched_body.py`` and ``searched_stream.py`` read the replies. Source: OpenAI API reference, "Create a model
+``searched_replies.py`` reads the replies. Source: OpenAI API reference, "Create a model
 response", ``tools`` and ``tool_choice``.
 """
 
@@ -12,9 +12,8 @@ from tidemark.core.conversation.messages import JsonValue, Message
 from tidemark.core.conversation.request import ModelRequest
 from tidemark.core.recall.search_function import FUNCTION_DESCRIPTION, FUNCTION_NAME
 from tidemark.dialects.bodies import encode_json
-from tidemark.dialects.responses.echo import as_sent
-from tidemark.dialects.responses.searched_body import SearchedResponseBody
-from tidemark.dialects.responses.searched_stream import SearchedResponseStream
+from tidemark.dialects.responses.searched_replies import SearchedResponseBody, SearchedResponseStream
+from tidemark.dialects.responses.writing import as_sent
 from tidemark.dialects.searching import PARAMETERS, is_about_functions, member_of, with_function, with_member
 
 DEFINITION = encode_json(

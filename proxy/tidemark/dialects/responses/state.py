@@ -27,11 +27,10 @@ from tidemark.core.errors import InvalidRequest
 from tidemark.dialects.bodies import array_of, body_of, encode_json
 from tidemark.dialects.raw_json import decode_value, read_elements, read_members
 from tidemark.dialects.responses.compaction import compaction_triggers, sealed_answer
-from tidemark.dialects.responses.echo import as_sent
 from tidemark.dialects.responses.encrypted_items import has_encrypted, refused_items, without_items
-from tidemark.dialects.responses.openings import opening_error
+from tidemark.dialects.responses.reply import ResponseObject, StreamEvent, read_struct
 from tidemark.dialects.responses.request import InputItems
-from tidemark.dialects.responses.writing import system_item
+from tidemark.dialects.responses.writing import as_sent, system_item
 
 _SEALED = ("compaction", "compaction_summary")
 _BEFORE = (EARLIER_RESPONSE, CONVERSATION)
@@ -40,6 +39,9 @@ _INPUT = InputItems()
 _ESCAPED = re.compile(rb"\\u00[2-7]")
 """A character of ASCII that is written as an escape; no encoder writes letters so."""
 _NO_TYPE = re.compile(rb'"type"\s*:\s*null')
+_PRELUDE = frozenset({"response.created", "response.queued", "response.in_progress"})
+_EVENT_END = re.compile(rb"\r?\n\r?\n|\r\r")
+_LINE_END = re.compile(rb"\r?\n|\r")
 
 
 class _ItemName(msgspec.Struct):
@@ -244,3 +246,33 @@ def _value(raw: bytes) -> JsonValue:
     except ValueError:
         return None
     return value
+
+
+def opening_error(data: bytes) -> bytes | None:
+    """Return the error's envelope where a stream begins with one.
+
+    OpenAI sends ``response.created`` and ``response.in_progress`` before it finds that the input is too long, and then
+    an event ``error`` and ``response.failed``.
+
+    :param data: all that came of the stream
+    :returns: empty where the reply has begun, None where the events do not tell yet
+    """
+    for event in _EVENT_END.split(data)[:-1]:
+        payload = b"\n".join([line[5:].strip() for line in _LINE_END.split(event) if line.startswith(b"data:")])
+        read = read_struct(payload, StreamEvent) if payload else None
+        if read is None or read.type in _PRELUDE:
+            continue
+        error = _error_of(read)
+        return encode_json({"error": error}) if error else b""
+    return None
+
+
+def _error_of(event: StreamEvent) -> Mapping[str, JsonValue]:
+    """Return the members of an error event or of a failed response; none for any other event."""
+    error: JsonValue = None
+    if event.type == "response.failed":
+        failed = read_struct(bytes(event.response), ResponseObject)
+        error = failed.error if failed is not None else None
+    elif event.type == "error" or event.error:
+        error = event.error or {"message": event.message, "code": event.code, "param": event.param}
+    return {"type": "invalid_request_error", "param": None, **error} if isinstance(error, dict) else {}

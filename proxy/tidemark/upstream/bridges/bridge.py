@@ -7,9 +7,8 @@ speak chat completions only, and through litellm to all other providers.
 from __future__ import annotations
 
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from itertools import takewhile
-from typing import Protocol
 
 from tidemark.core.conversation.messages import JsonValue
 from tidemark.core.conversation.request import ModelRequest
@@ -17,11 +16,9 @@ from tidemark.core.errors import UpstreamBroken
 from tidemark.core.ports import Headers, UpstreamReply
 from tidemark.upstream.answers import MAX_MESSAGE_CHARACTERS
 from tidemark.upstream.bridges.asking import ChatGoal, RequestBridge, WriteMessage, chat_body
-from tidemark.upstream.bridges.messages_reply import MessagesReplyWriter
-from tidemark.upstream.bridges.messages_request import MessagesRequestBridge
-from tidemark.upstream.bridges.pieces import ChatReplyReader, CommentPiece, FailurePiece, Piece
-from tidemark.upstream.bridges.responses_reply import ResponsesReplyWriter
-from tidemark.upstream.bridges.responses_request import ResponsesRequestBridge
+from tidemark.upstream.bridges.messages import MessagesReplyWriter, MessagesRequestBridge
+from tidemark.upstream.bridges.pieces import ChatReplyReader, CommentPiece, FailurePiece, Piece, ReplyWriter
+from tidemark.upstream.bridges.responses import ResponsesReplyWriter, ResponsesRequestBridge
 
 EVENT_STREAM = (b"content-type", b"text/event-stream; charset=utf-8")
 JSON_CONTENT = (b"content-type", b"application/json")
@@ -32,39 +29,6 @@ BRIDGED = frozenset({"responses", "messages"})
 """The dialects that have a bridge."""
 SendChat = Callable[[bytes], Awaitable[UpstreamReply]]
 """Sends the body of a chat request over the route's lane."""
-
-
-class ReplyWriter(Protocol):
-    """Writes a reply in one dialect, piece by piece."""
-
-    @property
-    def finished(self) -> bool:
-        """Whether the reason is there why the answer ended."""
-        ...
-
-    def begin(self) -> Iterator[bytes]:
-        """Yield the first events."""
-        ...
-
-    def add(self, piece: Piece) -> Iterator[bytes]:
-        """Take in a piece, and yield its events."""
-        ...
-
-    def end(self) -> Iterator[bytes]:
-        """Yield the events that end the stream."""
-        ...
-
-    def whole(self) -> bytes:
-        """Return the reply as one body."""
-        ...
-
-    def failure(self, message: str) -> bytes:
-        """Return the event of an error of the upstream within the stream."""
-        ...
-
-    def refusal(self, status: int, body: bytes) -> bytes:
-        """Return an upstream's refusal in the dialect's own envelope."""
-        ...
 
 
 class ChatBridge:

@@ -1,19 +1,20 @@
 """Reads a reply of chat completions, streamed or whole, as pieces that every bridge writes in its own dialect.
 
-A bridge (``bridge.py``) reads the upstream's reply with it. Only the first choice counts, because the other dialects
-have one answer. Source: OpenAI API reference, "The chat completion chunk object".
+A bridge (``bridge.py``) reads the upstream's reply with it, and gives the pieces to a writer, whose base is here. Only
+the first choice counts, because the other dialects have one answer. Source: OpenAI API reference, "The chat completion
+chunk object".
 """
 
 from __future__ import annotations
 
 import json
+from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
-import msgspec
-
 from tidemark.core.conversation.messages import JsonValue
 from tidemark.core.errors import UpstreamBroken
+from tidemark.dialects.raw_json import decode_or_none
 from tidemark.upstream.bridges.values import objects_of
 
 MAX_LINE_BYTES = 67_108_864
@@ -130,7 +131,7 @@ class ChatReplyReader:
 
     def _pieces_of_line(self, line: bytes) -> Iterator[Piece]:
         if line.startswith(b"data:"):
-            chunk = _decoded(line[5:].strip())
+            chunk = decode_or_none(line[5:].strip())
             if isinstance(chunk, dict):
                 yield from self._pieces_of(chunk)
         elif line.startswith(b":"):
@@ -138,7 +139,7 @@ class ChatReplyReader:
 
     def read_whole(self, data: bytes) -> Iterator[Piece]:
         """Yield the pieces of a reply that is no stream."""
-        reply = _decoded(data)
+        reply = decode_or_none(data)
         if isinstance(reply, dict):
             yield from self._pieces_of(reply)
 
@@ -207,12 +208,50 @@ def _text_of(content: JsonValue) -> str:
     return "".join([str(part.get("text") or "") for part in parts if isinstance(part, dict)])
 
 
-def _decoded(data: bytes) -> JsonValue:
-    try:
-        value: JsonValue = msgspec.json.decode(data)
-    except (msgspec.DecodeError, RecursionError):
-        try:
-            value = json.loads(data)  # unpaired surrogates
-        except (ValueError, RecursionError):
-            return None
-    return value
+class ReplyWriter(ABC):
+    """Writes a reply in one dialect, piece by piece."""
+
+    def __init__(self) -> None:
+        self._reason: str | None = None
+        self._usage: Mapping[str, JsonValue] | None = None
+
+    @property
+    def finished(self) -> bool:
+        """Whether the reason is there why the answer ended."""
+        return self._reason is not None
+
+    @abstractmethod
+    def begin(self) -> Iterator[bytes]:
+        """Yield the first events."""
+
+    def add(self, piece: Piece) -> Iterator[bytes]:
+        """Take in a piece, and return its events, which must all be taken."""
+        match piece:
+            case FinishPiece():
+                self._reason = piece.reason
+            case CountsPiece():
+                self._usage = piece.usage
+            case _:
+                return self._add_content(piece)
+        return iter(())
+
+    @abstractmethod
+    def _add_content(self, piece: Piece) -> Iterator[bytes]:
+        """Yield the events of a piece of the answer."""
+
+    @abstractmethod
+    def end(self) -> Iterator[bytes]:
+        """Yield the events that end the stream."""
+
+    @abstractmethod
+    def whole(self) -> bytes:
+        """Return the reply as one body."""
+
+    @abstractmethod
+    def failure(self, message: str) -> bytes:
+        """Return the event of an error of the upstream within the stream."""
+
+    def refusal(self, status: int, body: bytes) -> bytes:
+        """Return an upstream's refusal in the dialect's own envelope; OpenAI's formats have one."""
+        del status
+        return body

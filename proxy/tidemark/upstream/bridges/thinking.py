@@ -16,6 +16,7 @@ from collections.abc import Mapping, Sequence
 
 from tidemark.core.conversation.messages import JsonValue, Message
 from tidemark.core.conversation.thinking import SEALED
+from tidemark.dialects.raw_json import read_json
 from tidemark.upstream.bridges.values import objects_of
 
 KINDS = frozenset({"thinking", "redacted_thinking"})
@@ -38,10 +39,7 @@ def blocks_of(message: Message) -> Blocks:
     """Return the signed blocks in the client's bytes of an assistant's message, of either dialect."""
     if message.role != "assistant" or not (SEALED.encode() in message.raw or b"thinking" in message.raw):
         return ()
-    try:
-        values = json.loads(b"[" + message.raw + b"]")  # the bytes are one message, or several items
-    except (ValueError, RecursionError):
-        return ()
+    values = read_json(b"[" + message.raw + b"]")  # the bytes are one message, or several items
     blocks: list[Mapping[str, JsonValue]] = []
     for value in objects_of(values):
         blocks += [block for block in objects_of(value.get("content")) if _is_signed(block)]
@@ -55,10 +53,7 @@ def reasoning_of(message: Message) -> str:
     """Return the text of the unsigned thinking in the client's bytes of an assistant's message, of either dialect."""
     if not (b'"thinking"' in message.raw or b'"reasoning_text"' in message.raw):
         return ""
-    try:
-        values = json.loads(b"[" + message.raw + b"]")
-    except (ValueError, RecursionError):
-        return ""
+    values = read_json(b"[" + message.raw + b"]")
     texts: list[JsonValue] = []
     for value in objects_of(values):
         for part in objects_of(value.get("content")):

@@ -1,32 +1,56 @@
-"""Writes a reply of chat completions as a response, streamed or whole.
+"""The bridge of Responses: says a request in chat completions, and writes the reply, streamed or whole.
 
-Each event has its number, and every item that was added is done before the last event. Source: OpenAI API reference,
-"The response object" and "Streaming events".
+Built-in tools of the provider, such as ``web_search``, are left out, because the model cannot use them there; a request
+that demands one, or what only the provider could do, is refused. Each event of a reply has its number, and every item
+that was added is done before the last event. Source: OpenAI API reference, "Create a model response", "Create chat
+completion", "The response object" and "Streaming events".
 """
 
 from __future__ import annotations
 
 import json
 import secrets
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
-from tidemark.core.conversation.messages import JsonValue
+from tidemark.core.conversation.messages import JsonValue, Message
 from tidemark.core.conversation.request import ModelRequest
+from tidemark.core.errors import EarlierResponseUnknown, InvalidRequest
+from tidemark.dialects.bodies import event_of
 from tidemark.upstream.bridges.pieces import (
     CallPiece,
-    CountsPiece,
-    FinishPiece,
     Piece,
     ReasoningPiece,
     RefusalPiece,
+    ReplyWriter,
     SignedPiece,
     TextPiece,
 )
-from tidemark.upstream.bridges.responses_request import INPUT, custom_tools, namespaces
 from tidemark.upstream.bridges.thinking import Blocks, joined_blocks, sealed_blocks
-from tidemark.upstream.bridges.values import encode_json, value_of
+from tidemark.upstream.bridges.values import Members, encode_json, object_of, objects_of, value_of, without_none
 
+SAME = (
+    "metadata",
+    "parallel_tool_calls",
+    "prompt_cache_key",
+    "safety_identifier",
+    "seed",
+    "service_tier",
+    "store",
+    "temperature",
+    "top_p",
+    "user",
+)
+"""Members of one name and one meaning in both formats."""
+BY_PROVIDER = ("background", "conversation", "prompt")
+"""Members that ask for something that only the provider has."""
+REMEDY = (
+    "This upstream speaks chat completions only, which has nothing like it. Leave it out, use an upstream that speaks "
+    "Responses, or set model_info.dialects for this model if its upstream does."
+)
+INPUT = "input"
+"""The argument of the function that stands for a custom tool."""
 INCOMPLETE: Mapping[str, str] = {"length": "max_output_tokens", "content_filter": "content_filter"}
 """Why a response is incomplete, by the reason of chat completions."""
 REPEATED: Mapping[str, JsonValue] = {
@@ -48,7 +72,132 @@ REPEATED: Mapping[str, JsonValue] = {
 TEXT, REFUSAL, REASONING = "output_text", "refusal", "reasoning_text"
 
 
-class ResponsesReplyWriter:
+class ResponsesRequestBridge:
+    """``RequestBridge`` of Responses; it has no state."""
+
+    def members_of(self, request: ModelRequest) -> Members:
+        """Return the members of the chat request."""
+        fields = request.fields
+        for name in BY_PROVIDER:
+            if value_of(fields, name):
+                raise InvalidRequest(f"{name!r} cannot be served. {REMEDY}", param=name, code="unsupported_parameter")
+        if request.continues:  # Tidemark has put the messages of every response that it knows into the request
+            raise EarlierResponseUnknown(request.continues)
+        text, reasoning = object_of(value_of(fields, "text")), object_of(value_of(fields, "reasoning"))
+        members: Members = {name: value_of(fields, name) for name in SAME}
+        members |= {
+            "max_tokens": request.max_output_tokens,
+            "reasoning_effort": reasoning.get("effort"),
+            "verbosity": text.get("verbosity"),
+            "response_format": _format(object_of(text.get("format"))),
+            "tools": _allowed(_tools(value_of(fields, "tools")), value_of(fields, "tool_choice")) or None,
+        }
+        if members["tools"] is None:
+            members["parallel_tool_calls"] = None
+        return without_none(members | {"tool_choice": _choice(fields, has_tools=members["tools"] is not None)})
+
+    def left_out(self, request: ModelRequest) -> Sequence[str]:
+        """Return nothing: what only the provider could do is refused."""
+        del request
+        return ()
+
+    def system_of(self, request: ModelRequest) -> str:
+        """Return the instructions."""
+        instructions = value_of(request.fields, "instructions")
+        return instructions if isinstance(instructions, str) else ""
+
+    def adapted(self, request: ModelRequest, message: Message) -> Message:
+        """Return a message whose calls of custom tools are calls of functions."""
+        custom = custom_tools(request) if message.calls else frozenset()
+        if not any(call.name in custom for call in message.calls):
+            return message
+        calls = [
+            replace(call, arguments=json.dumps({INPUT: call.arguments})) if call.name in custom else call
+            for call in message.calls
+        ]
+        return Message(
+            b"", message.role, message.text, message.digest, name=message.name, calls=tuple(calls), media=message.media
+        )
+
+
+def custom_tools(request: ModelRequest) -> frozenset[str]:
+    """Return the names of the request's custom tools, whose input is free text."""
+    tools = objects_of(value_of(request.fields, "tools"))
+    return frozenset(str(tool.get("name")) for tool in tools if tool.get("type") == "custom")
+
+
+def namespaces(request: ModelRequest) -> Mapping[str, str]:
+    """Return the namespace of each function that has one, by the function's name."""
+    spaces = [tool for tool in objects_of(value_of(request.fields, "tools")) if tool.get("type") == "namespace"]
+    pairs = [(tool.get("name"), space.get("name")) for space in spaces for tool in objects_of(space.get("tools"))]
+    return {str(name): str(space) for name, space in pairs}
+
+
+def _tools(value: JsonValue) -> list[JsonValue]:
+    """Return the tools that the model can call in chat completions."""
+    tools: list[JsonValue] = []
+    for tool in objects_of(value):
+        match tool.get("type"):
+            case "function":
+                tools.append(_function(tool, tool.get("parameters")))
+            case "custom":
+                schema = {"type": "object", "properties": {INPUT: {"type": "string"}}, "required": [INPUT]}
+                tools.append(_function(tool, schema))
+            case "namespace":
+                tools += _tools(tool.get("tools"))
+            case _:
+                continue
+    return tools
+
+
+def _allowed(tools: list[JsonValue], choice: JsonValue) -> list[JsonValue]:
+    """Return the tools that ``tool_choice`` allows: all, unless it lists some."""
+    members = object_of(choice)
+    if members.get("type") != "allowed_tools":
+        return tools
+    names = [tool.get("name") for tool in objects_of(members.get("tools"))]
+    return [tool for tool in tools if object_of(object_of(tool).get("function")).get("name") in names]
+
+
+def _function(tool: Mapping[str, JsonValue], schema: JsonValue) -> JsonValue:
+    function: Members = {
+        "name": tool.get("name"),
+        "description": tool.get("description"),
+        "parameters": schema,
+        "strict": tool.get("strict"),
+    }
+    return {"type": "function", "function": without_none(function)}
+
+
+def _choice(fields: Mapping[str, bytes], *, has_tools: bool) -> JsonValue:
+    """Return ``tool_choice``; None where the model may choose."""
+    choice = value_of(fields, "tool_choice")
+    members = object_of(choice)
+    kind = members.get("type")
+    demands = choice == "required" or kind in ("function", "custom") or members.get("mode") == "required"
+    if demands and not has_tools:
+        message = f"'tool_choice' demands a tool that cannot be served. {REMEDY}"
+        raise InvalidRequest(message, param="tool_choice", code="unsupported_value")
+    if isinstance(choice, str):
+        return choice if has_tools else None
+    if kind in ("function", "custom"):
+        return {"type": "function", "function": {"name": members.get("name")}}
+    if kind == "allowed_tools":
+        return members.get("mode") if has_tools else None
+    if kind is not None:
+        message = f"The tool {kind!r} cannot be served. {REMEDY}"
+        raise InvalidRequest(message, param="tool_choice", code="unsupported_value")
+    return None
+
+
+def _format(value: Mapping[str, JsonValue]) -> JsonValue:
+    """Return ``response_format``; None for plain text."""
+    if value.get("type") == "json_schema":
+        return {"type": "json_schema", "json_schema": {name: item for name, item in value.items() if name != "type"}}
+    return {"type": "json_object"} if value.get("type") == "json_object" else None
+
+
+class ResponsesReplyWriter(ReplyWriter):
     """Writes one reply. Its state is the items so far, and the number of the next event.
 
     :param created_at: seconds since 1970
@@ -61,6 +210,7 @@ class ResponsesReplyWriter:
         created_at: int,
         answered_with: Mapping[str, JsonValue] | None = None,
     ) -> None:
+        super().__init__()
         self._head: dict[str, Any] = {
             "id": f"resp_{secrets.token_hex(24)}",
             "object": "response",
@@ -83,21 +233,13 @@ class ResponsesReplyWriter:
         """The index of each call's item, by the call's own index. Their pieces may come in any order."""
         self._thinking: Blocks = ()
         """The signed blocks of the open reasoning."""
-        self._reason: str | None = None
-        self._usage: Mapping[str, JsonValue] | None = None
-
-    @property
-    def finished(self) -> bool:
-        """Whether the reason is there why the answer ended."""
-        return self._reason is not None
 
     def begin(self) -> Iterator[bytes]:
         """Yield the first events."""
         for kind in ("response.created", "response.in_progress"):
             yield self._event(kind, {"response": {**self._response("in_progress"), "output": []}})
 
-    def add(self, piece: Piece) -> Iterator[bytes]:
-        """Take in a piece, and yield its events."""
+    def _add_content(self, piece: Piece) -> Iterator[bytes]:
         match piece:
             case TextPiece():
                 yield from self._in_part(TEXT, piece.text)
@@ -109,10 +251,6 @@ class ResponsesReplyWriter:
                 yield from self._sign(piece)
             case CallPiece():
                 yield from self._add_call(piece)
-            case FinishPiece():
-                self._reason = piece.reason
-            case CountsPiece():
-                self._usage = piece.usage
 
     def end(self) -> Iterator[bytes]:
         """Yield the events that end the stream."""
@@ -130,11 +268,6 @@ class ResponsesReplyWriter:
         """Return the event of an error of the upstream within the stream."""
         return self._event("error", {"code": "upstream_error", "message": message, "param": None})
 
-    def refusal(self, status: int, body: bytes) -> bytes:
-        """Return an upstream's refusal as it is: both formats have one envelope."""
-        del status
-        return body
-
     def _status(self) -> str:
         return "incomplete" if self._reason in INCOMPLETE else "completed"
 
@@ -146,7 +279,7 @@ class ResponsesReplyWriter:
     def _event(self, kind: str, members: Mapping[str, JsonValue]) -> bytes:
         body = encode_json({"type": kind, "sequence_number": self._number, **members})
         self._number += 1
-        return b"event: " + kind.encode() + b"\ndata: " + body + b"\n\n"
+        return event_of(kind, body)
 
     def _in_part(self, kind: str, text: str) -> Iterator[bytes]:
         """Add to the open item, or to a new one of another kind."""

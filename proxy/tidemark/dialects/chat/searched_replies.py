@@ -1,28 +1,185 @@
-"""Reads a stream of chunks over the rounds in which the model searches, and passes on what is the client's.
+"""Reads completions and streams over the rounds in which the model searches, and passes on what is the client's.
 
-``search_function.py`` begins it. A text never waits; the name in the first piece of a call decides whose it is. Source:
-OpenAI API reference, "The chat completion chunk object".
+``search_function.py`` begins it. All rounds have one id, one sum of tokens and one text. A text never waits; the name
+in the first piece of a call decides whose it is. The client gets signed thinking of one round at most, the first whose
+text it gets or else the last: a provider refuses an answer that comes back with thinking which the model did not write
+at once (Anthropic API guide, "Extended thinking"). Source: OpenAI API reference, "The chat completion object" and "The
+chat completion chunk object".
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 import msgspec
 
 from tidemark.core.conversation.messages import JsonValue, Message
+from tidemark.core.recall.search_function import FUNCTION_NAME
 from tidemark.dialects.bodies import encode_json
 from tidemark.dialects.chat.deltas import PartialObject
-from tidemark.dialects.chat.reply import ChunkFold, decode_or_none
-from tidemark.dialects.chat.searched_rounds import THINKING, RoundsBefore, asks_to_search, is_search, name_of
-from tidemark.dialects.chat.stream import DONE
+from tidemark.dialects.chat.reply import DONE, ChunkFold, fold_body
+from tidemark.dialects.raw_json import decode_or_none
 from tidemark.dialects.searching import sum_of
 from tidemark.dialects.sse import EVENTS, payload_of
 
+_HEAD = ("id", "created", "model", "system_fingerprint")
+"""The members that are the same in all chunks of a completion."""
+_CUT_SHORT = ("length", "content_filter")
+"""Reasons to end with which a call is not whole."""
+THINKING = "thinking_blocks"
+"""Signed thinking, as litellm gives and takes it."""
+PARAGRAPH = "\n\n"
+"""Stands between the texts of two rounds."""
 Piece = Mapping[str, JsonValue]
 """A piece of a call, as a delta has it."""
 _NO_ANSWER = ("role", "reasoning_content")
 """Members of a delta with which a model does not yet answer."""
+
+
+class RoundsBefore:
+    """What the rounds before the present one brought: the head of the first, their text and their tokens."""
+
+    def __init__(self) -> None:
+        self.number = 0
+        self.head: dict[str, JsonValue] = {}
+        self.text = ""
+        """Of all earlier rounds, as the client has it."""
+        self.usage: Mapping[str, JsonValue] = {}
+
+    def note_head(self, body: Mapping[str, JsonValue]) -> None:
+        """Keep the head of the first body or chunk that has one."""
+        if not self.head:
+            self.head = {name: body[name] for name in _HEAD if name in body}
+
+    def with_head(self, body: Mapping[str, JsonValue]) -> dict[str, JsonValue]:
+        """Return a body or chunk with the head of the first, and with the tokens of all rounds."""
+        members = {name: self.head.get(name, value) for name, value in body.items()}
+        usage = members.get("usage")
+        if isinstance(usage, dict) and self.usage:
+            members["usage"] = sum_of(self.usage, usage)
+        return members
+
+    def separator(self, text: str) -> str:
+        """Return what goes before the first text of a round."""
+        return PARAGRAPH if self.text and text and not self.text[-1].isspace() and not text[0].isspace() else ""
+
+    def add(self, message: Message | None, usage: Mapping[str, JsonValue]) -> None:
+        """Count a round among those before."""
+        self.number += 1
+        if message is not None:
+            self.text += self.separator(message.text) + message.text
+        self.usage = sum_of(self.usage, usage)
+
+
+def is_search(call: Mapping[str, JsonValue]) -> bool:
+    """Return whether a call, or what has come of it, is one of the search function."""
+    return name_of(call) == FUNCTION_NAME
+
+
+def name_of(call: Mapping[str, JsonValue]) -> JsonValue:
+    """Return the name of a call's function; None where there is none yet."""
+    for kind in ("function", "custom"):
+        body = call.get(kind)
+        if isinstance(body, dict) and body.get("name"):
+            return body["name"]
+    return None
+
+
+def asks_to_search(searches: Iterable[bool], reason: JsonValue) -> bool:
+    """Return whether a round that ended for this reason waits for nothing but searches.
+
+    :param searches: for each call whether it is one
+    """
+    calls = list(searches)
+    return bool(calls) and all(calls) and reason not in _CUT_SHORT
+
+
+class SearchedBody:
+    """``SearchedReply`` that is not streamed. Its state is what the rounds before brought."""
+
+    def __init__(self) -> None:
+        self.calls: Message | None = None
+        self._before = RoundsBefore()
+        self._body: dict[str, JsonValue] = {}
+        """The body of the newest round."""
+        self._thinking: JsonValue = None
+        """Signed thinking of the first round whose text the client gets."""
+
+    def read(self, data: bytes) -> bytes:
+        """Return the client's completion; nothing where the round only searches. A plain answer keeps its bytes."""
+        body = decode_or_none(data, msgspec.json.decode)
+        choice = _choice_of(body)
+        if not isinstance(body, dict) or choice is None:
+            return data
+        self._body = body
+        message = choice.get("message")
+        calls = message.get("tool_calls") if isinstance(message, dict) else None
+        calls = [call for call in calls if isinstance(call, dict)] if isinstance(calls, list) else []
+        searches = [is_search(call) for call in calls]
+        if asks_to_search(searches, choice.get("finish_reason")):
+            self.calls = fold_body(data, msgspec.json.decode).message
+            if self.calls is not None:
+                self._before.note_head(body)
+                return b""
+        if not any(searches) and not self._before.number:
+            return data
+        return self._write(ends=False)
+
+    def next_round(self) -> None:
+        """Begin the next round."""
+        usage, has_text = self._body.get("usage"), bool(self._before.text)
+        self._before.add(self.calls, usage if isinstance(usage, dict) else {})
+        if self._before.text and not has_text:
+            self._thinking = _message_of(self._body).get(THINKING)
+        self.calls = None
+
+    def end(self) -> bytes:
+        """Return the newest completion without its calls, as one that has ended."""
+        self.calls = None
+        return self._write(ends=True)
+
+    def _write(self, *, ends: bool) -> bytes:
+        """Write the newest completion for the client.
+
+        :param ends: whether nothing is left to call, so that the model just stopped
+        """
+        body = self._before.with_head(self._body)
+        choice = dict(_choice_of(body) or {})
+        members = dict(_message_of(body))
+        if self._before.text:
+            members.pop(THINKING, None)
+            members |= {THINKING: self._thinking} if self._thinking else {}
+        calls = members.pop("tool_calls", None)
+        remaining = [
+            call
+            for call in (calls if isinstance(calls, list) else ())
+            if isinstance(call, dict) and not is_search(call)
+        ]
+        if remaining:
+            members["tool_calls"] = remaining
+        text = members.get("content")
+        if isinstance(text, str) and text:
+            members["content"] = self._before.text + self._before.separator(text) + text
+        elif not text and self._before.text:
+            members["content"] = self._before.text
+        choice["message"] = members
+        if ends and choice.get("finish_reason") == "tool_calls":
+            choice["finish_reason"] = "stop"
+        body["choices"] = [choice]
+        return encode_json(body)
+
+
+def _message_of(body: Mapping[str, JsonValue]) -> Mapping[str, JsonValue]:
+    """Return the message of a completion; an empty one where it has none."""
+    message = (_choice_of(body) or {}).get("message")
+    return message if isinstance(message, dict) else {}
+
+
+def _choice_of(body: object) -> dict[str, JsonValue] | None:
+    """Return the one choice of a completion or a chunk; None for a chunk of counts."""
+    choices = body.get("choices") if isinstance(body, dict) else None
+    choice = choices[0] if isinstance(choices, list) and len(choices) == 1 else None
+    return choice if isinstance(choice, dict) else None
 
 
 class SearchedStream:
@@ -65,7 +222,7 @@ class SearchedStream:
         if self.calls is not None and self._round.fold.error is None:
             return b""  # the round is over, and this is its usage
         self.calls = None
-        choice = _choice_of(chunk)
+        choice: Mapping[str, JsonValue] | None = _choice_of(chunk)
         if choice is not None and _thinking_of(choice):
             event, choice = self._hold_thinking(event, chunk, choice)
         changed = None if choice is None else self._changed(choice, pieces)
@@ -212,13 +369,6 @@ class _CallingFold(ChunkFold):
         call = super().call_for(piece, position)
         self.pieces.append((piece, call))
         return call
-
-
-def _choice_of(chunk: Mapping[str, JsonValue]) -> Mapping[str, JsonValue] | None:
-    """Return the one choice of a chunk; None for a chunk of counts."""
-    choices = chunk.get("choices")
-    choice = choices[0] if isinstance(choices, list) and len(choices) == 1 else None
-    return choice if isinstance(choice, dict) else None
 
 
 def _thinking_of(choice: Mapping[str, JsonValue]) -> JsonValue:

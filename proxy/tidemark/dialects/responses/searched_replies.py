@@ -1,33 +1,157 @@
-"""Reads a stream of events over the rounds in which the model searches, and passes on what is the client's.
+"""Reads responses and streams over the rounds in which the model searches, and passes on what is the client's.
 
-``search_function.py`` begins it. A text never waits. Reasoning waits for what it leads to: with a search it is not the
-client's. Items and events are numbered through all rounds. Source: OpenAI API reference, "Streaming events".
+``search_function.py`` begins it. The client gets neither the calls of the search function, nor the reasoning that led
+to them alone, nor the function among the tools that a response repeats. A text never waits; reasoning waits for what it
+leads to. Items and events are numbered through all rounds. Source: OpenAI API reference, "The response object" and
+"Streaming events".
 """
 
 from __future__ import annotations
 
-import json
-
-import msgspec
+from collections.abc import Iterable, Mapping
 
 from tidemark.core.conversation.messages import JsonValue, Message
-from tidemark.dialects.bodies import encode_json
+from tidemark.core.recall.search_function import FUNCTION_NAME
+from tidemark.dialects.bodies import encode_json, event_of
+from tidemark.dialects.raw_json import decode_or_none
 from tidemark.dialects.responses.partial_items import PartialItems
-from tidemark.dialects.responses.reply import FINAL_KINDS, EventFold, StreamEvent, read_struct
-from tidemark.dialects.responses.searched_rounds import (
-    ResponseRounds,
-    asks_to_search,
-    is_reasoning,
-    is_search,
-    without_function,
-)
+from tidemark.dialects.responses.reply import FINAL_KINDS, EventFold, StreamEvent, fold_body, read_struct
+from tidemark.dialects.searching import sum_of
 from tidemark.dialects.sse import EVENTS, payload_of
 
+_NAME = FUNCTION_NAME.encode()
+Response = Mapping[str, JsonValue]
+"""A response object, decoded."""
+_HEAD = ("id", "created_at", "model", "tools", "tool_choice")
+"""The members that the client has of the first round."""
 Data = dict[str, JsonValue]
 """The data of an event, decoded."""
 _PRELUDE = frozenset({"response.created", "response.queued", "response.in_progress"})
 _OF_AN_ITEM = ("output_index", "item_id", "item")
 """Members of an event that belongs to an item; an upstream may leave out some."""
+
+
+class SearchedResponseBody:
+    """``SearchedReply`` that is not streamed. Its state is what the rounds before brought."""
+
+    def __init__(self) -> None:
+        self.calls: Message | None = None
+        self._before = ResponseRounds()
+        self._response: dict[str, JsonValue] = {}
+        """Of the newest round."""
+
+    def read(self, data: bytes) -> bytes:
+        """Return the client's response; nothing where the round only searches. Bytes without the name stay."""
+        response = decode_object(data)
+        if response is None or not isinstance(response.get("output"), list):
+            return data
+        self._before.note_head(response)
+        self._response = response
+        message = fold_body(data).message
+        if asks_to_search(message, response.get("status")):
+            self.calls = message
+            return b""
+        if not self._before.is_later and _NAME not in data:
+            return data
+        return self._write()
+
+    def next_round(self) -> None:
+        """Begin the next round."""
+        usage = self._response.get("usage")
+        self._before.add(self._items(), usage if isinstance(usage, dict) else {})
+        self.calls = None
+
+    def end(self) -> bytes:
+        """Return the newest response without its calls."""
+        self.calls = None
+        return self._write()
+
+    def _write(self) -> bytes:
+        return encode_json(self._before.joined(self._response, self._items()))
+
+    def _items(self) -> list[JsonValue]:
+        output = self._response.get("output")
+        return output if isinstance(output, list) else []
+
+
+class ResponseRounds:
+    """The rounds of one response: the head of the first, and what those before the present one brought."""
+
+    def __init__(self) -> None:
+        self.output: list[JsonValue] = []
+        """The client's items of all earlier rounds."""
+        self.is_later = False
+        """Whether a round came before the present one."""
+        self._head: dict[str, JsonValue] = {}
+        self._usage: Mapping[str, JsonValue] = {}
+
+    def note_head(self, response: Response) -> None:
+        """Keep the head of the first response object."""
+        self._head = self._head or {name: response[name] for name in _HEAD if name in response}
+
+    def add(self, items: Iterable[JsonValue], usage: Mapping[str, JsonValue]) -> None:
+        """Count a round among those before.
+
+        :param items: of its output
+        """
+        self.output += clients_items(items, is_over=False)
+        self._usage = sum_of(self._usage, usage)
+        self.is_later = True
+
+    def joined(self, response: Response, items: Iterable[JsonValue]) -> dict[str, JsonValue]:
+        """Return the client's response of all rounds.
+
+        :param response: of the newest round
+        :param items: of its output
+        """
+        members = without_function({**response, **self._head})
+        members["output"] = self.output + clients_items(items, is_over=True)
+        usage = response.get("usage")
+        if isinstance(usage, dict):
+            members["usage"] = sum_of(self._usage, usage)
+        return members
+
+
+def is_search(item: Mapping[str, JsonValue]) -> bool:
+    """Return whether an item is a call of the search function."""
+    return item.get("type") == "function_call" and item.get("name") == FUNCTION_NAME
+
+
+def is_reasoning(item: Mapping[str, JsonValue]) -> bool:
+    """Return whether an item is what the model wrote for itself."""
+    return item.get("type") == "reasoning"
+
+
+def asks_to_search(message: Message | None, status: JsonValue) -> bool:
+    """Return whether a round that ended in this state waits for nothing but searches."""
+    calls = message.calls if message is not None else ()
+    return bool(calls) and all(call.name == FUNCTION_NAME for call in calls) and status in (None, "completed")
+
+
+def clients_items(items: Iterable[JsonValue], *, is_over: bool) -> list[JsonValue]:
+    """Return the items of a round that are the client's; reasoning is, where an item of the client's follows.
+
+    :param is_over: whether no round follows, so that the reasoning at the end is the client's too
+    """
+    remaining: list[JsonValue] = []
+    waiting: list[JsonValue] = []
+    for item in items:
+        if isinstance(item, dict) and is_reasoning(item):
+            waiting.append(item)
+        elif not (isinstance(item, dict) and is_search(item)):
+            remaining += [*waiting, item]
+            waiting = []
+    return remaining + waiting if is_over else remaining
+
+
+def without_function(response: Response) -> dict[str, JsonValue]:
+    """Return a response that does not repeat the search function among its tools."""
+    members, tools = dict(response), response.get("tools")
+    if isinstance(tools, list):
+        members["tools"] = [
+            tool for tool in tools if not (isinstance(tool, dict) and tool.get("name") == FUNCTION_NAME)
+        ]
+    return members
 
 
 class SearchedResponseStream:
@@ -116,7 +240,7 @@ class SearchedResponseStream:
             members = {**data, "sequence_number": following}
         if event and members == data:
             return event
-        return f"event: {data['type']}\ndata: ".encode() + encode_json(members) + b"\n\n"
+        return event_of(str(data["type"]), encode_json(members))
 
 
 class _ResponseRound:
@@ -181,13 +305,5 @@ class _ResponseRound:
 
 def decode_object(data: bytes) -> Data | None:
     """Decode a JSON object; None for anything else."""
-    try:
-        value = msgspec.json.decode(data)
-    except RecursionError:
-        return None
-    except (msgspec.MsgspecError, UnicodeDecodeError):
-        try:
-            value = json.loads(data)
-        except (ValueError, RecursionError):
-            return None
+    value = decode_or_none(data)
     return value if isinstance(value, dict) else None
