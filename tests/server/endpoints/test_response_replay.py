@@ -11,7 +11,7 @@ from pydantic import TypeAdapter
 
 from tests.dialects.responses.events import CALL, CUSTOM, events_of, response, text_item
 from tidemark.dialects.responses.reply import stream_fold
-from tidemark.server.response_replay import response_stream
+from tidemark.features.responses.response_replay import response_stream
 
 EVENT: TypeAdapter[Any] = TypeAdapter(ResponseStreamEvent)
 MCP = {"type": "mcp_call", "id": "mcp_1", "name": "look", "server_label": "sea", "arguments": '{"at":1}'}
