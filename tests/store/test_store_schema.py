@@ -9,8 +9,8 @@ import pytest
 import redis
 from starlette.testclient import TestClient
 
-from tests.pipeline.test_streaming import wait_until
 from tests.store.turns import Client, assistant, dialogue, user
+from tests.support.waiting import wait_until
 from tidemark.app import create_app
 from tidemark.config import Address, load
 from tidemark.config.sections import Compression
