@@ -167,7 +167,8 @@ async def test_an_order_that_cannot_be_stored_is_written_the_same_for_the_same_r
 def calls_of(name: str) -> Iterator[str]:
     """Every place under ``proxy/`` that calls something by that name, as its file."""
     for path in sorted(PROXY.rglob("*.py")):
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        source = path.read_text(encoding="utf-8")
+        for node in ast.walk(ast.parse(source)) if f"{name}(" in source else ():
             if isinstance(node, ast.Call):
                 called = node.func
                 if name == (called.id if isinstance(called, ast.Name) else getattr(called, "attr", "")):

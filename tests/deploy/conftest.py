@@ -16,12 +16,13 @@ import pytest
 from tests.deploy.programs import PROXIES, TOOLS, find
 from tests.docs.pages import ROOT
 from tests.pipeline.conftest import SECRET, litellm, store_url
-from tests.server.connections.served import Served, wait_until
+from tests.server.connections.served import Served
 from tests.support.clusters import free_ports
 from tests.support.nginx import write_site
 from tests.support.scripted import ScriptedUpstream
 from tests.support.serving import Serving
-from tidemark.app.application import create_app
+from tests.support.waiting import wait_until
+from tidemark.app import create_app
 from tidemark.config import load
 
 __all__ = ["litellm", "store_url"]

@@ -8,8 +8,8 @@ from collections.abc import Callable, Iterator
 import httpx
 
 from tests.deploy.conftest import NAME, TOKEN, Site
-from tests.server.connections.served import wait_until
 from tests.support.scripted import SSE_HEADERS, Answer, Received, says, streamed
+from tests.support.waiting import wait_until
 
 CHAT = {"model": "small", "max_tokens": 100, "messages": [{"role": "user", "content": "Count."}]}
 WORDS = "one two three four five six seven eight"

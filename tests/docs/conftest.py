@@ -9,7 +9,6 @@ import shutil
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -22,6 +21,7 @@ from tests.dialects.responses.events import response, text_item
 from tests.docs.pages import ROOT
 from tests.support.scripted import SSE_HEADERS, Answer, Received, ScriptedUpstream, says
 from tests.support.serving import Serving
+from tests.support.waiting import wait_until
 
 START_SECONDS = 60.0
 BASH = shutil.which("bash") or "bash"
@@ -73,11 +73,9 @@ class Reader:
 
 
 def _address(process: subprocess.Popen[bytes], log: Path) -> str:
-    until = time.monotonic() + START_SECONDS
-    while not (found := LISTENS.search(log.read_text())):
-        assert process.poll() is None, log.read_text()
-        assert time.monotonic() < until, log.read_text()
-        time.sleep(0.05)
+    wait_until(lambda: LISTENS.search(log.read_text()) or process.poll() is not None, START_SECONDS)
+    found = LISTENS.search(log.read_text())
+    assert found, log.read_text()
     return found[1]
 
 

@@ -7,7 +7,6 @@ import json
 import shutil
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
@@ -18,6 +17,7 @@ import pytest
 from tests.docs.conftest import Reader
 from tests.docs.pages import NOT_RUN, ROOT, Block, blocks
 from tests.support.serving import NO_TLS
+from tests.support.waiting import wait_until
 from tidemark.config import load
 
 GRAPHS = "docs/langgraph.md"
@@ -45,12 +45,15 @@ def steps(block: Block) -> Iterator[tuple[str, str]]:
 
 def answers(url: str) -> bool:
     """Whether a server that has just been started answers, in a while."""
-    until = time.monotonic() + 30
-    while time.monotonic() < until:
+    answered: list[int] = []
+
+    def ask() -> bool:
         with suppress(httpx.TransportError):
-            return httpx.get(url, timeout=5, verify=NO_TLS).status_code == 200
-        time.sleep(0.1)
-    return False
+            answered.append(httpx.get(url, timeout=5, verify=NO_TLS).status_code)
+        return bool(answered)
+
+    wait_until(ask)
+    return answered == [200]
 
 
 def test_every_block_says_what_it_is() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 
 from tests.docs.pages import ROOT
@@ -21,6 +22,9 @@ KINDS = {
     "support": "holds what the tests of several folders share",
 }
 """Folders of tests/ that stand beside those of the packages, and why."""
+SLEEP = re.compile(r"\bsleep\([0-9.]*[1-9][0-9]*\)")
+MOST_SLEEPS = 34
+"""How many sleeps of a fixed time there may be: on a busy machine no number of seconds is enough."""
 
 
 def test_every_folder_has_its_package() -> None:
@@ -37,3 +41,13 @@ def test_no_two_files_share_a_name() -> None:
     """A failure that names the file alone says where it is."""
     names = Counter(path.name for path in (ROOT / "tests").rglob("test_*.py"))
     assert [name for name, times in names.items() if times > 1] == []
+
+
+def test_tests_wait_for_facts_and_not_for_a_while() -> None:
+    """`tests/support/waiting.py` waits until something holds, and `tests/support/clock.py` has a clock that jumps."""
+    sleeps = {
+        path.relative_to(ROOT).as_posix(): len(found)
+        for path in (ROOT / "tests").rglob("*.py")
+        if (found := SLEEP.findall(path.read_text(encoding="utf-8")))
+    }
+    assert sum(sleeps.values()) <= MOST_SLEEPS, sleeps

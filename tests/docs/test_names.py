@@ -70,7 +70,8 @@ def response_headers() -> set[str]:
 def codes_in(path: Path) -> set[str]:
     """The error codes that a source file states: a class's, a default's, an argument's, a dictionary's."""
     found: list[ast.expr | None] = []
-    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+    source = path.read_text(encoding="utf-8")
+    for node in ast.walk(ast.parse(source)) if "code" in source else ():
         if isinstance(node, ast.keyword) and node.arg == "code":
             found.append(node.value)
         elif isinstance(node, ast.Assign | ast.AnnAssign):

@@ -19,9 +19,10 @@ import httpx
 import pytest
 
 from tests.pipeline.talk import Said, assistant, history, long, system, user
-from tests.pipeline.test_streaming import events, wait_until
+from tests.pipeline.test_streaming import events
 from tests.support.scripted import Received, ScriptedUpstream, error, says, streamed
 from tests.support.serving import NO_TLS, Serving
+from tests.support.waiting import wait_until
 
 pytestmark = pytest.mark.e2e
 

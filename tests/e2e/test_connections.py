@@ -14,9 +14,9 @@ import pytest
 
 from tests.e2e.test_command import CONFIG, WAIT_SECONDS, Machine, Tidemark, machine
 from tests.pipeline.talk import long, user
-from tests.pipeline.test_streaming import wait_until
 from tests.support.scripted import streamed
 from tests.support.serving import NO_TLS
+from tests.support.waiting import wait_until
 
 __all__ = ["machine"]
 pytestmark = pytest.mark.e2e

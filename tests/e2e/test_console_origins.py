@@ -8,7 +8,6 @@ import signal
 import socket
 import subprocess
 import sys
-import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -17,7 +16,8 @@ import httpx
 import pytest
 
 from tests.support.serving import NO_TLS
-from tidemark.terminal.run_file import read
+from tests.support.waiting import wait_until
+from tidemark.cli.run_file import read
 
 pytestmark = pytest.mark.e2e
 
@@ -46,10 +46,8 @@ def serving(folder: Path, config: str = "", token: str = "") -> Iterator[int]:
     command = [sys.executable, "-m", "tidemark", "serve", *where]
     with subprocess.Popen(command, env=own, stderr=subprocess.DEVNULL) as server:
         try:
-            until = time.monotonic() + WAIT_SECONDS
-            while read(folder / "data") is None and time.monotonic() < until:
-                assert server.poll() is None
-                time.sleep(0.05)
+            wait_until(lambda: read(folder / "data") or server.poll() is not None, WAIT_SECONDS)
+            assert server.poll() is None
             yield port
         finally:
             server.send_signal(signal.SIGTERM)

@@ -14,8 +14,8 @@ import redis
 
 from tests.e2e.test_command import WAIT_SECONDS, Machine, Tidemark, all_gone, command_of, descendants, machine
 from tests.pipeline.talk import assistant, user
-from tests.pipeline.test_streaming import wait_until
 from tests.support.serving import NO_TLS
+from tests.support.waiting import wait_until
 
 __all__ = ["machine"]
 pytestmark = pytest.mark.e2e

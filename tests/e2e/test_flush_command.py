@@ -18,11 +18,10 @@ import redis
 from tests.e2e.test_command import WAIT_SECONDS, Machine, machine
 from tests.memory_flush.test_webhook import Receiver
 from tests.pipeline.talk import Said, assistant, history, user
-from tests.pipeline.test_streaming import wait_until
 from tests.support.scripted import says
 from tests.support.serving import Serving
-from tidemark.delivery.queue import QueueBounds, RedisFlushQueue
-from tidemark.delivery.recovery import Recovery
+from tests.support.waiting import wait_until
+from tidemark.memory_flush import Recovery
 from tidemark.store.codec import Codec
 from tidemark.store.conversations import RedisStore
 from tidemark.store.embedded.server import EmbeddedValkey

@@ -6,7 +6,6 @@ import json
 import os
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -17,6 +16,7 @@ import pytest
 from tests.pipeline.conftest import Bench, benched
 from tests.pipeline.talk import user
 from tests.support.serving import NO_TLS
+from tests.support.waiting import wait_until
 from tidemark.store.embedded.server import EmbeddedValkey, running_url
 
 pytestmark = pytest.mark.e2e
@@ -63,8 +63,7 @@ def test_what_is_set_on_the_command_line_reaches_a_running_server(bench: Bench, 
 
     assert limit() == 1800
     assert shell.told("set", "small", "max_input_tokens=1000", "threshold=0.6")["source"] == "manual"
-    time.sleep(1.0)
-    assert limit() == 850
+    wait_until(lambda: limit() == 850, 1)
     (listed,) = shell.told("list")["data"]
     assert listed["overrides"] == {"max_input_tokens": 1000, "threshold": 0.6}
     assert listed == httpx.get(f"{client.http.base_url}/tidemark/models", verify=NO_TLS).json()["data"][0]
@@ -73,8 +72,7 @@ def test_what_is_set_on_the_command_line_reaches_a_running_server(bench: Bench, 
     assert table[1].startswith("openai:scripted  1,000   750")
     assert "max_input_tokens=1000, threshold=0.6" in table[1]
     assert shell.told("reset", "openai:scripted")["overrides"] == {}
-    time.sleep(1.0)
-    assert limit() == 1800
+    wait_until(lambda: limit() == 1800, 1)
 
 
 def test_without_a_server_the_store_is_started_for_the_command(tmp_path: Path) -> None:

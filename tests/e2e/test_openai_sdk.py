@@ -18,7 +18,6 @@ from pydantic import BaseModel
 
 from tests.pipeline.conftest import Bench, benched
 from tests.pipeline.talk import Said, history, long, system, user
-from tests.pipeline.test_streaming import wait_until
 from tests.support.scripted import (
     SSE_HEADERS,
     Answer,
@@ -31,6 +30,7 @@ from tests.support.scripted import (
     whole,
 )
 from tests.support.serving import NO_TLS
+from tests.support.waiting import wait_until
 
 pytestmark = [pytest.mark.e2e, pytest.mark.usefixtures("imported_litellm")]
 

@@ -9,8 +9,8 @@ import pytest
 
 from tests.e2e.test_command import WAIT_SECONDS, Machine, Tidemark, machine
 from tests.pipeline.talk import history, user
-from tests.pipeline.test_streaming import wait_until
 from tests.support.serving import NO_TLS
+from tests.support.waiting import wait_until
 from tidemark.catalog.overrides import POLL_SECONDS
 
 __all__ = ["machine"]

@@ -10,8 +10,8 @@ import pytest
 from tests.e2e.test_command import WAIT_SECONDS, Machine, machine
 from tests.e2e.test_workers import CONFIG
 from tests.pipeline.talk import user
-from tests.pipeline.test_streaming import wait_until
 from tests.support.serving import NO_TLS
+from tests.support.waiting import wait_until
 
 __all__ = ["machine"]
 pytestmark = pytest.mark.e2e

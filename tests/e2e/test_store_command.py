@@ -7,7 +7,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -16,6 +15,7 @@ import pytest
 import redis
 
 from tests.cli.test_terminal_output import in_terminal
+from tests.support.waiting import wait_until
 from tidemark.store.embedded.server import EmbeddedValkey
 
 pytestmark = pytest.mark.e2e
@@ -113,9 +113,8 @@ def interrupted(valkey: EmbeddedValkey, folder: Path, begun: Callable[[], bool],
     with redis.Redis.from_url(valkey.url) as admin:
         server = int(admin.info("server")["process_id"])
     with subprocess.Popen(command, env=environ, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
-        while not begun():
-            assert process.poll() is None, process.communicate()
-            time.sleep(0.005)
+        wait_until(lambda: begun() or process.poll() is not None)
+        assert process.poll() is None, process.communicate()
         os.kill(server, signal.SIGSTOP)
         try:
             process.send_signal(signal.SIGINT)

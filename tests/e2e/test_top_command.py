@@ -27,6 +27,7 @@ import pytest
 
 from tests.support.scripted import ScriptedUpstream
 from tests.support.serving import NO_TLS, Serving
+from tests.support.waiting import wait_until
 from tidemark.cli.activity import WatchedServer, Watcher, events_of
 from tidemark.cli.metrics_text import read_metrics
 from tidemark.terminal.run_file import NAME, read
@@ -75,9 +76,8 @@ def tidemark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Tidemark]:
         secret = {"TIDEMARK_ADMIN_TOKEN": ADMIN_TOKEN}
         with subprocess.Popen(command, env={**environ, **secret}, stderr=subprocess.DEVNULL) as server:
             try:
-                until = time.monotonic() + WAIT_SECONDS
-                while (running := read(folder)) is None and time.monotonic() < until:
-                    time.sleep(0.05)
+                wait_until(lambda: read(folder), WAIT_SECONDS)
+                running = read(folder)
                 assert running is not None
                 own = Tidemark(running.url, environ, folder)
                 own.chat("Hello.")
@@ -111,11 +111,13 @@ class Terminal:
 
     def wait_for(self, text: str) -> None:
         """Wait until a page has the text."""
-        until = time.monotonic() + WAIT_SECONDS
-        while text not in self.text:
-            assert self.process.poll() is None, self.text
-            assert time.monotonic() < until, self.text
-            time.sleep(0.02)
+        wait_until(lambda: text in self.text or self.process.poll() is not None, WAIT_SECONDS)
+        assert text in self.text, self.text
+
+    def wait_for_pages(self, count: int) -> None:
+        """Wait until so many more pages have been shown."""
+        before = self.text.count("\x1b[H")
+        wait_until(lambda: self.text.count("\x1b[H") >= before + count, WAIT_SECONDS)
 
     def resize(self, columns: int, lines: int) -> None:
         """Change the size, as the window of an emulator does."""
@@ -193,11 +195,8 @@ class TestTerminal:
             shown.wait_for("last used")
             for columns, lines in ((60, 12), (30, 6), (140, 50)):
                 shown.resize(columns, lines)
-                until = time.monotonic() + WAIT_SECONDS
-                while len(shown.page) != lines and time.monotonic() < until:
-                    time.sleep(0.1)
-                assert len(shown.page) == lines
-                time.sleep(1.2)
+                wait_until(lambda lines=lines: len(shown.page) == lines, WAIT_SECONDS)
+                shown.wait_for_pages(2)
                 assert max(map(len, shown.page)) <= columns
                 assert shown.page[-1].startswith("q quits")
             os.write(shown.master, b"q")
@@ -242,10 +241,7 @@ class TestTerminal:
         try:
             shown.wait_for("does not answer")
             with pages.served(port):
-                until = time.monotonic() + WAIT_SECONDS
-                while "does not answer" in "".join(shown.page) and time.monotonic() < until:
-                    time.sleep(0.1)
-                assert "does not answer" not in "".join(shown.page)
+                wait_until(lambda: "does not answer" not in "".join(shown.page), WAIT_SECONDS)
             os.write(shown.master, b"q")
             assert shown.end() == 0
         finally:
@@ -286,9 +282,7 @@ class TestTerminal:
         with terminal(tidemark) as shown:
             shown.wait_for("small")
             shown.process.send_signal(signal.SIGTSTP)
-            until = time.monotonic() + WAIT_SECONDS
-            while shown.text.count(ENTER) < 2 and time.monotonic() < until:
-                time.sleep(0.02)
+            wait_until(lambda: shown.text.count(ENTER) == 2, WAIT_SECONDS)
             assert shown.text.count(LEAVE) == 1
             os.write(shown.master, b"q")
             assert shown.end() == 0

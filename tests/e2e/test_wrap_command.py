@@ -9,7 +9,6 @@ import shutil
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
@@ -17,6 +16,8 @@ import pytest
 
 from tests.support.scripted import ScriptedUpstream
 from tests.support.serving import Serving
+from tests.support.waiting import wait_until
+from tidemark.cli.run_file import NAME, RunningServer, announced, read
 from tidemark.cli.wrap import Saved, difference
 from tidemark.terminal.run_file import NAME, RunningServer, announced, read
 
@@ -63,9 +64,8 @@ def test_a_running_server_is_used_and_stays(environ: Mapping[str, str], tmp_path
     command = [sys.executable, "-m", "tidemark", "serve", "--port", "0"]
     with subprocess.Popen(command, env=environ, stderr=subprocess.DEVNULL) as server:
         try:
-            until = time.monotonic() + 60
-            while (running := read(tmp_path / "data")) is None and time.monotonic() < until:
-                time.sleep(0.05)
+            wait_until(lambda: read(tmp_path / "data"), 60)
+            running = read(tmp_path / "data")
             assert running is not None
             assert running.pid == server.pid
             done = tidemark(environ, "wrap", "--", "sh", "-c", "echo $ANTHROPIC_BASE_URL")

@@ -12,6 +12,7 @@ import pytest
 from tests.fleet.conftest import open_store
 from tests.store.turns import Client, assistant, dialogue, raws, user
 from tests.support.clusters import WAIT_SECONDS, Cluster, Valkey, running_cluster, until
+from tests.support.waiting import until as soon_as
 from tidemark.core.conversation.prefix import split_id
 from tidemark.core.errors import StoreUnavailable
 from tidemark.store import keys
@@ -64,9 +65,7 @@ class Talk:
 async def wait_for_turns(talks: list[Talk]) -> None:
     """Wait until every conversation has gone on twice more."""
     before = [talk.turns for talk in talks]
-    async with asyncio.timeout(WAIT_SECONDS):
-        while not all(talk.turns >= turns + 2 for talk, turns in zip(talks, before, strict=True)):  # noqa: ASYNC110
-            await asyncio.sleep(0.02)
+    await soon_as(lambda: all(talk.turns >= turns + 2 for talk, turns in zip(talks, before, strict=True)), WAIT_SECONDS)
 
 
 def primary_of(cluster: Cluster, talk: Talk) -> Valkey:

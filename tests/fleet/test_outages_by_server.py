@@ -13,6 +13,7 @@ import pytest
 from tests.fleet.conftest import open_store
 from tests.store.turns import Client, assistant, dialogue, raws
 from tests.support.clusters import WAIT_SECONDS, Cluster, Valkey, running_cluster
+from tests.support.waiting import until
 from tidemark.core.errors import StoreUnavailable
 from tidemark.store import keys
 from tidemark.store.connection.timeouts import MOST
@@ -57,9 +58,7 @@ async def is_known(client: Client) -> bool:
 
 async def wait_until_known(client: Client) -> None:
     """Wait until the store is used for this client again."""
-    async with asyncio.timeout(WAIT_SECONDS):
-        while not await is_known(client):  # noqa: ASYNC110 - the store tells nobody
-            await asyncio.sleep(0.05)
+    await until(lambda: is_known(client), WAIT_SECONDS)
 
 
 async def test_a_frozen_primary_delays_its_own_requests_once_and_no_others(cluster: Cluster, store: RedisStore) -> None:
@@ -99,9 +98,7 @@ async def test_a_dead_primary_takes_only_its_own_slots_with_it(cluster: Cluster,
     with pytest.raises(StoreUnavailable):
         await store.ping()
     cluster.primaries[0].start()
-    async with asyncio.timeout(WAIT_SECONDS):
-        while not store.is_well:  # noqa: ASYNC110 - the same
-            await asyncio.sleep(0.05)
+    await until(lambda: store.is_well, WAIT_SECONDS)
     conversation = await dead.send(dialogue(3), assistant("reply"))  # it came back without its data
     assert await dead.read(conversation) == raws([*dialogue(3), assistant("reply")])
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import logging
 import threading
-import time
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -15,6 +14,7 @@ from langgraph.graph import START, StateGraph
 
 from tests.integrations.scribe import Scribe, ids, talk
 from tests.integrations.test_graphs import EMPTY, LIMITS, State, WideState
+from tests.support.waiting import wait_until
 from tidemark.integrations.flushing import MOST_WAITING, FlushHook
 from tidemark.integrations.langgraph import SummarizationNode, asummarize_messages, summarize_messages
 
@@ -35,14 +35,6 @@ class Taken:
         return [one for flush in self.flushes for one in flush]
 
 
-def eventually(holds: Callable[[], bool]) -> None:
-    """Wait until something holds that another thread does."""
-    until = time.monotonic() + 20
-    while not holds():
-        assert time.monotonic() < until
-        time.sleep(0.005)
-
-
 def taken_so_many(taken: Taken, count: int) -> Callable[[], bool]:
     """Whether so many messages were taken."""
     return lambda: len(taken.all) == count
@@ -61,7 +53,7 @@ def test_s0_4_g_exactly_the_messages_that_leave_are_flushed(output: str) -> None
         state = graph.invoke({**state, "messages": [*state["messages"], *talk(2 * turn + 2, 2 * turn)]})
         kept = [one for one in ids(state[output]) if one in {f"m{n}" for n in range(24)}]
         told = [f"m{n}" for n in range(2 * turn + 2) if f"m{n}" not in kept]
-        eventually(taken_so_many(taken, len(told)))
+        wait_until(taken_so_many(taken, len(told)))
         assert taken.all == told
     assert len(taken.flushes) > 2
 
@@ -71,7 +63,7 @@ def test_s0_4_g_a_system_message_leaves_only_where_the_summary_took_it_in() -> N
     taken = Taken()
     said = [SystemMessage("Rules.", id="s0"), *talk(4), SystemMessage("It is noon.", id="s1"), *talk(12, 4)]
     result = summarize_messages(said, running_summary=None, model=Scribe(), on_flush=taken, **LIMITS)
-    eventually(lambda: bool(taken.flushes))
+    wait_until(lambda: bool(taken.flushes))
     assert {*taken.all} | {one for one in ids(result.messages) if one} == {*ids(said)}
     assert not {*taken.all} & {*ids(result.messages)}
 
@@ -91,7 +83,7 @@ def test_s0_4_g_the_graph_does_not_wait_for_the_hook() -> None:
     assert taken.flushes == []
     go.set()
     told = context["running_summary"].summarized_message_ids
-    eventually(lambda: len(taken.all) == len(told))
+    wait_until(lambda: len(taken.all) == len(told))
     assert taken.all == [f"m{n}" for n in range(len(told))]
 
 
@@ -104,7 +96,7 @@ def test_s0_4_g_a_coroutine_function_is_awaited() -> None:
         taken(messages)
 
     asyncio.run(asummarize_messages(talk(12), running_summary=None, model=Scribe(), on_flush=hook, **LIMITS))
-    eventually(lambda: bool(taken.flushes))
+    wait_until(lambda: bool(taken.flushes))
     assert taken.all[0] == "m0"
 
 
@@ -121,7 +113,7 @@ def test_s0_4_g_a_hook_that_fails_fails_no_graph(caplog: pytest.LogCaptureFixtur
     with caplog.at_level(logging.ERROR, "tidemark"):
         first = node.invoke({"messages": talk(10), "context": {}})
         node.invoke({"messages": talk(20), "context": first["context"]})
-        eventually(lambda: len(taken.flushes) == 2)
+        wait_until(lambda: len(taken.flushes) == 2)
     assert "on_flush failed" in caplog.text
 
 

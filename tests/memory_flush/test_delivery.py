@@ -8,6 +8,7 @@ from collections.abc import AsyncIterator, Callable
 import pytest
 
 from tests.memory_flush.conftest import entry
+from tests.support.waiting import until
 from tidemark.core.errors import FlushNotTaken, FlushRefused
 from tidemark.core.events import Event
 from tidemark.core.flush_events import FlushBuried, FlushDelivered, FlushFailed, FlushLost, FlushWaiting
@@ -82,13 +83,6 @@ async def start(queue: RedisFlushQueue, store: RedisStore, facts: list[Event]) -
     yield begin
     for worker in workers:
         await worker.aclose()
-
-
-async def until(holds: Callable[[], bool]) -> None:
-    """Wait until something holds."""
-    async with asyncio.timeout(20):
-        while not holds():  # noqa: ASYNC110 - many things are waited for, and none of them tells
-            await asyncio.sleep(0.01)
 
 
 async def test_every_consumer_takes_every_entry(queue: RedisFlushQueue, start: Start, facts: list[Event]) -> None:
@@ -173,13 +167,11 @@ async def test_what_is_forgotten_between_two_attempts_is_not_delivered_again(
     await queue.forget({"gone"})
     await queue.add(entry(2, "kept"))
 
-    async def pending() -> int:
+    async def is_empty() -> bool:
         (one,) = (await queue.state()).consumers
-        return one.pending + one.waiting
+        return one.pending + one.waiting == 0
 
-    async with asyncio.timeout(20):
-        while await pending():  # noqa: ASYNC110 - the store does not tell
-            await asyncio.sleep(0.02)
+    await until(is_empty)
     assert taker.offered == [("gone", 0, 1), ("kept", 2, 1)]
     assert [one async for one in queue.dead()] == []
     assert not [fact for fact in facts if isinstance(fact, FlushBuried)]
@@ -255,9 +247,7 @@ async def test_redis_may_be_killed_and_started_again_while_entries_are_delivered
             return False
         return (one.waiting, one.pending, one.delivered) == (0, 0, 3)
 
-    async with asyncio.timeout(30):
-        while not await settled():  # noqa: ASYNC110 - the store does not tell
-            await asyncio.sleep(0.05)
+    await until(settled)
 
 
 async def test_waits_double_up_to_the_longest_and_heed_the_consumer() -> None:

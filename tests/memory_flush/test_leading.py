@@ -8,7 +8,8 @@ from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 import pytest
 
 from tests.memory_flush.conftest import entry
-from tests.memory_flush.test_delivery import QUICK, Taker, until
+from tests.memory_flush.test_delivery import QUICK, Taker
+from tests.support.waiting import until
 from tidemark.core.events import Event
 from tidemark.core.ports import FlushEntry
 from tidemark.delivery import worker

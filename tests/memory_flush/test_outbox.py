@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -13,6 +13,8 @@ import pytest
 from tests.core.histories import message, size
 from tests.memory_flush.conftest import TENANT
 from tests.store.turns import Client
+from tests.support.waiting import until
+from tidemark.app import Flushing
 from tidemark.config import load
 from tidemark.core.conversation.flush import Flush, leaving
 from tidemark.core.conversation.messages import Message
@@ -65,13 +67,6 @@ def flush(messages: list[Message], covered: int, conversation: str = "", *, stor
     )
     first, gone = leaving(messages, [size(one) for one in messages], summary, None)
     return Flush(TENANT, conversation or chain.family, "m", chain, summary, first, gone, stored=stored)
-
-
-async def until(holds: Callable[[], bool]) -> None:
-    """Wait until something holds."""
-    async with asyncio.timeout(30):
-        while not holds():  # noqa: ASYNC110 - many things are waited for, and none of them tells
-            await asyncio.sleep(0.01)
 
 
 async def test_a_summary_made_anew_does_not_silence_what_left_for_it_before(
@@ -147,7 +142,7 @@ async def test_a_note_is_made_up_for_from_the_history(
     assert await recovery.sweep() == 0
     (recovered,) = await queue.newest(9)
     outbox.put(about)
-    await asyncio.sleep(0.3)
+    await outbox.aclose()
     assert len(await queue.newest(9)) == 1, "the dead process was not dead: the key is known"
     assert json.loads(recovered.body)["messages"] == [json.loads(one.message.raw) for one in about.leaving]
     assert recovered.key == about.key

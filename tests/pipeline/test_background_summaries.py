@@ -97,14 +97,6 @@ def begin_talk(client: Client, bench: Bench, *, summary: Callable[[Received], An
     return Talk(client)
 
 
-def eventually(holds: Callable[[], bool], seconds: float = 20) -> None:
-    """Wait until something holds that happens in the background."""
-    until = time.monotonic() + seconds
-    while not holds():
-        assert time.monotonic() < until
-        time.sleep(0.01)
-
-
 def test_a_turn_that_crosses_the_high_water_waits_no_longer_than_any_other(
     bench: Bench, request: pytest.FixtureRequest
 ) -> None:

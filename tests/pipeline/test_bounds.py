@@ -120,11 +120,11 @@ def test_a_full_tenant_is_served_and_told(start: Start, request: pytest.FixtureR
 
 def test_a_full_store_refuses_imports(start: Start, tmp_path: Path) -> None:
     """``store.max_mb``: 507 with the mend, and conversations can be forgotten."""
-    with EmbeddedValkey(tmp_path / "v", options=("--maxmemory", "16mb", "--maxmemory-policy", "noeviction")) as server:
+    with EmbeddedValkey(tmp_path / "v", options=("--maxmemory", "8mb", "--maxmemory-policy", "noeviction")) as server:
         client = Client(start(server.url, "store: {max_tenant_mb: null}"), "filling")
         assert client.chat([user("Hello")]).status_code == 200
         made = []
-        while (answer := import_of(client, 2 * MEGABYTE)).status_code == 201:
+        while (answer := import_of(client, MEGABYTE)).status_code == 201:
             made.append(answer.json()["id"])
         assert code(answer) == (507, "store_full")
         assert "store.max_mb" in answer.json()["error"]["message"]
@@ -133,4 +133,4 @@ def test_a_full_store_refuses_imports(start: Start, tmp_path: Path) -> None:
         for id_ in made:
             gone = client.http.delete(f"/tidemark/conversations/{id_}", headers=client.headers())
             assert gone.status_code == 200
-        assert import_of(client, 2 * MEGABYTE).status_code == 201
+        assert import_of(client, MEGABYTE).status_code == 201

@@ -14,9 +14,10 @@ import pytest
 
 from tests.pipeline.conftest import Bench, Client
 from tests.pipeline.talk import history, user
-from tests.pipeline.test_streaming import ASK, always, events, wait_until
+from tests.pipeline.test_streaming import ASK, always, events
 from tests.pipeline.test_summarizers import SUMMARY, upstream_with
 from tests.support.scripted import SSE_HEADERS, Answer, chunk, error, says, streamed, whole
+from tests.support.waiting import wait_until
 from tidemark.store.codec import Codec
 from tidemark.store.conversations import RedisStore
 

@@ -13,9 +13,9 @@ import httpx
 from tests.pipeline.conftest import SECRET, Bench, Client
 from tests.pipeline.talk import history
 from tests.pipeline.test_live_events import WAIT_SECONDS
-from tests.pipeline.test_streaming import wait_until
 from tests.support.serving import NO_TLS, Serving
-from tidemark.app.application import create_app
+from tests.support.waiting import wait_until
+from tidemark.app import create_app
 from tidemark.config import load
 from tidemark.store.embedded.server import EmbeddedValkey
 

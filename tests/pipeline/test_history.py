@@ -11,9 +11,9 @@ import pytest
 
 from tests.pipeline.conftest import WINDOW, Bench, Client
 from tests.pipeline.talk import Said, assistant, history, long, system, user
-from tests.pipeline.test_streaming import wait_until
 from tests.support.scripted import Answer, Received, error, says, streamed, whole
 from tests.support.serving import NO_TLS
+from tests.support.waiting import wait_until
 
 STORED = {"history": "stored"}
 

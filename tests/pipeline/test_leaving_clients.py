@@ -13,8 +13,8 @@ import pytest
 
 from tests.pipeline.conftest import Bench, benched
 from tests.pipeline.talk import history, user
-from tests.pipeline.test_streaming import wait_until
 from tests.support.scripted import JSON_HEADERS, SSE_HEADERS, Answer, Received, Script, chunk, error
+from tests.support.waiting import wait_until
 
 LONG = 600.0
 """Seconds for which an upstream would stay silent: longer than any test runs."""

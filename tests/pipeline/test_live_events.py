@@ -15,9 +15,10 @@ import pytest
 
 from tests.pipeline.conftest import SECRET, WINDOW, Bench, Client
 from tests.pipeline.talk import history, long, user
-from tests.pipeline.test_streaming import wait_until
 from tests.support.serving import NO_TLS, Serving
-from tidemark.app.application import create_app
+from tests.support.waiting import wait_until
+from tidemark.app import create_app
+from tidemark.archive import live_events
 from tidemark.config import load
 from tidemark.features.live_events import hub as live_events
 

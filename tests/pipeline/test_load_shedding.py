@@ -18,9 +18,9 @@ import pytest
 from tests.pipeline.conftest import Bench
 from tests.pipeline.talk import user
 from tests.server.connections.served import Client as Wire
-from tests.server.connections.served import wait_until
 from tests.support.scripted import Answer, Received, streamed
 from tests.support.serving import NO_TLS
+from tests.support.waiting import wait_until
 
 CONFIG = """
 model_list:

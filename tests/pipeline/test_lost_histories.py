@@ -11,9 +11,9 @@ import redis
 
 from tests.pipeline.conftest import Bench, Client
 from tests.pipeline.talk import system, user
-from tests.pipeline.test_streaming import wait_until
 from tests.support.keeping import TWO_UPSTREAMS
 from tests.support.scripted import error
+from tests.support.waiting import wait_until
 from tidemark.store.embedded.server import EmbeddedValkey
 
 STORED = {"history": "stored"}

@@ -13,11 +13,12 @@ import redis
 
 from tests.pipeline.conftest import Bench, Client, benched
 from tests.pipeline.talk import Said, history, long, system, user
-from tests.pipeline.test_background_summaries import Talk, eventually, replying
+from tests.pipeline.test_background_summaries import Talk, replying
 from tests.pipeline.test_compaction import summaries, talk
 from tests.pipeline.test_oversize import HUGE, PARALLEL
 from tests.pipeline.test_summarizers import SUMMARY
 from tests.support.scripted import Answer, Received, error, says, whole
+from tests.support.waiting import wait_until
 from tidemark.store.embedded.server import EmbeddedValkey
 
 CONFIG = """
@@ -59,7 +60,7 @@ def daily_lines(folder: Path) -> list[dict[str, Any]]:
 
 def arrived(folder: Path, count: int) -> list[dict[str, Any]]:
     """The same, as soon as there are so many; no more come in the next moment."""
-    eventually(lambda: len(daily_lines(folder)) >= count)
+    wait_until(lambda: len(daily_lines(folder)) >= count)
     time.sleep(0.3)
     lines = daily_lines(folder)
     assert len(lines) == count
@@ -221,7 +222,7 @@ def test_while_the_store_is_away_requests_are_served_and_what_left_is_told_later
         said += [{"role": "assistant", "content": "So."}, user(long(100 + number))]
     assert daily_lines(tmp_path) == []
     valkey.start()
-    eventually(lambda: len(daily_lines(tmp_path)) >= 1, 40)
+    wait_until(lambda: len(daily_lines(tmp_path)) >= 1, 40)
     (one,) = arrived(tmp_path, 1)
     assert one["messages"] == said[: one["last"]]
 
@@ -238,7 +239,7 @@ def test_what_had_left_before_the_store_went_away_is_not_told_again(
     got = client.chat(said)
     assert got.headers["x-tidemark-store"] == "degraded"
     valkey.start()
-    eventually(lambda: len(daily_lines(tmp_path)) >= 2, 40)
+    wait_until(lambda: len(daily_lines(tmp_path)) >= 2, 40)
     after = arrived(tmp_path, 2)[1]
     assert after["first"] == before["last"] + 1
     assert after["messages"] == said[before["last"] : after["last"]]
@@ -261,11 +262,11 @@ def test_the_metrics_tell_of_queue_and_deliveries(client: Client, tmp_path: Path
     def tells(line: str) -> Callable[[], bool]:
         return lambda: line in client.http.get("/metrics").text
 
-    eventually(tells('tidemark_flush_deliveries_total{consumer="daily",outcome="delivered"} 1.0'))
-    eventually(tells('tidemark_flushes_total{outcome="queued"} 1.0'))
-    eventually(tells('tidemark_flush_queue_length{consumer="daily"} 0.0'))
-    eventually(tells('tidemark_flush_queue_age_seconds{consumer="daily"} 0.0'))
-    eventually(tells("tidemark_flush_dead_letters 0.0"))
+    wait_until(tells('tidemark_flush_deliveries_total{consumer="daily",outcome="delivered"} 1.0'))
+    wait_until(tells('tidemark_flushes_total{outcome="queued"} 1.0'))
+    wait_until(tells('tidemark_flush_queue_length{consumer="daily"} 0.0'))
+    wait_until(tells('tidemark_flush_queue_age_seconds{consumer="daily"} 0.0'))
+    wait_until(tells("tidemark_flush_dead_letters 0.0"))
 
 
 def test_a_forgotten_conversation_is_gone_from_queue_and_files(

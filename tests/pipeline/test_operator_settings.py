@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import json
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +12,7 @@ import pytest
 
 from tests.pipeline.conftest import Bench, Client, benched
 from tests.pipeline.talk import user
+from tests.support.waiting import wait_until
 from tidemark.store.embedded.server import EmbeddedValkey
 
 SETTINGS = "/tidemark/settings"
@@ -36,14 +36,6 @@ def threshold(client: Client) -> float:
     return float(client.http.get("/tidemark/models/openai:scripted", headers=client.headers()).json()["threshold"])
 
 
-def in_time(seen: Callable[[], bool]) -> None:
-    """It becomes so by itself."""
-    until = time.monotonic() + PATIENCE_SECONDS
-    while not seen():
-        assert time.monotonic() < until
-        time.sleep(0.02)
-
-
 def test_a_setting_applies_to_all_workers_and_a_reset_leads_back_to_the_file(own: Bench) -> None:
     """At once where it was made, within a second elsewhere."""
     one, other = own.client("k"), own.client("k")
@@ -52,11 +44,11 @@ def test_a_setting_applies_to_all_workers_and_a_reset_leads_back_to_the_file(own
     told = put(one, threshold=0.7, notices=False).json()
     assert (told["threshold"], told["notices"], told["stored"]) == (0.7, False, ["threshold", "notices"])
     assert threshold(one) == 0.7
-    in_time(lambda: threshold(other) == 0.7)
+    wait_until(lambda: threshold(other) == 0.7, PATIENCE_SECONDS)
     assert put(other, threshold=None).json()["stored"] == ["notices"]
     assert one.http.delete(SETTINGS).json() == before
     assert threshold(one) == before["threshold"]
-    in_time(lambda: threshold(other) == before["threshold"])
+    wait_until(lambda: threshold(other) == before["threshold"], PATIENCE_SECONDS)
 
 
 def test_the_strategy_is_that_of_the_next_request(own: Bench) -> None:

@@ -12,6 +12,7 @@ from typing import Any, cast
 import pytest
 
 from tests.support.scripted import chunk, streamed, whole
+from tests.support.waiting import settled
 from tidemark.core.conversation.prefix import chain_of
 from tidemark.core.conversation.records import TurnRecord
 from tidemark.core.conversation.reply import Reply as Folded
@@ -120,7 +121,7 @@ class Room:
         while len(self.delivered) < pieces:
             self.came.clear()
             await self.came.wait()
-        await asyncio.sleep(0.01)
+        await settled()
 
     async def stream(self, *pieces: bytes | float, breaks: bool = False) -> Ending:
         """Carry a stream."""
@@ -234,7 +235,7 @@ async def test_a_client_that_leaves_while_a_whole_answer_is_stored_leaves_it_beh
     """The body was there in full."""
     room = Room(store_seconds=0.05)
     task = asyncio.create_task(room.relay.whole(Reply([BODY]), turn(room.dialect)))
-    await asyncio.sleep(0.01)
+    await settled()
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
         await task
@@ -248,7 +249,7 @@ async def test_a_client_that_leaves_while_an_answer_is_learned_from_leaves_the_t
     room = Room()
 
     async def learn(_: object) -> None:
-        await asyncio.sleep(1)
+        await asyncio.Event().wait()
 
     carried = asyncio.create_task(room.relay.whole(Reply([BODY]), replace(turn(room.dialect), learn=learn)))
     await asyncio.sleep(0)

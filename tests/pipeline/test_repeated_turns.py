@@ -13,9 +13,9 @@ import redis
 
 from tests.pipeline.conftest import WINDOW, Bench, Client
 from tests.pipeline.talk import user
-from tests.pipeline.test_streaming import wait_until
 from tests.support.scripted import Received, error, streamed, whole
 from tests.support.serving import NO_TLS
+from tests.support.waiting import wait_until
 
 WAITING = WINDOW + "history: {{on_conflict: wait}}\n"
 PATHS = {"chat": "/v1/chat/completions", "responses": "/v1/responses", "messages": "/v1/messages"}

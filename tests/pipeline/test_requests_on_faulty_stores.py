@@ -14,9 +14,9 @@ import structlog
 
 from tests.pipeline.conftest import Bench, Client
 from tests.pipeline.talk import user
-from tests.pipeline.test_streaming import wait_until
 from tests.support import faulty_stores as faulty
 from tests.support.faulty_stores import FaultyStore
+from tests.support.waiting import wait_until
 from tidemark.telemetry.logging import configure
 
 Lines = Callable[[], list[dict[str, Any]]]

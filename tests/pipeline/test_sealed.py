@@ -16,10 +16,10 @@ import redis
 
 from tests.pipeline.conftest import Bench, benched
 from tests.pipeline.talk import Said, assistant, system, user
-from tests.pipeline.test_background_summaries import eventually
 from tests.pipeline.test_memory_flush import CONFIG, daily_lines
 from tests.support.scripted import says
 from tests.support.sealing import TAG, XorCipher
+from tests.support.waiting import wait_until
 from tidemark.store.codec import Codec
 from tidemark.store.embedded.server import EmbeddedValkey
 
@@ -98,7 +98,7 @@ def converse(bench: Bench, codec: Codec, tmp_path: Path) -> None:
         actions.append(got.headers["x-tidemark-action"])
         sent += [question, answer]
     assert {"compacted", "reused"} <= set(actions)
-    eventually(lambda: len(daily_lines(tmp_path)) >= actions.count("compacted"))
+    wait_until(lambda: len(daily_lines(tmp_path)) >= actions.count("compacted"))
 
     setting = client.http.put("/tidemark/models/openai:scripted", json={"threshold": 0.6543})
     assert setting.status_code == 200, setting.text

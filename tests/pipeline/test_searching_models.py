@@ -17,10 +17,10 @@ from tests.pipeline.talk import Said, assistant, history, user
 from tests.pipeline.test_leaving_clients import CHAT, LONG, send_request
 from tests.pipeline.test_recall import FACT, QUESTION, talk_with_fact
 from tests.pipeline.test_recall_in_place import TRANSLATED
-from tests.pipeline.test_streaming import wait_until
 from tests.support.answers import SSE_HEADERS
 from tests.support.chat_answers import DONE, chunk, event, failure
 from tests.support.scripted import Answer, Call, Received, Script, Turn, error, refuses, says, tells
+from tests.support.waiting import wait_until
 from tests.upstream import anthropic
 from tidemark.core.recall.search_function import (
     FUNCTION_NAME,

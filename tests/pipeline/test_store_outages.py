@@ -15,7 +15,7 @@ import redis
 
 from tests.pipeline.conftest import Bench, Client
 from tests.pipeline.talk import user
-from tests.pipeline.test_streaming import wait_until
+from tests.support.waiting import wait_until
 from tidemark.compaction.leases import LEASE_SECONDS
 from tidemark.store.embedded.server import EmbeddedValkey
 

@@ -14,6 +14,7 @@ import pytest
 from tests.pipeline.conftest import Bench, Client
 from tests.pipeline.talk import Said, assistant, history, user
 from tests.support.scripted import Answer, Received, chunk, error, says, streamed
+from tests.support.waiting import wait_until
 
 ASK: dict[str, Any] = {"model": "small", "messages": [user("hi")], "stream": True, "max_tokens": 50}
 
@@ -27,14 +28,6 @@ def events(data: bytes) -> list[Any]:
     """The decoded events of a stream; ``[DONE]`` as it is."""
     payloads = [line[6:] for line in data.split(b"\n") if line.startswith(b"data: ")]
     return [payload.decode() if payload == b"[DONE]" else json.loads(payload) for payload in payloads]
-
-
-def wait_until(true: Any, seconds: float = 5.0) -> None:
-    """Wait for something that happens on another thread."""
-    until = time.monotonic() + seconds
-    while not true():
-        assert time.monotonic() < until, "it did not happen in time"
-        time.sleep(0.01)
 
 
 def test_a_paced_stream_keeps_its_pace(bench: Bench, client: Client) -> None:

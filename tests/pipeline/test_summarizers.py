@@ -138,7 +138,7 @@ def test_a_client_that_leaves_cancels_a_summary_that_only_it_waits_for(
     """FIELD.md: nothing goes on for a client who is gone."""
     import httpx
 
-    from tests.pipeline.test_streaming import wait_until
+    from tests.support.waiting import wait_until
 
     client = client_with(bench, request, "llm")
     slow = whole(SUMMARY)

@@ -14,8 +14,9 @@ import redis
 
 from tests.pipeline.conftest import Bench, Client
 from tests.pipeline.talk import assistant, user
-from tests.pipeline.test_streaming import events, wait_until
+from tests.pipeline.test_streaming import events
 from tests.support.scripted import Answer, Received, says, streamed, whole
+from tests.support.waiting import wait_until
 from tidemark.store.embedded.server import EmbeddedValkey
 
 STORED = {"conversation": "talk", "history": "stored"}

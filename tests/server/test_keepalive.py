@@ -8,6 +8,8 @@ from typing import Any
 
 import pytest
 
+from tests.support.clock import JUMPING, pass_seconds
+from tests.support.waiting import settled
 from tidemark.server.asgi import Response
 from tidemark.server.keepalive import COMMENT, EVENT_STREAM, FIRST, KeepAlive
 
@@ -73,16 +75,18 @@ async def test_what_the_headers_could_not_say_is_told_in_a_comment() -> None:
     assert len([body for body in socket.bodies if body != COMMENT]) == 1
 
 
+@pytest.mark.parametrize("anyio_backend", [JUMPING])
 async def test_nothing_is_sent_before_its_time() -> None:
     """An upstream may still refuse: until then the status stays open. 0 seconds: for ever."""
     assert FIRST > 1
     for seconds in (0.0, 60.0):
         socket = Socket()
         async with KeepAlive(Response(socket.send), seconds, lambda: FACTS):
-            await asyncio.sleep(0.02)
+            await pass_seconds(59)
         assert not socket.sent
 
 
+@pytest.mark.parametrize("anyio_backend", [JUMPING])
 async def test_a_comment_on_its_way_is_neither_cut_short_nor_followed() -> None:
     """The client does not read: what follows waits until the comment is out, and then nothing of it is left."""
     socket = Socket()
@@ -92,12 +96,12 @@ async def test_a_comment_on_its_way_is_neither_cut_short_nor_followed() -> None:
         await socket.asked.wait()
         assert response.status is None
         stopping = asyncio.create_task(keepalive.stop())
-        await asyncio.sleep(0.01)
+        await settled()
         assert not stopping.done()
         socket.opened.set()
         await stopping
         await response.send_piece(b"first")
-        await asyncio.sleep(0.01)
+        await pass_seconds(0.01)
     assert socket.bodies == [COMMENT, b"first"]
 
 
@@ -113,7 +117,7 @@ async def test_a_comment_that_nobody_takes_does_not_outlive_its_request() -> Non
 
     others, task = asyncio.all_tasks(), asyncio.create_task(work())
     await socket.asked.wait()
-    await asyncio.sleep(0.01)
+    await settled()
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
         await task
@@ -135,7 +139,7 @@ async def test_stopping_does_not_swallow_the_requests_own_cancellation() -> None
 
     task = asyncio.create_task(work())
     await socket.asked.wait()
-    await asyncio.sleep(0.01)
+    await settled()
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
         await task
@@ -144,6 +148,7 @@ async def test_stopping_does_not_swallow_the_requests_own_cancellation() -> None
     assert not [one for one in asyncio.all_tasks() if "_comment" in repr(one)]
 
 
+@pytest.mark.parametrize("anyio_backend", [JUMPING])
 async def test_a_client_that_is_gone_ends_the_comments() -> None:
     """The server says so by OSError; whoever listens for the client's leaving does the rest."""
 
@@ -151,4 +156,4 @@ async def test_a_client_that_is_gone_ends_the_comments() -> None:
         raise OSError("gone")
 
     async with KeepAlive(Response(fail), 0.001, lambda: FACTS):
-        await asyncio.sleep(0.02)
+        await pass_seconds(0.02)

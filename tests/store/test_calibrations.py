@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import socket
-import time
 import uuid
 from dataclasses import replace
 from pathlib import Path
@@ -12,6 +11,7 @@ from pathlib import Path
 import pytest
 import redis
 
+from tests.support.clock import JUMPING, jumping_loop
 from tidemark.core.errors import StoreUnavailable
 from tidemark.core.planning.calibration import ANY_TOOLS, UNCALIBRATED, CalibrationKey
 from tidemark.store import keys
@@ -113,6 +113,7 @@ async def test_a_value_that_cannot_be_read_is_learned_over(alone: RedisStore, ad
     assert (await calibrations.calibration(key)).factor == 1.2
 
 
+@pytest.mark.parametrize("anyio_backend", [JUMPING])
 async def test_a_silent_store_is_waited_for_no_longer_than_for_recall() -> None:
     """The read stands before the request is forwarded; the write, all its tries together, before the last byte."""
     key = CalibrationKey("o", "openai:m", "u", "")
@@ -122,9 +123,9 @@ async def test_a_silent_store_is_waited_for_no_longer_than_for_recall() -> None:
             url, Codec(), ttl_seconds=None, recall_timeout_seconds=0.1, record_timeout_seconds=2 * LEARN_SECONDS
         )
         calibrations = RedisCalibrations(store.ask, Codec(), ttl_seconds=None)
-        begun = time.monotonic()
+        begun = jumping_loop().time()
         assert await calibrations.calibration(key) == UNCALIBRATED
-        assert 0.05 < time.monotonic() - begun < 0.5
+        assert jumping_loop().time() - begun == pytest.approx(0.1, abs=0.01)
         await store.close()
         store = RedisStore(
             url,
@@ -132,8 +133,8 @@ async def test_a_silent_store_is_waited_for_no_longer_than_for_recall() -> None:
             ttl_seconds=None,
             record_timeout_seconds=2 * LEARN_SECONDS,
         )
-        calibrations, begun = RedisCalibrations(store.ask, Codec(), ttl_seconds=None), time.monotonic()
+        calibrations, begun = RedisCalibrations(store.ask, Codec(), ttl_seconds=None), jumping_loop().time()
         await calibrations.learn(key, 100, 146, 1.0)
-        assert time.monotonic() - begun < 1.5 * LEARN_SECONDS
+        assert jumping_loop().time() - begun == pytest.approx(LEARN_SECONDS, abs=0.01)
         assert (await calibrations.calibration(key)).factor == 1.46
         await store.close()

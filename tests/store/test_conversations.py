@@ -238,7 +238,7 @@ async def test_a_turn_costs_the_same_however_long_the_conversation(
     client = Client(alone, tenant)
     sent: list[int] = []
     written: list[int] = []
-    for count in range(1, 1001, 2):
+    for count in (*range(1, 12, 2), *range(99, 900, 100), 997, 999):
         said = [system("the same rules each time " * 20), *dialogue(count, "words " * 50)]
         memory = await client.recall(said)
         before = admin.info("stats")["total_net_input_bytes"], admin.info("persistence")["aof_current_size"]
@@ -246,9 +246,8 @@ async def test_a_turn_costs_the_same_however_long_the_conversation(
         after = admin.info("stats")["total_net_input_bytes"], admin.info("persistence")["aof_current_size"]
         sent.append(after[0] - before[0])
         written.append(after[1] - before[1])
-    assert len(sent) == 500
-    assert sent[499] <= sent[4] + 64 * 16 + 64  # a bounded piece of the chain
-    assert written[499] <= written[4] * 1.05
+    assert sent[-1] <= sent[4] + 64 * 16 + 64  # a bounded piece of the chain
+    assert written[-1] <= written[4] * 1.05
 
 
 async def test_a_named_conversation_is_a_family_of_its_own(store: RedisStore, tenant: str) -> None:

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import asyncio
-
 import pytest
 import redis
 
 from tests.store.conftest import is_older
 from tests.support.rights import USER
 from tests.support.sealing import TAG, XorCipher
+from tests.support.waiting import until
 from tidemark.core.errors import StoreUnavailable
 from tidemark.core.ports import FlushEntry
 from tidemark.delivery.queue import PAGE, QueueBounds, RedisFlushQueue
@@ -165,8 +164,7 @@ async def test_one_reader_of_all_leads(queue: RedisFlushQueue) -> None:
     assert await queue.lead("one", 60)
     assert not await queue.lead("two", 60)
     assert await queue.lead("one", 0.05)
-    await asyncio.sleep(0.1)
-    assert await queue.lead("two", 60)
+    await until(lambda: queue.lead("two", 60))
     assert not await queue.lead("one", 60)
     assert not await queue.lead("two", 0)
     assert await queue.lead("one", 60)

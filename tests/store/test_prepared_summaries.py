@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 
 from tests.store.turns import RECIPE, Client, assistant, dialogue, summary_of, user
+from tests.support.waiting import until
 from tidemark.core.conversation.prefix import chain_of, split_id
 from tidemark.core.conversation.records import StoredState
 from tidemark.store.leases import RedisLeases
@@ -63,9 +64,11 @@ async def test_one_of_many_gets_a_lease_and_the_next_one_when_it_is_over(client:
 
     dead = await leases.take("one", chain, 4, RECIPE, 0.05)
     assert dead is not None
-    async with asyncio.timeout(10):
-        while await leases.is_taken(chain.family, "one"):  # noqa: ASYNC110 - nobody tells of a key that expires
-            await asyncio.sleep(0.01)
+
+    async def is_over() -> bool:
+        return not await leases.is_taken(chain.family, "one")
+
+    await until(is_over)
     successor = await leases.take("one", chain, 4, RECIPE, 30)
     assert successor is not None
     assert successor.value != dead.value

@@ -10,9 +10,9 @@ import redis
 from msgspec import structs
 from starlette.testclient import TestClient
 
-from tests.pipeline.test_streaming import wait_until
 from tests.store.turns import Client, assistant, dialogue, user
-from tidemark.app.application import create_app
+from tests.support.waiting import wait_until
+from tidemark.app import create_app
 from tidemark.config import Address, load
 from tidemark.config.sections import Compression
 from tidemark.core.errors import SchemaUnknown

@@ -9,6 +9,7 @@ from dataclasses import replace
 import pytest
 
 from tests.store.turns import RECIPE, Client, assistant, dialogue, listed, summary_of, system, turn_of, user
+from tests.support.waiting import settled
 from tidemark.core.conversation.messages import Message
 from tidemark.core.conversation.prefix import chain_of, conversation_id
 from tidemark.core.conversation.records import TurnRecord
@@ -246,7 +247,7 @@ async def test_who_asks_for_a_list_and_goes_takes_no_entry_along() -> None:
     listing = Listing(ask, 0)
     listing.note(Used("owner", "conversation", "", "1.0", 0))
     reader = asyncio.create_task(listing.newest("owner", 5))
-    await asyncio.sleep(0.01)
+    await settled()
     reader.cancel()
     await asyncio.gather(reader, return_exceptions=True)
     go_on.set()

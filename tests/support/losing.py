@@ -7,6 +7,8 @@ import contextlib
 from collections.abc import AsyncIterator
 from pathlib import Path
 
+from tests.support.waiting import settled
+
 
 class Losing:
     """Stands between a client and the server behind a Unix socket.
@@ -28,7 +30,7 @@ class Losing:
             yield self
         finally:
             server.close()
-            await asyncio.sleep(0.01)
+            await settled()
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         answers, asked = await asyncio.open_unix_connection(self._behind)

@@ -10,10 +10,11 @@ import ctypes
 import os
 import shutil
 import subprocess
-import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+
+from tests.support.waiting import wait_until
 
 _CLONE_NEWNET = 0x40000000
 _LIBC = ctypes.CDLL(None, use_errno=True)
@@ -56,8 +57,7 @@ class Machine:
         self.here, self.there = (f"10.77.{number}.{end}" for end in (1, 2))
         self._holder = subprocess.Popen([_program("unshare"), "--net", "sleep", "infinity"])
         name = Path(f"/proc/{self._holder.pid}/ns/net")
-        while name.readlink() == _OWN.readlink():
-            time.sleep(0.005)
+        wait_until(lambda: name.readlink() != _OWN.readlink())
         self._prefix = [_program("nsenter"), f"--net={name}", "--"]
         _ip("link", "add", f"cable{number}", "type", "veth", "peer", "name", "cable", "netns", str(self._holder.pid))
         _ip("address", "add", f"{self.here}/30", "dev", f"cable{number}")

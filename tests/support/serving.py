@@ -6,12 +6,13 @@ import asyncio
 import socket
 import ssl
 import threading
-import time
 from concurrent.futures import Future
 from types import TracebackType
 from typing import Any, Self
 
 import uvicorn
+
+from tests.support.waiting import wait_until
 
 NO_TLS = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
 """For the clients of the tests' servers, which speak plain HTTP: without it httpx reads all certificates of the
@@ -84,21 +85,12 @@ class Serving:
 
     def settle(self, seconds: float = _START_SECONDS) -> None:
         """Wait until the server does nothing any more, also nothing that goes on after an answer."""
-        until = time.monotonic() + seconds
-        while not all(self._server.is_idle() for _ in range(_LOOKS)):
-            if time.monotonic() > until:
-                message = f"the server was busy for {seconds} s"
-                raise RuntimeError(message)
-            time.sleep(0.005)
+        wait_until(lambda: all(self._server.is_idle() for _ in range(_LOOKS)), seconds)
 
     def __enter__(self) -> Self:
         self._thread.start()
-        until = time.monotonic() + _START_SECONDS
-        while not self._server.started:
-            if not self._thread.is_alive() or time.monotonic() > until:
-                message = "the server did not start"
-                raise RuntimeError(message)
-            time.sleep(0.005)
+        wait_until(lambda: self._server.started or not self._thread.is_alive(), _START_SECONDS)
+        assert self._server.started
         return self
 
     def __exit__(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -15,6 +14,8 @@ from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import (
     ExportTraceServiceRequest,
     ExportTraceServiceResponse,
 )
+
+from tests.support.waiting import wait_until
 
 WAIT_SECONDS = 20
 """How long a busy machine may take to export."""
@@ -55,14 +56,14 @@ class Collector:
 
     def wait(self, is_wanted: Callable[[Recorded], bool]) -> Recorded:
         """Return the first span that is wanted, once it is there."""
-        until = time.monotonic() + WAIT_SECONDS
-        while time.monotonic() < until:
-            for span in list(self.spans):
-                if is_wanted(span):
-                    return span
-            time.sleep(0.005)
-        message = f"no such span among {[span.name for span in self.spans]}"
-        raise AssertionError(message)
+        found: list[Recorded] = []
+
+        def is_there() -> bool:
+            found.extend(span for span in list(self.spans) if is_wanted(span))
+            return bool(found)
+
+        wait_until(is_there, WAIT_SECONDS)
+        return found[0]
 
     def trace(self, trace: str) -> dict[str, Recorded]:
         """Return the spans of a request's trace by name, once the request has ended."""

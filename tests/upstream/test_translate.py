@@ -13,6 +13,7 @@ import pytest
 import respx
 
 from tests.support.scripted import Exchange, serving
+from tests.support.waiting import settled, until
 from tests.upstream import anthropic
 from tests.upstream.callers import calling, collect, everything
 from tidemark.core.conversation.messages import JsonValue
@@ -458,8 +459,9 @@ async def test_close_during_a_read_reaches_the_provider() -> None:
     async with serving(script) as server:
         upstream, route = slow_upstream(server.base_url)
         reply = await upstream.send(route, json.dumps(QUESTION).encode(), ALICE, dialect=CHAT, stream=True)
-        reading = asyncio.create_task(everything(reply))
-        await asyncio.sleep(0.1)
+        read: list[bytes] = []
+        reading = asyncio.create_task(collect(reply, read))
+        await until(lambda: read)
         await reply.close()
         async with asyncio.timeout(2):
             await gone.wait()
@@ -484,7 +486,7 @@ async def test_leaving_before_the_first_chunk_reaches_the_provider(headers: byte
             upstream.send(route, json.dumps(QUESTION).encode(), ALICE, dialect=CHAT, stream=True)
         )
         await asked.wait()
-        await asyncio.sleep(0.05)
+        await settled()
         sending.cancel()
         with pytest.raises(asyncio.CancelledError):
             await sending
@@ -508,8 +510,7 @@ async def test_failed_streams_leave_no_connections_open() -> None:
             reply = await upstream.send(route, json.dumps(QUESTION).encode(), ALICE, dialect=CHAT, stream=True)
             with pytest.raises(UpstreamBroken):
                 await everything(reply)
-        await asyncio.sleep(0.1)
-        assert server.open == 0
+        await until(lambda: server.open == 0)
 
 
 OPENAI_URL = "https://api.openai.com/v1/chat/completions"

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from tests.support.waiting import settled
 from tests.upstream.callers import calling, everything
 from tidemark.core.errors import UpstreamError
 from tidemark.core.ports import Route, Upload
@@ -184,7 +185,7 @@ async def test_an_upload_waits_for_an_upstream_that_reads_slowly(each_wire: Wire
         before = -1
         while asked[0] != before or not before:  # until it asks for no more
             before = asked[0]
-            await asyncio.sleep(0.2)
+            await settled()
         sending.cancel()
         await asyncio.gather(sending, return_exceptions=True)
         reading.set()

@@ -10,7 +10,9 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.clock import JUMPING, pass_seconds
 from tests.support.scripted import Exchange, ScriptedServer, serving
+from tests.support.waiting import settled, until
 from tests.upstream.callers import calling, collect, everything
 from tidemark.catalog.probe import Probe
 from tidemark.core.conversation.messages import JsonValue
@@ -345,7 +347,7 @@ async def test_close_during_a_read_ends_it(wire: WireLane) -> None:
     async with serving(script) as server:
         reply = await wire.send(route_to(server), b"{}", calling())
         reading = asyncio.create_task(everything(reply))
-        await asyncio.sleep(0.05)
+        await settled()
         await reply.close()
         async with asyncio.timeout(2):
             await gone.wait()
@@ -379,7 +381,7 @@ async def test_body_that_breaks_off_is_told(wire: WireLane, length: bytes) -> No
     async def script(exchange: Exchange) -> None:
         await exchange.write(b"HTTP/1.1 200 OK\r\n" + length + b"\r\n\r\n")
         await exchange.chunk(b"data: 1\n\n")
-        await asyncio.sleep(0.05)
+        await settled()
         exchange.writer.close()
 
     async with serving(script) as server:
@@ -433,12 +435,13 @@ async def test_silent_upstream_times_out(wire: WireLane) -> None:
             await wire.send(route_to(server, timeout_seconds=0.1), b"{}", calling())
 
 
+@pytest.mark.parametrize("anyio_backend", [JUMPING])
 async def test_stream_has_no_total_time(wire: WireLane) -> None:
     """The route's time is for the headers; a stream may take longer."""
 
     async def script(exchange: Exchange) -> None:
         await exchange.write(CHUNKED)
-        await asyncio.sleep(0.4)
+        await pass_seconds(0.4)
         await exchange.chunk(b"late")
         await exchange.write(b"0\r\n\r\n")
 
@@ -446,6 +449,7 @@ async def test_stream_has_no_total_time(wire: WireLane) -> None:
         assert await everything(await wire.send(route_to(server, timeout_seconds=0.2), b"{}", calling())) == b"late"
 
 
+@pytest.mark.parametrize("anyio_backend", [JUMPING])
 async def test_a_body_that_falls_silent_is_broken_off(wire: WireLane) -> None:
     """By the silence between two pieces, not by the whole time, nor by the time that a client takes to read."""
 
@@ -453,15 +457,15 @@ async def test_a_body_that_falls_silent_is_broken_off(wire: WireLane) -> None:
         await exchange.write(CHUNKED)
         for _ in range(4):
             await exchange.chunk(b"x")
-            await asyncio.sleep(0.15)
-        await asyncio.sleep(5)
+            await pass_seconds(0.15)
+        await exchange.gone()
 
     read: list[bytes] = []
 
     async def slowly(reply: UpstreamReply) -> None:
         async for piece in reply.body():
             if not read:
-                await asyncio.sleep(0.5)
+                await pass_seconds(0.5)
             read.append(piece)
 
     async with serving(script) as server:
@@ -510,7 +514,7 @@ async def test_many_kept_connections_that_died_fail_no_request(
             exchange.writer.close()
             return
         known.add(exchange.writer)
-        await asyncio.sleep(0.02)
+        await until(lambda: server.open >= MAX_ATTEMPTS + 2)
         await exchange.answer(b"{}")
 
     async with serving(script) as server:
@@ -540,7 +544,7 @@ async def test_a_request_is_sent_at_most_twice(
         if dying:
             exchange.writer.close()
             return
-        await asyncio.sleep(0.02)
+        await until(lambda: server.open == 4)
         await exchange.answer(b"{}")
 
     async with serving(script) as server:
@@ -558,6 +562,7 @@ async def test_a_request_is_sent_at_most_twice(
         assert (len(server.exchanges), server.connections) == (4 + MAX_ATTEMPTS, 5 + 1)
 
 
+@pytest.mark.parametrize("anyio_backend", [JUMPING])
 @pytest.mark.parametrize("worked_seconds", [0.1, 0.4, 0.9])
 async def test_a_request_that_a_server_worked_on_is_never_sent_again(wire: WireLane, worked_seconds: float) -> None:
     """A server that reads a paid request and dies over it looks like a dead connection, but for the time it took."""
@@ -565,10 +570,10 @@ async def test_a_request_that_a_server_worked_on_is_never_sent_again(wire: WireL
 
     async def script(exchange: Exchange) -> None:
         if dying:
-            await asyncio.sleep(worked_seconds)
+            await pass_seconds(worked_seconds)
             exchange.writer.close()
         else:
-            await asyncio.sleep(0.02)
+            await until(lambda: server.open == 3)
             await exchange.answer(b"{}")
 
     async with serving(script) as server:
@@ -708,7 +713,7 @@ async def test_by_a_proxy_everything_is_told_alike(wire: WireLane, monkeypatch: 
         elif exchange.body == b"[1]":
             await exchange.write(CHUNKED)
             await exchange.chunk(b"data: 1\n\n")
-            await asyncio.sleep(0.05)
+            await settled()
         else:
             await exchange.answer(b"{}", headers=b"X-One: 1\r\n")
             return

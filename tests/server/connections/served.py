@@ -6,12 +6,12 @@ import asyncio
 import json
 import socket
 import threading
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from types import TracebackType
 from typing import Any, Self
 
+from tests.support.waiting import wait_until
 from tidemark.server.connections import Bounds, Server, ServingConfig
 
 WAIT_SECONDS = 30.0
@@ -31,7 +31,7 @@ class Served:
 
     def __enter__(self) -> Self:
         self._thread.start()
-        wait_until(lambda: self.server.started)
+        wait_until(lambda: self.server.started, WAIT_SECONDS)
         return self
 
     def __exit__(
@@ -135,11 +135,3 @@ class Slow:
         await asyncio.to_thread(self.free.wait, WAIT_SECONDS)
         self.waiting -= 1
         await answered(send, b"late")
-
-
-def wait_until(condition: Callable[[], bool]) -> None:
-    """Wait for what another thread does."""
-    until = time.monotonic() + WAIT_SECONDS
-    while not condition():
-        assert time.monotonic() < until
-        time.sleep(0.01)

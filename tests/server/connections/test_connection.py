@@ -14,6 +14,8 @@ from hypothesis import strategies as st
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 from uvicorn.server import ServerState
 
+from tests.support.clock import JUMPING, pass_seconds
+from tests.support.waiting import settled as in_turn
 from tidemark.server.connections import ClientConnection
 from tidemark.server.connections.exchange import JOINED_BYTES
 
@@ -230,7 +232,7 @@ async def test_a_client_that_does_not_read_is_waited_for() -> None:
     protocol, wire = opened(ClientConnection, answering(200, PLAIN, [b"Hello"], []))
     protocol.pause_writing()
     protocol.data_received(b"GET / HTTP/1.1\r\nhost: x\r\n\r\n")
-    await asyncio.sleep(0.01)
+    await in_turn()
     assert wire.writes == []
     protocol.resume_writing()
     await settled(protocol)
@@ -247,6 +249,7 @@ async def test_a_client_that_has_left_is_written_nothing() -> None:
     assert wire.writes == []
 
 
+@pytest.mark.parametrize("anyio_backend", [JUMPING])
 async def test_an_idle_connection_is_closed_in_time() -> None:
     """One timer serves many requests: it neither closes too early nor while a request is on its way."""
     protocol, wire = opened(ClientConnection, answering(200, PLAIN, [b"Hello"], []), timeout_keep_alive=0.2)
@@ -255,28 +258,29 @@ async def test_an_idle_connection_is_closed_in_time() -> None:
         protocol.data_received(b"GET / HTTP/1.1\r\nhost: x\r\n\r\n")
         await settled(protocol)
         timers.add(protocol.timeout_keep_alive_task)
-        await asyncio.sleep(0.05)
+        await pass_seconds(0.05)
     assert len(timers) == 1
     protocol.data_received(b"GET / HTTP/1.1\r\n")
-    await asyncio.sleep(0.3)
+    await pass_seconds(0.3)
     assert not wire.is_closing()
     protocol.data_received(b"host: x\r\n\r\n")
     await settled(protocol)
     assert not wire.is_closing()
-    await asyncio.sleep(0.4)
+    await pass_seconds(0.4)
     assert wire.is_closing()
     protocol.connection_lost(None)
 
 
+@pytest.mark.parametrize("anyio_backend", [JUMPING])
 async def test_a_timer_that_looks_too_early_looks_again() -> None:
     """It was set after the first answer, and counts from the last."""
     protocol, wire = opened(ClientConnection, answering(200, PLAIN, [b"Hello"], []), timeout_keep_alive=0.3)
     for pause in (0.2, 0.2):
         protocol.data_received(b"GET / HTTP/1.1\r\nhost: x\r\n\r\n")
         await settled(protocol)
-        await asyncio.sleep(pause)
+        await pass_seconds(pause)
     assert not wire.is_closing()
-    await asyncio.sleep(0.3)
+    await pass_seconds(0.3)
     assert wire.is_closing()
     protocol.connection_lost(None)
 

@@ -8,7 +8,8 @@ from contextlib import ExitStack
 
 import pytest
 
-from tests.server.connections.served import GET, Client, Served, Slow, hello, wait_until
+from tests.server.connections.served import GET, Client, Served, Slow, hello
+from tests.support.waiting import wait_until
 from tidemark.server.connections import Bounds, allowed_connections, raise_descriptor_limit
 from tidemark.server.connections.bounds import (
     LEAST_CONNECTIONS,

@@ -12,6 +12,7 @@ from typing import Any, cast
 import pytest
 from starlette.types import Receive
 
+from tests.support.waiting import settled, until
 from tidemark.core.conversation.reply import Reply
 from tidemark.core.conversation.request import ModelRequest
 from tidemark.core.errors import BodyTooLarge, Overloaded, UpstreamBroken
@@ -49,7 +50,7 @@ class Slow:
             await asyncio.Event().wait()
         finally:
             self.given_up.set()
-            await asyncio.sleep(0.05)
+            await settled()
             self.ended = True
 
 
@@ -335,9 +336,7 @@ class Worker:
 
     async def until(self, *running: str, waiting: int) -> None:
         """Wait until these requests have come to the pipeline, in this order, and so many wait for a permit."""
-        async with asyncio.timeout(20):
-            while len(self.pipeline.running) < len(running) or self._permits.waiting != waiting:  # noqa: ASYNC110 - two states
-                await asyncio.sleep(0.001)
+        await until(lambda: len(self.pipeline.running) >= len(running) and self._permits.waiting == waiting)
         assert self.pipeline.running == list(running)
 
     def plan(self, model: str) -> None:
@@ -409,9 +408,7 @@ async def test_too_many_large_requests_are_refused_without_a_line_each() -> None
     worker.send(large("second"), "second")
     await worker.until("first", waiting=1)
     worker.send(large("third"), "third")
-    async with asyncio.timeout(20):
-        while len(worker.sent["third"]) < 2:  # noqa: ASYNC110 - as above
-            await asyncio.sleep(0.001)
+    await until(lambda: len(worker.sent["third"]) >= 2)
     assert worker.sent["third"][0]["status"] == 503
     assert b"overloaded" in worker.sent["third"][1]["body"]
     assert worker.told == []

@@ -17,6 +17,7 @@ import uvloop
 from redis.asyncio import Redis
 
 from tests.store.turns import Client, dialogue
+from tests.support.waiting import settled, until
 from tidemark.core.errors import StoreUnavailable
 from tidemark.store.codec import Codec
 from tidemark.store.connection.client import connect
@@ -66,7 +67,7 @@ async def serving(script: Scripted, folder: Path) -> AsyncIterator[PipelinedConn
     finally:
         await line.aclose()
         server.close()
-        await asyncio.sleep(0.01)
+        await settled()
 
 
 @pytest.fixture
@@ -110,7 +111,8 @@ async def test_answers_in_pieces_and_pushes_between_them_are_read(tmp_path: Path
     script = Scripted(b">2\r\n$4\r\nnews\r\n$1\r\nx\r\n$6\r\nwho", b"le!\r\n+OK\r\n")
     async with serving(script, tmp_path) as line:
         waiting = asyncio.create_task(line.call("GET", "a"))
-        await asyncio.sleep(0.05)
+        await until(lambda: script.received)
+        await settled()
         assert not waiting.done()
         second = asyncio.create_task(line.call("GET", "b"))
         assert await asyncio.gather(waiting, second) == [b"whole!", b"OK"]  # type: ignore[comparison-overlap]
@@ -154,28 +156,33 @@ async def test_a_slow_server_keeps_nobody_else_waiting_on_the_next_connection(sh
         line = PipelinedConnection(StoreServer(path=server.url.removeprefix("unix://")))
         assert await line.call("ECHO", "before") == b"before"
         blocked = asyncio.create_task(line.call("BLPOP", "nothing", 0))
-        await asyncio.sleep(0.01)
+        await settled()
         behind = asyncio.create_task(line.call("ECHO", "behind"))
-        await asyncio.sleep(0.01)
+        await settled()
         blocked.cancel()
         assert await asyncio.wait_for(line.call("ECHO", "after"), 5) == b"after"
         assert not behind.done()
         await line.call("RPUSH", "nothing", "at last")
         assert await asyncio.wait_for(behind, 5) == b"behind"
         assert await line.call("LLEN", "nothing") == 0
-        await asyncio.sleep(0.1)
-        assert b"cmd=echo" not in await line.call("CLIENT", "LIST")  # what nobody waits for any more is closed
+
+        async def is_closed() -> bool:
+            return b"cmd=echo" not in await line.call("CLIENT", "LIST")
+
+        await until(is_closed)  # what nobody waits for any more
         await line.aclose()
 
 
 async def recall_at_last(client: Client) -> None:
     """Recall until the store answers: on a busy machine, it may miss so short a time."""
-    async with asyncio.timeout(60):
-        while True:
-            with contextlib.suppress(StoreUnavailable):
-                await client.recall(dialogue(2))
-                return
-            await asyncio.sleep(0.1)
+
+    async def is_there() -> bool:
+        with contextlib.suppress(StoreUnavailable):
+            await client.recall(dialogue(2))
+            return True
+        return False
+
+    await until(is_there, 60)
 
 
 async def test_a_server_that_stands_still_is_told_in_time_and_used_again(short_folder: Path) -> None:
@@ -201,7 +208,7 @@ async def test_who_waits_when_the_line_is_closed_opens_no_other(tmp_path: Path) 
     async with serving(script, tmp_path) as line:
         assert await line.call("PING") == b"OK"
         waiting = asyncio.create_task(line.call("PING"))
-        await asyncio.sleep(0.05)
+        await until(lambda: len(script.received) == 2)
         await line.aclose()
         with pytest.raises(ConnectionError):
             await asyncio.wait_for(waiting, 5)
@@ -224,7 +231,7 @@ def test_a_connection_that_breaks_before_a_command_is_out_is_no_error_of_ours(tm
             assert wire._transport is not None  # noqa: SLF001
             wire._transport.abort()  # noqa: SLF001
             assert await waiting == b"OK"
-            await asyncio.sleep(0.01)
+            await settled()
 
     uvloop.run(asked())
     assert told == []

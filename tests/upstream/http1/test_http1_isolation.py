@@ -9,6 +9,7 @@ from contextlib import suppress
 import pytest
 
 from tests.support.scripted import ByteScript, Exchange, ScriptedServer, serving
+from tests.support.waiting import until
 from tidemark.upstream.http1.pool import Pool
 
 CALLERS, ROUNDS = 12, 25
@@ -81,6 +82,4 @@ async def test_nobody_gets_anothers_bytes() -> None:
         assert all(seen)
         assert CALLERS < server.connections < len(server.exchanges)  # some were kept, some were not
         await pool.aclose()
-        async with asyncio.timeout(10):
-            while server.open:  # noqa: ASYNC110 - the server only counts
-                await asyncio.sleep(0.01)
+        await until(lambda: server.open == 0)

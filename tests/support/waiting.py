@@ -1,0 +1,36 @@
+"""Waits for facts that nobody tells of: a test looks again and again, and goes on as soon as they hold."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable
+from inspect import isawaitable
+
+PATIENCE_SECONDS = 30.0
+"""For what takes a fraction of a second on an idle machine."""
+_PAUSE_SECONDS = 0.005
+
+
+async def until(holds: Callable[..., object], seconds: float = PATIENCE_SECONDS) -> None:
+    """Wait until something holds, while the event loop turns."""
+    async with asyncio.timeout(seconds):
+        while True:
+            answer = holds()
+            if await answer if isawaitable(answer) else answer:
+                return
+            await asyncio.sleep(_PAUSE_SECONDS)
+
+
+def wait_until(holds: Callable[..., object], seconds: float = PATIENCE_SECONDS) -> None:
+    """Wait until something holds that another thread or process does."""
+    end = time.monotonic() + seconds
+    while not holds():
+        assert time.monotonic() < end, f"not within {seconds} s"
+        time.sleep(_PAUSE_SECONDS)
+
+
+async def settled(rounds: int = 20) -> None:
+    """Let everything go on that waits for nothing but its turn on the event loop."""
+    for _ in range(rounds):
+        await asyncio.sleep(0)
