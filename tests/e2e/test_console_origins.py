@@ -17,7 +17,7 @@ import pytest
 
 from tests.support.serving import NO_TLS
 from tests.support.waiting import wait_until
-from tidemark.cli.run_file import read
+from tidemark.terminal.run_file import read
 
 pytestmark = pytest.mark.e2e
 

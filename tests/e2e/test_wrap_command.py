@@ -17,7 +17,6 @@ import pytest
 from tests.support.scripted import ScriptedUpstream
 from tests.support.serving import Serving
 from tests.support.waiting import wait_until
-from tidemark.cli.run_file import NAME, RunningServer, announced, read
 from tidemark.cli.wrap import Saved, difference
 from tidemark.terminal.run_file import NAME, RunningServer, announced, read
 

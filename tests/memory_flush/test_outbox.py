@@ -14,7 +14,6 @@ from tests.core.histories import message, size
 from tests.memory_flush.conftest import TENANT
 from tests.store.turns import Client
 from tests.support.waiting import until
-from tidemark.app import Flushing
 from tidemark.config import load
 from tidemark.core.conversation.flush import Flush, leaving
 from tidemark.core.conversation.messages import Message

@@ -18,7 +18,6 @@ from tests.pipeline.talk import history, long, user
 from tests.support.serving import NO_TLS, Serving
 from tests.support.waiting import wait_until
 from tidemark.app import create_app
-from tidemark.archive import live_events
 from tidemark.config import load
 from tidemark.features.live_events import hub as live_events
 
