@@ -22,7 +22,7 @@ from tests.support.nginx import write_site
 from tests.support.scripted import ScriptedUpstream
 from tests.support.serving import Serving
 from tests.support.waiting import wait_until
-from tidemark.app import create_app
+from tidemark.app.application import create_app
 from tidemark.config import load
 
 __all__ = ["litellm", "store_url"]

@@ -21,6 +21,7 @@ from tests.pipeline.talk import Said, assistant, history, user
 from tests.support.scripted import says
 from tests.support.serving import Serving
 from tests.support.waiting import wait_until
+from tidemark.delivery.queue import QueueBounds, RedisFlushQueue
 from tidemark.delivery.recovery import Recovery
 from tidemark.store.codec import Codec
 from tidemark.store.conversations import RedisStore

@@ -15,7 +15,7 @@ from tests.pipeline.talk import history
 from tests.pipeline.test_live_events import WAIT_SECONDS
 from tests.support.serving import NO_TLS, Serving
 from tests.support.waiting import wait_until
-from tidemark.app import create_app
+from tidemark.app.application import create_app
 from tidemark.config import load
 from tidemark.store.embedded.server import EmbeddedValkey
 

@@ -17,7 +17,7 @@ from tests.pipeline.conftest import SECRET, WINDOW, Bench, Client
 from tests.pipeline.talk import history, long, user
 from tests.support.serving import NO_TLS, Serving
 from tests.support.waiting import wait_until
-from tidemark.app import create_app
+from tidemark.app.application import create_app
 from tidemark.config import load
 from tidemark.features.live_events import hub as live_events
 

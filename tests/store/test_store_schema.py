@@ -12,7 +12,7 @@ from starlette.testclient import TestClient
 
 from tests.store.turns import Client, assistant, dialogue, user
 from tests.support.waiting import wait_until
-from tidemark.app import create_app
+from tidemark.app.application import create_app
 from tidemark.config import Address, load
 from tidemark.config.sections import Compression
 from tidemark.core.errors import SchemaUnknown
