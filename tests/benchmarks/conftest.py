@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from tests.pipeline.conftest import litellm
+from tests.request.conftest import litellm
 
 __all__ = ["litellm"]

@@ -20,7 +20,7 @@ import httpx
 from redis.asyncio import Redis
 
 from tests.console.conftest import TOKEN, Console
-from tests.pipeline.talk import Said, assistant, system, user
+from tests.request.talk import Said, assistant, system, user
 from tests.support.scripted import Received, says
 from tidemark.core.traffic import TrafficFigures
 from tidemark.features.traffic.store import RedisTraffic

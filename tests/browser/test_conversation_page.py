@@ -10,7 +10,7 @@ from playwright.sync_api import Page, expect
 
 from tests.browser.conftest import HEIGHT, PHONE, check_accessible
 from tests.console.conftest import Console
-from tests.pipeline.talk import assistant, history, user
+from tests.request.talk import assistant, history, user
 
 LIST = "/console/conversations"
 

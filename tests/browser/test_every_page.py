@@ -15,7 +15,7 @@ from playwright.sync_api import Browser, Page, expect
 
 from tests.browser.conftest import HEIGHT, PHONE, check_accessible, sign_in
 from tests.console.conftest import TOKEN, Console, consoled, paths
-from tests.pipeline.talk import Said, assistant, user
+from tests.request.talk import Said, assistant, user
 
 pytestmark = pytest.mark.walk
 

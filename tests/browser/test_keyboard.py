@@ -13,7 +13,7 @@ import pytest
 from playwright.sync_api import Browser, Page, expect
 
 from tests.console.conftest import TOKEN, Console, start_console
-from tests.pipeline.talk import history, user
+from tests.request.talk import history, user
 
 pytestmark = pytest.mark.walk
 

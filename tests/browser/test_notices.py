@@ -12,8 +12,8 @@ import pytest
 from playwright.sync_api import Locator, Page, expect
 
 from tests.console.conftest import Console, consoled
-from tests.pipeline.conftest import WINDOW, Client
-from tests.pipeline.talk import assistant, history, long, user
+from tests.request.conftest import WINDOW, Client
+from tests.request.talk import assistant, history, long, user
 from tests.support.scripted import Received, error, says
 
 pytestmark = pytest.mark.walk

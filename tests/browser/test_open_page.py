@@ -9,8 +9,8 @@ import pytest
 from playwright.sync_api import Page, Response, expect
 
 from tests.console.conftest import TOKEN, Console, consoled
-from tests.pipeline.conftest import Client
-from tests.pipeline.talk import Said, assistant, user
+from tests.request.conftest import Client
+from tests.request.talk import Said, assistant, user
 
 pytestmark = pytest.mark.walk
 

@@ -9,7 +9,7 @@ from playwright.sync_api import Page, expect
 
 from tests.browser.conftest import HEIGHT, PHONE, check_accessible
 from tests.console.conftest import Console
-from tests.pipeline.talk import history, user
+from tests.request.talk import history, user
 
 
 def test_the_figures_go_on_while_the_page_is_open(console: Console, page: Page) -> None:

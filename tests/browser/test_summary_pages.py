@@ -10,7 +10,7 @@ from playwright.sync_api import Page, expect
 
 from tests.browser.conftest import HEIGHT, PHONE, check_accessible
 from tests.console.conftest import Console, start_console
-from tests.pipeline.talk import Said, history, user
+from tests.request.talk import Said, history, user
 from tests.support.scripted import Received, says
 
 __all__ = ["start_console"]

@@ -12,7 +12,7 @@ import httpx
 import pytest
 
 from tests.clients.programs import COMMAND_TOOLS, TALK_WINDOW
-from tests.pipeline.conftest import benched
+from tests.request.conftest import benched
 from tests.support.scripted import Answer, Call, Received, ScriptedUpstream, Turn, tells
 from tests.support.serving import NO_TLS
 from tidemark.store.embedded.server import EmbeddedValkey

@@ -12,8 +12,8 @@ import pytest
 from tests.clients.agents import AGENTS, Agent
 from tests.clients.conftest import skip_unless_installed
 from tests.clients.programs import COMMAND_TOOLS
-from tests.pipeline.conftest import Bench, benched
 from tests.providers.openai_chat import UNREASONED, EnforcingChat
+from tests.request.conftest import Bench, benched
 from tidemark.store.embedded.server import EmbeddedValkey
 
 pytestmark = [pytest.mark.clients, pytest.mark.timeout(400)]

@@ -13,8 +13,8 @@ import pytest
 
 from tests.clients.agents import CLAUDE, Agent, claude
 from tests.clients.conftest import SUMMARY, skip_unless_installed
-from tests.pipeline.conftest import Bench, benched
 from tests.providers.anthropic_messages import THINKING, EnforcingAnthropic
+from tests.request.conftest import Bench, benched
 from tidemark.store.embedded.server import EmbeddedValkey
 
 pytestmark = [pytest.mark.clients, pytest.mark.timeout(400)]

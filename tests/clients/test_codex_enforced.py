@@ -12,8 +12,8 @@ import pytest
 from tests.clients.agents import CODEX, Agent, codex, compacting_codex
 from tests.clients.conftest import SUMMARY, skip_unless_installed
 from tests.clients.programs import COMMAND_TOOLS
-from tests.pipeline.conftest import Bench, benched
 from tests.providers.openai_responses import EnforcingOpenAI, message_of
+from tests.request.conftest import Bench, benched
 from tidemark.store.embedded.server import EmbeddedValkey
 
 pytestmark = [pytest.mark.clients, pytest.mark.timeout(400)]

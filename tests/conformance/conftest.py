@@ -11,7 +11,7 @@ import pytest
 
 from tests.conformance.cases import Case
 from tests.conformance.differences import Lines
-from tests.pipeline.conftest import benched
+from tests.request.conftest import benched
 from tests.support.scripted import Received, ScriptedUpstream
 from tests.support.serving import NO_TLS, Serving
 from tidemark.store.embedded.server import EmbeddedValkey

@@ -13,7 +13,7 @@ import pytest
 from starlette.applications import Starlette
 from starlette.routing import Route
 
-from tests.pipeline.conftest import SECRET, WINDOW, Client
+from tests.request.conftest import SECRET, WINDOW, Client
 from tests.support.scripted import ScriptedUpstream
 from tests.support.serving import NO_TLS, Serving
 from tidemark.app.application import create_app

@@ -11,8 +11,8 @@ import httpx
 import pytest
 
 from tests.console.conftest import TOKEN, Console, Visitor, paths
-from tests.pipeline.conftest import SECRET, WINDOW
-from tests.pipeline.talk import history
+from tests.request.conftest import SECRET, WINDOW
+from tests.request.talk import history
 from tests.support.serving import NO_TLS
 from tidemark.console import sessions
 from tidemark.console.sessions import COOKIE, IDLE_SECONDS, Sessions

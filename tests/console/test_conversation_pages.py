@@ -10,8 +10,8 @@ from dataclasses import replace
 import pytest
 
 from tests.console.conftest import Console, Visitor
-from tests.pipeline.conftest import Client
-from tests.pipeline.talk import Said, assistant, history, user
+from tests.request.conftest import Client
+from tests.request.talk import Said, assistant, history, user
 from tests.support.scripted import Answer, Received, says
 from tidemark.console.marks import divide_by_hits
 from tidemark.console.messages import MESSAGES_BYTES, within_bytes

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from tests.console.conftest import Console
-from tests.pipeline.conftest import Client
-from tests.pipeline.talk import history, user
+from tests.request.conftest import Client
+from tests.request.talk import history, user
 
 PATH = "/tidemark/conversations/search"
 

@@ -9,8 +9,8 @@ import httpx
 import pytest
 
 from tests.console.conftest import TOKEN, Console, Visitor
-from tests.pipeline.conftest import SECRET, Client
-from tests.pipeline.talk import Said, assistant, history, user
+from tests.request.conftest import SECRET, Client
+from tests.request.talk import Said, assistant, history, user
 from tidemark.console.live_parts import PARTS_HEADER
 from tidemark.console.sessions import COOKIE, Sessions
 from tidemark.server.operator import OperatorAccess

@@ -9,7 +9,7 @@ import httpx
 import pytest
 
 from tests.console.conftest import Console, Visitor
-from tests.pipeline.talk import user
+from tests.request.talk import user
 
 MODELS = "/console/models"
 MODEL = "openai:scripted"

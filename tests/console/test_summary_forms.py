@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from tests.console.conftest import Console, Visitor
-from tests.pipeline.conftest import Client
-from tests.pipeline.talk import Said, assistant, history, user
+from tests.request.conftest import Client
+from tests.request.talk import Said, assistant, history, user
 from tests.support.scripted import Received, says
 
 FIRST = "The first summary tells of points and of what was said about them."

@@ -8,7 +8,7 @@ from typing import Any
 import httpx
 import pytest
 
-from tests.pipeline.conftest import Client, benched
+from tests.request.conftest import Client, benched
 from tests.support.serving import NO_TLS
 from tidemark.demo import children, llama
 from tidemark.store.embedded.server import EmbeddedValkey

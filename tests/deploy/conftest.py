@@ -15,7 +15,7 @@ import pytest
 
 from tests.deploy.programs import PROXIES, TOOLS, find
 from tests.docs.pages import ROOT
-from tests.pipeline.conftest import SECRET, litellm, store_url
+from tests.request.conftest import SECRET, litellm, store_url
 from tests.server.connections.served import Served
 from tests.support.clusters import free_ports
 from tests.support.nginx import write_site
@@ -26,7 +26,7 @@ from tidemark.app.application import create_app
 from tidemark.config import load
 
 __all__ = ["litellm", "store_url"]
-"""Fixtures that this folder shares with tests/pipeline."""
+"""Fixtures that this folder shares with tests/request."""
 
 NAME = "llm.example.com"
 """The site that the examples are for."""

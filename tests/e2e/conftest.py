@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.pipeline.conftest import store_url
+from tests.request.conftest import store_url
 from tidemark.upstream.litellm import load
 
 __all__ = ["store_url"]

@@ -23,8 +23,8 @@ from tests.dialects.messages.anthropic_talk import (
     thinking,
     whole_reply,
 )
-from tests.pipeline.conftest import Bench, benched
-from tests.pipeline.talk import long
+from tests.request.conftest import Bench, benched
+from tests.request.talk import long
 from tests.support.scripted import SSE_HEADERS, Answer, Call, Received, ScriptedUpstream, Turn, calls_tools
 from tests.support.serving import NO_TLS
 from tidemark.core.conversation.summary import OPENING

@@ -18,8 +18,8 @@ from typing import Any
 import httpx
 import pytest
 
-from tests.pipeline.talk import Said, assistant, history, long, system, user
-from tests.pipeline.test_streaming import events
+from tests.request.talk import Said, assistant, history, long, system, user
+from tests.request.wire.test_streaming import events
 from tests.support.scripted import Received, ScriptedUpstream, error, says, streamed
 from tests.support.serving import NO_TLS, Serving
 from tests.support.waiting import wait_until

@@ -13,7 +13,7 @@ import httpx
 import pytest
 
 from tests.e2e.test_command import CONFIG, WAIT_SECONDS, Machine, Tidemark, machine
-from tests.pipeline.talk import long, user
+from tests.request.talk import long, user
 from tests.support.scripted import streamed
 from tests.support.serving import NO_TLS
 from tests.support.waiting import wait_until

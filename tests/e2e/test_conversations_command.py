@@ -15,8 +15,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.pipeline.conftest import Bench, Client, benched
-from tests.pipeline.talk import history, user
+from tests.request.conftest import Bench, Client, benched
+from tests.request.talk import history, user
 
 pytestmark = [pytest.mark.e2e, pytest.mark.usefixtures("imported_litellm")]
 

@@ -13,7 +13,7 @@ import redis
 from openai import OpenAI
 
 from tests.e2e.test_stored_responses_sdk import client_of
-from tests.pipeline.conftest import Bench, benched
+from tests.request.conftest import Bench, benched
 from tests.support.keeping import TWO_UPSTREAMS, WORDS, StatelessUpstream, items, response
 from tests.support.scripted import Answer, Call, Received, ScriptedUpstream, Turn, error, says, tells
 from tidemark.core.conversation.kept import PREFIX

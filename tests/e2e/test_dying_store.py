@@ -13,7 +13,7 @@ import pytest
 import redis
 
 from tests.e2e.test_command import WAIT_SECONDS, Machine, Tidemark, all_gone, command_of, descendants, machine
-from tests.pipeline.talk import assistant, user
+from tests.request.talk import assistant, user
 from tests.support.serving import NO_TLS
 from tests.support.waiting import wait_until
 

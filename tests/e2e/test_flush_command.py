@@ -16,8 +16,8 @@ import pytest
 import redis
 
 from tests.e2e.test_command import WAIT_SECONDS, Machine, machine
-from tests.memory_flush.test_webhook import Receiver
-from tests.pipeline.talk import Said, assistant, history, user
+from tests.features.memory_flush.test_webhook import Receiver
+from tests.request.talk import Said, assistant, history, user
 from tests.support.scripted import says
 from tests.support.serving import Serving
 from tests.support.waiting import wait_until

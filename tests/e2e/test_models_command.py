@@ -13,8 +13,8 @@ from typing import Any
 import httpx
 import pytest
 
-from tests.pipeline.conftest import Bench, benched
-from tests.pipeline.talk import user
+from tests.request.conftest import Bench, benched
+from tests.request.talk import user
 from tests.support.serving import NO_TLS
 from tests.support.waiting import wait_until
 from tidemark.store.embedded.server import EmbeddedValkey, running_url

@@ -11,7 +11,7 @@ from pathlib import Path
 import openai
 import pytest
 
-from tests.pipeline.conftest import Bench, benched
+from tests.request.conftest import Bench, benched
 from tests.support.scripted import Answer, Received, error, streamed
 from tests.support.serving import NO_TLS
 

@@ -15,7 +15,7 @@ from openai.types.responses import Response, ResponseInputItemParam, ResponseStr
 from pydantic import BaseModel, TypeAdapter
 
 from tests.dialects.responses.events import events_of, response, sse, text_item
-from tests.pipeline.conftest import Bench, benched
+from tests.request.conftest import Bench, benched
 from tests.support.scripted import SSE_HEADERS, Answer, Received, ScriptedUpstream, error, says
 from tests.support.serving import NO_TLS
 from tidemark.core.conversation.summary import OPENING

@@ -16,8 +16,8 @@ from openai import AsyncOpenAI, DefaultAsyncHttpxClient, DefaultHttpxClient, Ope
 from openai.types.chat import ChatCompletionMessage, ChatCompletionMessageFunctionToolCall
 from pydantic import BaseModel
 
-from tests.pipeline.conftest import Bench, benched
-from tests.pipeline.talk import Said, history, long, system, user
+from tests.request.conftest import Bench, benched
+from tests.request.talk import Said, history, long, system, user
 from tests.support.scripted import (
     SSE_HEADERS,
     Answer,

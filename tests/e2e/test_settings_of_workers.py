@@ -8,7 +8,7 @@ import httpx
 import pytest
 
 from tests.e2e.test_command import WAIT_SECONDS, Machine, Tidemark, machine
-from tests.pipeline.talk import history, user
+from tests.request.talk import history, user
 from tests.support.serving import NO_TLS
 from tests.support.waiting import wait_until
 from tidemark.catalog.overrides import POLL_SECONDS

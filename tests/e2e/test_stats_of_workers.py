@@ -9,7 +9,7 @@ import pytest
 
 from tests.e2e.test_command import WAIT_SECONDS, Machine, machine
 from tests.e2e.test_workers import CONFIG
-from tests.pipeline.talk import user
+from tests.request.talk import user
 from tests.support.serving import NO_TLS
 from tests.support.waiting import wait_until
 

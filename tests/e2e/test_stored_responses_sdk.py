@@ -12,7 +12,7 @@ import pytest
 from openai import DefaultHttpxClient, OpenAI
 from openai.types.responses import Response
 
-from tests.pipeline.conftest import Bench, benched
+from tests.request.conftest import Bench, benched
 from tests.support.keeping import TWO_UPSTREAMS, WORDS, StatelessUpstream, items, response
 from tests.support.scripted import Answer, ScriptedUpstream
 from tests.support.serving import NO_TLS

@@ -9,8 +9,8 @@ import pytest
 import redis
 
 from tests.e2e.test_command import CONFIG, WAIT_SECONDS, Machine, Tidemark, descendants, machine, read_maps
-from tests.pipeline.talk import user
-from tests.pipeline.test_streaming import events
+from tests.request.talk import user
+from tests.request.wire.test_streaming import events
 from tests.support.serving import NO_TLS
 
 __all__ = ["machine"]

@@ -14,9 +14,9 @@ import httpx
 import pytest
 
 from tests.e2e.test_command import WAIT_SECONDS, Machine, Tidemark, command_of, descendants, machine
-from tests.pipeline.talk import Said, assistant, long, user
-from tests.pipeline.test_background_summaries import replying, slowly
-from tests.pipeline.test_summarizers import is_summary_call
+from tests.request.compaction.test_background_summaries import replying, slowly
+from tests.request.compaction.test_summarizers import is_summary_call
+from tests.request.talk import Said, assistant, long, user
 from tests.support.serving import NO_TLS
 from tests.support.waiting import wait_until
 from tidemark.compaction.leases import LEASE_SECONDS

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 
-from tests.pipeline.conftest import Bench, Client, benched
+from tests.request.conftest import Bench, Client, benched
 from tests.support.scripted import says
 from tidemark.cli.main import cli
 from tidemark.core.errors import ContextLengthExceeded

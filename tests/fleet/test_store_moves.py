@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 import redis
 
-from tests.store.upkeep.stored import contents, fill
+from tests.features.upkeep.stored import contents, fill
 from tests.support.clusters import Cluster
 from tidemark.features.upkeep import whole_store
 from tidemark.features.upkeep.examination import StoreExaminer

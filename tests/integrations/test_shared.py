@@ -15,8 +15,8 @@ from langgraph.graph import START, StateGraph
 
 from tests.integrations.scribe import Scribe, ids
 from tests.integrations.test_graphs import THREAD, WideState
-from tests.pipeline.conftest import SECRET, Bench, Client, benched
-from tests.pipeline.talk import Said, assistant, history, long, system, user
+from tests.request.conftest import SECRET, Bench, Client, benched
+from tests.request.talk import Said, assistant, history, long, system, user
 from tests.support.scripted import says
 from tidemark.core.conversation.summary import OPENING
 from tidemark.core.errors import ModelNotFound

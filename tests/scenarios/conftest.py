@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from tests.pipeline.conftest import bench, litellm, store_url
+from tests.request.conftest import bench, litellm, store_url
 
 __all__ = ["bench", "litellm", "store_url"]

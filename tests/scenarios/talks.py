@@ -14,8 +14,8 @@ from typing import Any
 
 import httpx
 
-from tests.pipeline.conftest import Bench, Client
-from tests.pipeline.talk import Said, assistant, long, user
+from tests.request.conftest import Bench, Client
+from tests.request.talk import Said, assistant, long, user
 from tests.support.scripted import Answer, Received, ScriptedUpstream, says, whole
 from tidemark.core.conversation.records import StoredConversation, StoredMessage
 from tidemark.core.conversation.summary import OPENING, PrefixSummary

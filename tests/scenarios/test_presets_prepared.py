@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.pipeline.conftest import Bench
+from tests.request.conftest import Bench
 from tests.scenarios.talks import Talk, number_in, summaries, talk_with
 from tidemark.config.sections import Preset
 

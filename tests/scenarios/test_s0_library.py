@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.pipeline.conftest import Bench
+from tests.request.conftest import Bench
 from tests.scenarios.talks import (
     Talk,
     count_without_tokenizer,

@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 import tiktoken
 
-from tests.pipeline.conftest import Bench
-from tests.pipeline.talk import Said, assistant, history, long, system, user
+from tests.request.conftest import Bench
+from tests.request.talk import Said, assistant, history, long, system, user
 from tests.scenarios.talks import ROOT, SUMMARY, Talk, number_in, summaries, talk_with
 from tests.support.scripted import whole
 from tests.tokens.vectors import VECTORS

@@ -15,8 +15,8 @@ from pathlib import Path
 import pytest
 import redis
 
-from tests.pipeline.conftest import Bench
-from tests.pipeline.talk import Said, assistant, history, long, system, user
+from tests.request.conftest import Bench
+from tests.request.talk import Said, assistant, history, long, system, user
 from tests.scenarios.talks import (
     RATE_LIMITED,
     Talk,

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.pipeline.conftest import Bench
-from tests.pipeline.talk import assistant, history, long, system, user
+from tests.request.conftest import Bench
+from tests.request.talk import assistant, history, long, system, user
 from tests.scenarios.talks import Talk, number_in, summaries, talk_with
 from tests.support.scripted import Answer, Received, error, whole
 

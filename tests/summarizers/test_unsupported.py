@@ -6,8 +6,8 @@ from collections.abc import Callable
 
 import pytest
 
-from tests.pipeline.faithful import summaries
-from tests.pipeline.faithful import talk as talk_named
+from tests.request.faithful import summaries
+from tests.request.faithful import talk as talk_named
 from tidemark.core.conversation.messages import Message
 from tidemark.core.conversation.summary import SummaryText
 from tidemark.core.receipt import KindCount, render_receipt

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.pipeline.conftest import benched
-from tests.pipeline.talk import user
+from tests.request.conftest import benched
+from tests.request.talk import user
 from tests.tracing.collector import Collector, collecting
 from tidemark.store.embedded.server import EmbeddedValkey
 from tidemark.tracing import start_tracing

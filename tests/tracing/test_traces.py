@@ -9,8 +9,8 @@ from typing import Any
 import httpx
 import pytest
 
-from tests.pipeline.conftest import Bench, Client, benched
-from tests.pipeline.talk import history, long, user
+from tests.request.conftest import Bench, Client, benched
+from tests.request.talk import history, long, user
 from tests.support.answers import SSE_HEADERS
 from tests.support.scripted import Answer, chunk, refuses, says, streamed
 from tests.tracing.collector import CLIENT, FAILED, SERVER, Collector, collecting

@@ -41,7 +41,8 @@ _PARTS = (
 _DENSITY, _DENSE_TOKENS = 1.3, 12
 """A summary has up to 1.3 times the talk's own tokens for each word, since it names more.
 
-A short one may be all names, and has some tokens more (measured: ``tests/pipeline/test_faithful_summaries.py``)."""
+A short one may be all names, and has some tokens more (``tests/request/compaction/test_faithful_summaries.py``).
+"""
 _LEAST_WORDS = 10
 
 

@@ -1,6 +1,6 @@
 """The command ``tidemark store``: it looks after a whole store, directly and while it is in use.
 
-``cli/main.py`` adds it to its group; ``tidemark/store/upkeep`` has the work.
+``cli/main.py`` adds it to its group; its folder has the work.
 """
 
 from __future__ import annotations
