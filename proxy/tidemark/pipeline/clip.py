@@ -12,7 +12,7 @@ from tidemark.compaction.clipping import clip_request
 from tidemark.core.planning.clip import Clip
 from tidemark.core.ports import TokenCounter
 from tidemark.core.report import Report
-from tidemark.pipeline.values import RequestContext
+from tidemark.pipeline.values import FittedRequest, Refused, RequestContext
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,7 +27,15 @@ class ClippedRequest:
     after: int
     original: RequestContext
 
-    def report_of(self, report: Report, *, is_forwarded: bool) -> Report:
+    def result_of(self, result: FittedRequest | Refused) -> FittedRequest | Refused:
+        """Return what came of the clipped request, with the report of the client's own."""
+        if isinstance(result, Refused):
+            return replace(result, report=self._report_of(result.report, is_forwarded=False))
+        # Where no summary came about, ``passthrough`` wants the request to go out as the client sent it.
+        is_forwarded = result.changed or result.report.action != "failed"
+        return replace(result, report=self._report_of(result.report, is_forwarded=is_forwarded), changed=is_forwarded)
+
+    def _report_of(self, report: Report, *, is_forwarded: bool) -> Report:
         """Return the report of the client's own request.
 
         :param is_forwarded: whether the clipped messages are forwarded, and not none or the client's own

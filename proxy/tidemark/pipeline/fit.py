@@ -1,7 +1,8 @@
 """The step ``fit``: brings a request within its budget, by a plan, a summary and the messages that remain.
 
 It comes after ``identify`` and before the upstream. The rules are in ``core/planning/`` and the summaries are the
-compactor's; this file performs each outcome of the plan.
+compactor's. ``BudgetFitter.fit`` has the whole order: it goes from state to state (``fit_states.py``), and the work of
+each state returns the next one.
 """
 
 from __future__ import annotations
@@ -26,7 +27,6 @@ from tidemark.core.planning.situation import (
     EarlierMessagesNeeded,
     NoCompaction,
     PlanInput,
-    Reason,
     ReuseSummary,
     SwapSummary,
 )
@@ -34,6 +34,20 @@ from tidemark.core.ports import Clock, TokenCounter
 from tidemark.core.report import Action, Report
 from tidemark.offload.threads import offload_if_many
 from tidemark.pipeline.clip import clip
+from tidemark.pipeline.fit_states import (
+    Attempt,
+    Crowded,
+    Full,
+    LessReply,
+    Measure,
+    Performed,
+    PutBack,
+    Recall,
+    State,
+    Summarize,
+    Unplanned,
+    WithoutSearch,
+)
 from tidemark.pipeline.native_compaction import NativeCompaction
 from tidemark.pipeline.notices import (
     NO_SEARCH,
@@ -83,59 +97,57 @@ class BudgetFitter:
             _check_whole(context)
         return planned
 
-    async def fit(self, context: RequestContext, progress: Progress = NO_PROGRESS) -> Fitted:
+    async def fit(  # noqa: C901, PLR0912 - one case for each state
+        self, context: RequestContext, progress: Progress = NO_PROGRESS
+    ) -> Fitted:
         """Bring a request within its limit, or within the one that leaves the least space for the reply.
 
         The second limit is only for what would be refused: the upstream may be content with a shorter reply. Before
         that, the search function leaves.
         """
-        fitted = await self._fit(context, progress)
-        if not _is_too_long(fitted):
-            return fitted
-        if self._searches.tokens(context):
-            fitted = await self._fit_without_search(context, progress)
-            if not _is_too_long(fitted):
-                return fitted
-            context = without_search(context)
-        wider = _with_least_reply(context)
-        if wider is None:
-            return fitted
-        wider = replace(wider, started=self._timer() - fitted.report.overhead_seconds)
-        has_search = self._searches.tokens(wider) > 0
-        fitted = await self._fit(wider, progress)
-        if isinstance(fitted, Refused):
-            return fitted
-        report = with_less_reply_warning(context, fitted.report)
-        return replace(fitted, report=report, has_search_tokens=has_search)
-
-    async def _fit_without_search(self, context: RequestContext, progress: Progress) -> Fitted:
-        """Bring a request within its limit that has no space for the search function."""
-        fitted = await self._fit(without_search(context), progress)
-        if isinstance(fitted, Refused) or fitted.summary is None:
-            return fitted
-        return replace(fitted, report=with_warning(fitted.report, NO_SEARCH), has_search_tokens=False)
-
-    async def _fit(self, context: RequestContext, progress: Progress) -> Fitted:
-        """Plan, and perform the plan; a request that stays critically large is sent with a warning."""
-        planned = _plan_at_once(context) or await self._planned(context)
-        if isinstance(planned, NoCompaction):
-            unchanged = self._unchanged(context, planned)
-            if planned.reason == "left_to_upstream" or not is_full(context, planned.tokens):
-                return unchanged
-            return self._with_full_warning(context, unchanged, planned.reason)
-        fitted = await self._fit_clipped(context, planned, progress)
-        if isinstance(fitted, Refused):
-            return fitted
-        if fitted.summary is not None:
-            fitted = await self._with_recall(context, planned, fitted, fitted.summary)
-            if isinstance(fitted, Refused):
-                return fitted
-        # What is recalled uses what is free, and would fill no context by itself.
-        tokens = fitted.report.local_tokens - fitted.report.local_recalled_tokens
-        if not is_full(context, tokens):
-            return fitted
-        reason = planned.reason if isinstance(planned, ReuseSummary) else None
-        return self._with_full_warning(context, fitted, reason)
+        attempt = Attempt(context, context)
+        state: State = _plan_at_once(context) or Unplanned(attempt)
+        while True:
+            match state:
+                case NoCompaction() if attempt.context is context and not is_full(context, state.tokens):
+                    return self._unchanged(context, state)  # most requests end here
+                case Unplanned(attempt):
+                    state = await self._planned(attempt.context)
+                case NoCompaction():
+                    state = Performed(self._unchanged(attempt.context, state), state)
+                case ReuseSummary():
+                    state = Performed(self._reused(attempt.context, state), state)
+                case SwapSummary():
+                    state = Performed(await self._swap(attempt.context, state), state)
+                case Compact():
+                    state = await self._wait(attempt, state, progress)
+                case Summarize():
+                    state = Performed(await self._summarize(attempt.context, state), state.planned)
+                case CannotFit():
+                    state = await self._clip(attempt, state)
+                case Performed():
+                    state = _after_plan(attempt, state)
+                case Recall():
+                    state = await self._recall(attempt, state)
+                case Crowded(attempt, put_back):
+                    state = self._plan_for(attempt.context, put_back)
+                case PutBack():
+                    fitted = self._recaller.put_back(attempt.whole, state.fitted, state.recalled)
+                    state = Measure(fitted, state.reason)
+                case Measure():
+                    state = self._measure(attempt.whole, state)
+                case Full(fitted):
+                    state = replace(fitted, report=with_full_warning(attempt.whole, fitted.report), full=True)
+                case WithoutSearch():
+                    state = self._without_search(attempt.whole, state)
+                case LessReply():
+                    state = self._with_less_reply(attempt.whole, state)
+                case FittedRequest():
+                    return state if attempt.gives_up is None else _with_attempt_warning(attempt, state, context)
+                case Refused():
+                    return state
+                case _:
+                    assert_never(state)
 
     def could_shrink(self, context: RequestContext) -> bool:
         """Return whether the request, which an upstream refused, can be sent in another way than as it came."""
@@ -168,89 +180,91 @@ class BudgetFitter:
 
         return prepare
 
-    async def _with_recall(
-        self, context: RequestContext, planned: CompactionPlan, fitted: FittedRequest, summary: PrefixSummary
-    ) -> Fitted:
-        """Put the epoch's recall back. Where it does not fit any more, a prepared summary comes into use now.
-
-        Without one, the request goes out without the recalled messages: nobody waits for a summary because of them.
-        """
-        recalled = await self._recaller.recall(context, fitted, summary)
-        if recalled is None:
-            return fitted
-        after = fitted.report.local_tokens + recalled.tokens
-        if isinstance(planned, ReuseSummary) and recalled.texts and after > recall_mark(context):
-            replanned = plan(self._plan_input(context, recalled.tokens))
-            if isinstance(replanned, SwapSummary):
-                swapped = await self._swap(context, replanned)
-                if isinstance(swapped, Refused) or swapped.summary is None:
-                    return swapped
-                fitted = swapped
-                recalled = await self._recaller.recall(context, fitted, swapped.summary) or recalled
-        return self._recaller.put_back(context, fitted, recalled)
-
     async def _planned(self, context: RequestContext) -> CompactionPlan:
         """Decide the same as ``plan``, in a thread where there are very many messages."""
         return await offload_if_many(len(context.request.messages), partial(self.plan, context))
 
-    async def _fit_clipped(self, context: RequestContext, planned: CompactionPlan, progress: Progress) -> Fitted:
-        """Perform the plan; where the request cannot fit, clip its tool results first (FR-5.3.1)."""
+    def _plan_for(self, context: RequestContext, put_back: PutBack) -> SwapSummary | PutBack:
+        """Plan to use a prepared summary now, so that what is recalled fits; without one, all stays as it is."""
+        planned = plan(self._plan_input(context, put_back.recalled.tokens))
+        return planned if isinstance(planned, SwapSummary) else put_back
+
+    async def _clip(self, attempt: Attempt, planned: CannotFit) -> Unplanned | Performed:
+        """Clip the tool results of a request that cannot fit; refuse it if that does not help (FR-5.3.1)."""
+        context = attempt.context
         clips: tuple[Clip, ...] = ()
-        if isinstance(planned, CannotFit):
+        if context is attempt.whole:
             clips = await offload_if_many(len(context.request.messages), partial(clips_for, self._plan_input(context)))
-        if not clips:
-            return await self._perform(context, planned, progress)
-        clipped = await clip(context, clips, self._counter)
-        fitted = await self._perform(clipped.context, await self._planned(clipped.context), progress)
-        if isinstance(fitted, Refused):
-            return replace(fitted, report=clipped.report_of(fitted.report, is_forwarded=False))
-        # Where no summary came about, ``passthrough`` wants the request to go out as the client sent it.
-        is_forwarded = fitted.changed or fitted.report.action != "failed"
-        report = clipped.report_of(fitted.report, is_forwarded=is_forwarded)
-        return replace(fitted, report=report, changed=is_forwarded)
+        if clips:
+            clipped = await clip(context, clips, self._counter)
+            return Unplanned(replace(attempt, context=clipped.context, clipped=clipped))
+        error = does_not_fit(context, planned.tokens)
+        return Performed(Refused(error, context.report("failed", planned.tokens, self._timer())), planned)
 
-    async def _perform(self, context: RequestContext, planned: CompactionPlan, progress: Progress) -> Fitted:
-        """Perform any outcome of the plan."""
-        if isinstance(planned, Compact):
-            return await self._compact(context, planned, progress)
-        return await self._perform_at_once(context, planned)
-
-    async def _perform_at_once(
-        self, context: RequestContext, planned: NoCompaction | ReuseSummary | SwapSummary | CannotFit
-    ) -> Fitted:
-        """Perform an outcome for which no summary has to be made."""
-        match planned:
-            case NoCompaction():
-                return self._unchanged(context, planned)
-            case ReuseSummary():
-                return self._reused(context, planned)
-            case SwapSummary():
-                return await self._swap(context, planned)
-            case CannotFit():
-                error = does_not_fit(context, planned.tokens)
-                return Refused(error, context.report("failed", planned.tokens, self._timer()))
-            case _:
-                assert_never(planned)
-
-    async def _compact(self, context: RequestContext, planned: Compact, progress: Progress) -> Fitted:
-        """Make a summary, or wait for one that is being made; at most as long as the policy says."""
+    async def _wait(self, attempt: Attempt, planned: Compact, progress: Progress) -> Unplanned | Summarize:
+        """Wait for a summary that is being made, once and if it would help, as long as the policy allows."""
+        if attempt.deadline is not None:
+            return Summarize(planned, attempt.deadline, self._timer())
         progress.on_summarizing(planned.covered, planned.replaced_tokens)
-        began, loop = self._timer(), asyncio.get_running_loop()
+        context, began, loop = attempt.context, self._timer(), asyncio.get_running_loop()
         deadline = loop.time() + _wait_seconds(context.profile.policy)
-        if self._is_worth_waiting(context):
-            context = await self._with_preparation(context, deadline - loop.time())
-            context = replace(context, started=context.started + self._timer() - began)
-            replanned = await self._planned(context)
-            if not isinstance(replanned, Compact):
-                return await self._perform_at_once(context, replanned)
-            planned, began = replanned, self._timer()
-        self._recaller.begin(context, planned.covered)
-        result = await self._compactor.compact(self._order(context, planned), wait_seconds=deadline - loop.time())
+        if not self._is_worth_waiting(context):
+            return Summarize(planned, deadline, began)
+        context = await self._with_preparation(context, deadline - loop.time())
         context = replace(context, started=context.started + self._timer() - began)
+        return Unplanned(replace(attempt, context=context, deadline=deadline))
+
+    async def _summarize(self, context: RequestContext, state: Summarize) -> Fitted:
+        """Make a summary."""
+        planned, loop = state.planned, asyncio.get_running_loop()
+        self._recaller.begin(context, planned.covered)
+        order = self._order(context, planned)
+        result = await self._compactor.compact(order, wait_seconds=state.deadline - loop.time())
+        context = replace(context, started=context.started + self._timer() - state.began)
         if isinstance(result, NotSummarized):
             return self._without_summary(context, planned, result)
         action: Action = "forced" if context.controls.mode == "force" else "compacted"
         return self._with_summary(context, result, planned.rest_tokens + result.tokens, action)
+
+    async def _recall(self, attempt: Attempt, state: Recall) -> Crowded | PutBack | Measure:
+        """Find what the epoch recalls, and whether it fits beside the summary in use."""
+        context, fitted = attempt.whole, state.fitted
+        earlier = attempt.crowded.recalled if attempt.crowded else None
+        recalled = await self._recaller.recall(context, fitted, state.summary) or earlier
+        if recalled is None:
+            return Measure(fitted, state.reason)
+        put_back = PutBack(fitted, recalled, state.reason)
+        is_reused = state.reason is not None and earlier is None
+        after = fitted.report.local_tokens + recalled.tokens
+        if is_reused and recalled.texts and after > recall_mark(context):
+            return Crowded(replace(attempt, crowded=put_back), put_back)
+        return put_back
+
+    def _measure(self, context: RequestContext, state: Measure) -> Full | FittedRequest:
+        """Find out whether a request is critically full and the next compaction will not free enough (FR-5.3.1c)."""
+        fitted, reason = state.fitted, state.reason
+        # What is recalled uses what is free, and would fill no context by itself.
+        tokens = fitted.report.local_tokens - fitted.report.local_recalled_tokens
+        if reason == "left_to_upstream" or not is_full(context, tokens):
+            return fitted
+        if reason == "fits" and not is_full(context, least_tokens(self._plan_input(context))):
+            return fitted
+        return Full(fitted)
+
+    def _without_search(self, context: RequestContext, state: WithoutSearch) -> Unplanned | LessReply:
+        """Begin an attempt that has no space for the search function, if this one had."""
+        if not self._searches.tokens(context):
+            return LessReply(state.refused)
+        context = without_search(context)
+        return Unplanned(Attempt(context, context, "search", has_search_tokens=False))
+
+    def _with_less_reply(self, context: RequestContext, state: LessReply) -> Unplanned | Refused:
+        """Begin an attempt with the limit that leaves the least space for the reply, if that is higher."""
+        wider = _with_least_reply(context)
+        if wider is None:
+            return state.refused
+        wider = replace(wider, started=self._timer() - state.refused.report.overhead_seconds)
+        return Unplanned(Attempt(wider, wider, "reply", has_search_tokens=self._searches.tokens(wider) > 0))
 
     def _is_worth_waiting(self, context: RequestContext) -> bool:
         """Return whether a summary is in preparation that would help this request."""
@@ -320,17 +334,6 @@ class BudgetFitter:
         report = context.report("reused", planned.tokens, self._timer(), summary=summary, warning=warning)
         return self._fitted(context, summary, report)
 
-    def _with_full_warning(
-        self, context: RequestContext, fitted: FittedRequest, reason: Reason | None
-    ) -> FittedRequest:
-        """Warn of a full context, unless the next compaction will free enough (FR-5.3.1c).
-
-        :param reason: why the plan left the request as it was; None where it did all that it could
-        """
-        if reason == "fits" and not is_full(context, least_tokens(self._plan_input(context))):
-            return fitted
-        return replace(fitted, report=with_full_warning(context, fitted.report), full=True)
-
     def _plan_input(self, context: RequestContext, recalled_tokens: int = 0) -> PlanInput:
         """Return everything that a plan depends on.
 
@@ -367,8 +370,28 @@ class BudgetFitter:
         return FittedRequest(self._natives.assembled(context, summary), report, summary=summary, native=native)
 
 
-def _is_too_long(fitted: Fitted) -> bool:
-    return isinstance(fitted, Refused) and isinstance(fitted.error, ContextLengthExceeded)
+def _after_plan(attempt: Attempt, state: Performed) -> Recall | Measure | WithoutSearch | LessReply | Refused:
+    """Return what follows a plan: recall if there is a summary, another attempt if it is too long."""
+    result, planned = state.result, state.planned
+    if attempt.clipped is not None:
+        result = attempt.clipped.result_of(result)
+    if isinstance(result, Refused):
+        if attempt.gives_up == "reply" or not isinstance(result.error, ContextLengthExceeded):
+            return result
+        return LessReply(result) if attempt.gives_up else WithoutSearch(result)
+    reason = attempt.crowded.reason if attempt.crowded else None
+    if isinstance(planned, NoCompaction | ReuseSummary) and attempt.context is attempt.whole:
+        reason = planned.reason
+    return Measure(result, reason) if result.summary is None else Recall(result, result.summary, reason)
+
+
+def _with_attempt_warning(attempt: Attempt, fitted: FittedRequest, usual: RequestContext) -> FittedRequest:
+    """Return the request of a later attempt with the warning of what it goes without."""
+    if attempt.gives_up == "reply":
+        report = with_less_reply_warning(usual, fitted.report)
+    else:
+        report = with_warning(fitted.report, NO_SEARCH) if fitted.summary else fitted.report
+    return replace(fitted, report=report, has_search_tokens=attempt.has_search_tokens)
 
 
 def _check_whole(context: RequestContext) -> None:
