@@ -16,8 +16,7 @@ from tidemark.pipeline.bound_thinking import ThinkingGuard
 from tidemark.pipeline.commands import Commands, TakeOutCommands
 from tidemark.pipeline.continue_from_earlier import ContinueFromEarlier
 from tidemark.pipeline.continuing import ContinuedRequests
-from tidemark.pipeline.fit import BudgetFitter
-from tidemark.pipeline.fitting import Fit
+from tidemark.pipeline.fit import BudgetFitter, Fit
 from tidemark.pipeline.identify import Identifier, Identify
 from tidemark.pipeline.native_compaction import NativeCompaction
 from tidemark.pipeline.repeated_turns import RepeatedTurns
