@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import re
 from collections import Counter
 
@@ -31,6 +32,8 @@ SLEEP = re.compile(r"\bsleep\([0-9.]*[1-9][0-9]*\)")
 MOST_SLEEPS = 34
 """How many sleeps of a fixed time there may be: on a busy machine no number of seconds is enough."""
 
+MOST_FILE_LINES, MOST_FUNCTION_LINES = 450, 60
+
 
 def test_every_folder_has_its_package() -> None:
     """A folder of another name is one of `KINDS`."""
@@ -56,3 +59,19 @@ def test_tests_wait_for_facts_and_not_for_a_while() -> None:
         if (found := SLEEP.findall(path.read_text(encoding="utf-8")))
     }
     assert sum(sleeps.values()) <= MOST_SLEEPS, sleeps
+
+
+def test_files_and_functions_of_the_proxy_can_be_read_whole() -> None:
+    """Rule 10 of CONTRIBUTING."""
+    long_files, long_functions = [], []
+    for path in (ROOT / "proxy").rglob("*.py"):
+        text = path.read_text(encoding="utf-8")
+        if text.count("\n") > MOST_FILE_LINES:
+            long_files.append(path.name)
+        for node in ast.walk(ast.parse(text)):
+            if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+                lines = (node.end_lineno or 0) - node.lineno + 1
+                if lines > MOST_FUNCTION_LINES:
+                    long_functions.append(f"{path.name}: {node.name}")
+    assert long_files == []
+    assert long_functions == []

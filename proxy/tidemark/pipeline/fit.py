@@ -70,9 +70,7 @@ from tidemark.pipeline.values import (
     Progress,
     Refused,
     RequestContext,
-    Result,
 )
-from tidemark.pipeline.walk import Walk
 
 Fitted = FittedRequest | Refused
 
@@ -377,21 +375,6 @@ class BudgetFitter:
     def _fitted(self, context: RequestContext, summary: PrefixSummary, report: Report) -> FittedRequest:
         native = self._natives.standing(context, summary)
         return FittedRequest(self._natives.assembled(context, summary), report, summary=summary, native=native)
-
-
-class Fit:
-    """The step ``fit`` of the list."""
-
-    def __init__(self, fitter: BudgetFitter) -> None:
-        self._fitter = fitter
-
-    async def __call__(self, walk: Walk) -> Walk | Result:
-        """Fit a request, or refuse it."""
-        fitted = await self._fitter.fit(walk.context, walk.progress)
-        if isinstance(fitted, Refused):
-            return fitted
-        walk.fitted = fitted
-        return walk
 
 
 def _after_plan(attempt: Attempt, state: Performed) -> Recall | Measure | WithoutSearch | LessReply | Refused:

@@ -94,10 +94,7 @@ class Identifier:
         *,
         place: StoredPlace | None = None,
     ) -> RequestContext:
-        """Look up what is stored of a request, and count what is new.
-
-        :param place: where the request's messages were read from, where no client sent them
-        """
+        """Look up what is stored of a request, and count what is new; ``Identify`` explains ``place``."""
         started = self._timer()
         if place is None:
             tenant = tenant_of(caller, route)

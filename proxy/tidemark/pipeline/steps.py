@@ -16,7 +16,7 @@ from tidemark.pipeline.bound_thinking import ThinkingGuard
 from tidemark.pipeline.commands import Commands, TakeOutCommands
 from tidemark.pipeline.continue_from_earlier import ContinueFromEarlier
 from tidemark.pipeline.continuing import ContinuedRequests
-from tidemark.pipeline.fit import BudgetFitter, Fit
+from tidemark.pipeline.fit import BudgetFitter
 from tidemark.pipeline.identify import Identifier, Identify
 from tidemark.pipeline.native_compaction import NativeCompaction
 from tidemark.pipeline.repeated_turns import RepeatedTurns
@@ -122,3 +122,18 @@ class Pipeline:
     def _send_again(self, context: RequestContext, progress: Progress) -> Awaitable[Exchange | Refused]:
         """Walk the steps from an identified request to its exchange once more, in another form of it."""
         return send_again(self._sending, context, progress)
+
+
+class Fit:
+    """The step ``fit`` of the list."""
+
+    def __init__(self, fitter: BudgetFitter) -> None:
+        self._fitter = fitter
+
+    async def __call__(self, walk: Walk) -> Walk | Result:
+        """Fit a request, or refuse it."""
+        fitted = await self._fitter.fit(walk.context, walk.progress)
+        if isinstance(fitted, Refused):
+            return fitted
+        walk.fitted = fitted
+        return walk

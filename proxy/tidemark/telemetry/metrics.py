@@ -124,6 +124,10 @@ class Metrics:
         self._completion = self.registry.counter(
             "upstream_completion_tokens", "Output tokens by the upstream's count.", ("model",)
         )
+        self._add_other_series(read_state)
+
+    def _add_other_series(self, read_state: Callable[[], WorkerState] | None) -> None:
+        """Create the series that no request counts by itself, and those of times."""
         self._summaries = SummarySeries(self.registry, self._summarized_model)
         self._full = self.registry.counter(
             "context_full", "Requests above 95 % of their limit, with no more to summarize.", ()
