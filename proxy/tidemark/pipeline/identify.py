@@ -121,14 +121,9 @@ class Identifier:
         if self._full and owner_of(caller.fingerprint) in self._full:
             stored = replace(stored, full=True)
         prompt = await self._prompts.look(request, stored, chain, has_earlier=place is None)
-        if stored.conversation is None or not stored.stored_count:
-            count = await self._counter.count(request, route.upstream_model)
-        else:
-            count = await self._count_new(
-                request, stored.conversation, stored.stored_count, route.upstream_model, left_out.count
-            )
-            if left_out.count:
-                count = replace(count, left_out=left_out)
+        count = await self._count(request, stored, route.upstream_model, left_out.count)
+        if left_out.count:
+            count = replace(count, left_out=left_out)
         conversation = response_conversation_id(stored, chain, self._clock())
         return RequestContext(  # in the fields' order
             request,
@@ -166,10 +161,11 @@ class Identifier:
             self._emit(StoreDegraded("branches", error.internal or str(error)))
             return stored
 
-    def _count_new(
-        self, request: ModelRequest, conversation: str, stored_count: int, model: str, left_out: int
-    ) -> Awaitable[RequestCount]:
+    def _count(self, request: ModelRequest, stored: StoredState, model: str, left_out: int) -> Awaitable[RequestCount]:
         """Count a request; stored counts of a long conversation are taken over from the worker that made them."""
+        conversation, stored_count = stored.conversation, stored.stored_count
+        if conversation is None or not stored_count:
+            return self._counter.count(request, model)
 
         async def stored_counts(mark: str, first: int) -> list[tuple[Message, int]]:
             try:
