@@ -32,7 +32,7 @@ class Lessons(Generic[K]):
         """Whether it was taken, and when that ends to be known."""
 
     def of(self, credential: bytes, subject: K) -> bool | None:
-        """Return whether an upstream takes something; None where nobody knows.
+        """Return whether an upstream takes something; None if nobody knows.
 
         :param credential: the caller's fingerprint
         """
@@ -50,7 +50,7 @@ class Lessons(Generic[K]):
     def note_refused(self, credential: bytes, subject: K) -> bool:
         """Note that an upstream has refused, and return whether that is to be believed.
 
-        It is not where the upstream took the same before: then the refusal is about this one request.
+        It is not if the upstream took the same before: then the refusal is about this one request.
         """
         if self.of(credential, subject):
             return False

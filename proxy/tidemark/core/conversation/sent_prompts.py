@@ -32,9 +32,9 @@ class PromptNews:
     """What a request's prompt adds to its conversation."""
 
     stored: bytes = b""
-    """What the turn stores in place of ``StoredState.prompt_record``; empty where that stays."""
+    """What the turn stores in place of ``StoredState.prompt_record``; empty if that stays."""
     change: PromptChange | None = None
-    """What the client has changed, where that is to be told."""
+    """What the client has changed, if that is to be told."""
 
 
 NO_NEWS = PromptNews()
@@ -43,7 +43,7 @@ NO_NEWS = PromptNews()
 def tool_digests(tools: JsonValue) -> bytes:
     """Return digests of the value of a member that declares tools, as they are stored.
 
-    The order of members counts: a provider's cache breaks where a client writes them in another order (Anthropic,
+    The order of members counts: a provider's cache breaks if a client writes them in another order (Anthropic,
     "Prompt caching").
     """
     return b"".join([_digest(_name_of(tool), NAME_CHARACTERS) + _digest_of_json(tool) for tool in _parts_of(tools)])

@@ -93,7 +93,7 @@ def questions(messages: Sequence[Message]) -> Iterator[tuple[int, int]]:
 
 
 def question_position(messages: Sequence[Message]) -> int:
-    """Return the position of the newest question among the client messages, counted from 1; 0 where there is none."""
+    """Return the position of the newest question among the client messages, counted from 1; 0 if there is none."""
     newest = next(questions(messages), None)
     if newest is None:
         return 0
