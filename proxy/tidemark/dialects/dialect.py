@@ -36,7 +36,7 @@ class BaseDialect(Dialect):
     def array(self, messages: Sequence[Message], fields: Mapping[str, bytes] | None = None) -> bytes:
         """Write the member that has the messages.
 
-        :param fields: the client's other members, which may change how a summary is written; None where there are none
+        :param fields: the client's other members, which may change how a summary is written; None if there are none
         """
         del fields
         return array_of(self.raws_of(messages))

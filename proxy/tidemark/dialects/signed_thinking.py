@@ -92,7 +92,7 @@ def named_place(body: bytes) -> int:
 
 
 def sealed_text(blocks: JsonValue) -> str:
-    """Return the first signature or sealed thinking among blocks; empty where there is none.
+    """Return the first signature or sealed thinking among blocks; empty if there is none.
 
     For thinking without any, as a stream leaves it that was stopped, its text.
     """
@@ -107,7 +107,7 @@ def sealed_text(blocks: JsonValue) -> str:
 
 
 def object_in(element: bytes) -> Mapping[str, JsonValue]:
-    """Return an element as an object; an empty one where it is none."""
+    """Return an element as an object; an empty one if it is none."""
     try:
         value = decode_value(element, "messages")
     except InvalidRequest:

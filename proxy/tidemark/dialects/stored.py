@@ -98,7 +98,7 @@ class StoredMessageReader:
 
 
 def shapes(raw: bytes) -> frozenset[str]:
-    """Return the names of the dialects whose form stored bytes have; none where they are of another dialect.
+    """Return the names of the dialects whose form stored bytes have; none if they are of another dialect.
 
     - Several objects with commas between them, and one with a ``type``, are items of the Responses API.
     - Content blocks that chat completions lacks are Anthropic's.
@@ -135,7 +135,7 @@ def _shapes_of_object(item: Mapping[str, msgspec.Raw]) -> frozenset[str]:
 
 
 def _part_kinds(content: bytes) -> frozenset[str]:
-    """Return the types of a content's parts; none where it is a text."""
+    """Return the types of a content's parts; none if it is a text."""
     if not content.startswith(b"["):
         return frozenset()
     try:

@@ -42,7 +42,7 @@ class SearchedMessageBody:
         """The body of the newest round."""
 
     def read(self, data: bytes) -> bytes:
-        """Return the client's message; nothing where the round only searches. A plain answer keeps its bytes."""
+        """Return the client's message; nothing if the round only searches. A plain answer keeps its bytes."""
         body = decode_or_none(data)
         content = body.get("content") if isinstance(body, dict) else None
         if not isinstance(body, dict) or not isinstance(content, list):
@@ -180,7 +180,7 @@ class SearchedMessageStream:
         return event
 
     def _end_round(self, data: Data, event: bytes) -> bytes:
-        """Return what the client gets where a round ends: nothing where the round asks for searches."""
+        """Return what the client gets when a round ends: nothing if the round asks for searches."""
         delta = data.get("delta")
         reason = delta.get("stop_reason") if isinstance(delta, dict) else None
         message = self._round.fold.reply().message if reason else None
@@ -205,10 +205,10 @@ class _MessageRound:
         self._places: dict[JsonValue, int] = {}
         """The index of each of the client's blocks, by the index that the upstream gave it."""
         self._waiting: dict[JsonValue, list[tuple[Data, bytes]]] = {}
-        """The events of thinking of which it is not yet known what it leads to, by the same."""
+        """The events of blocks of thinking that wait for what follows them, by the upstream's index of the block."""
 
     def clients_events(self, data: Data, event: bytes) -> bytes:
-        """Return what the client gets now where a block begins, goes on or ends."""
+        """Return what the client gets now when a block begins, goes on or ends."""
         index = data.get("index")
         if data.get("type") == "content_block_start":
             block = data.get("content_block")

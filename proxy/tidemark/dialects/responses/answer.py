@@ -165,6 +165,6 @@ def error_event(error: dict[str, JsonValue], previous: bytes = b"") -> bytes:
 
 
 def next_number(previous: bytes) -> int:
-    """Return the number after the last ``sequence_number``; 0 where the stream has none."""
+    """Return the number after the last ``sequence_number``; 0 if the stream has none."""
     numbers = _NUMBER.findall(previous)
     return int(numbers[-1]) + 1 if numbers else 0
