@@ -47,7 +47,7 @@ class StreamGroup(msgspec.Struct, frozen=True):
     last_id: str
     """The last one that was delivered."""
     waiting: int
-    """How many entries follow; -1 where the server could not tell."""
+    """How many entries follow; -1 if the server could not tell."""
     pending: Sequence[PendingEntry]
 
 

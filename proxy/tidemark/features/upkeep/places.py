@@ -51,7 +51,7 @@ class KeyPlace(NamedTuple):
 
 
 def place_of(name: bytes) -> KeyPlace | None:
-    """Return what a key is for; None where no key of this version has such a name."""
+    """Return what a key is for; None if no key of this version has such a name."""
     if name.startswith(_ASIDE):
         return KeyPlace("aside", "", name.removeprefix(_ASIDE), name)
     tagged = _TAGGED.fullmatch(name)
