@@ -89,7 +89,7 @@ class OriginalsSearch:
     async def _index(
         self, context: RequestContext, summary: PrefixSummary, originals: Sequence[Message]
     ) -> MessageIndex | None:
-        """Return the index of the originals; None where it takes too long to make."""
+        """Return the index of the originals; None if it takes too long to make."""
         prefix = context.chain.at(summary.covered)
         for _ in range(MOST_WAITS):
             index = await self._indexes.ready(prefix, originals, summary.previous)

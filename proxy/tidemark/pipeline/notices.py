@@ -38,7 +38,7 @@ FULL_RATIO = 0.95
 
 
 def not_done_warning(context: RequestContext, reason: Reason) -> str | None:
-    """Say why no summary was made; None where nobody waited for one."""
+    """Say why no summary was made; None if nobody waited for one."""
     if reason == "left_to_upstream":
         return f"left to the upstream: {context.request.left_to_upstream}"
     if reason != "retained":

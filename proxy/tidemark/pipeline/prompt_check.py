@@ -58,7 +58,7 @@ class PromptCheck:
                 )
 
     async def _count(self, prompt: str | list[JsonValue], model: str, most: int) -> int:
-        """Return a prompt's tokens, or a lower number where it cannot exceed the window."""
+        """Return a prompt's tokens, or a lower number if it cannot exceed the window."""
         if not isinstance(prompt, str):
             return len(prompt)
         size = len(prompt.encode("utf-8", "replace"))

@@ -1,7 +1,7 @@
 """Watches what clients change of what they sent before the newest messages: a provider's prompt cache breaks there.
 
 The step ``identify`` asks for each request. What was sent is compared by digests that the store has with the
-conversation, so every worker knows what was told. An earlier message is compared only where a request leaves its
+conversation, so every worker knows what was told. An earlier message is compared only if a request leaves its
 conversation and has at least two messages after that place: a person who asks something else has one. The other
 branches that went on from there are compared, too.
 """
@@ -132,7 +132,7 @@ class PromptWatch:
 async def _digests(
     request: ModelRequest, name: str, cached: BoundedCache[bytes, bytes], digest: Callable[[JsonValue], bytes]
 ) -> bytes:
-    """Return the digests of a member, from the cache where its bytes are known."""
+    """Return the digests of a member, from the cache if its bytes are known."""
     raw, content = request.fields.get(name, b""), request.billed_members[name]
     if len(raw) > MOST_CACHED_BYTES:
         return await asyncio.to_thread(digest, content)

@@ -81,7 +81,7 @@ class Recaller:
     async def recall(
         self, context: RequestContext, fitted: FittedRequest, summary: PrefixSummary
     ) -> EpochRecall | None:
-        """Return what bears on the questions since the compaction; None where recall is off.
+        """Return what bears on the questions since the compaction; None if recall is off.
 
         :param summary: what stands for the oldest messages of the request
         """
@@ -190,7 +190,7 @@ class Recaller:
     def _text(
         self, index: MessageIndex, source: _Epoch, epoch: EpochRecall, turn: _Question, most: int
     ) -> RecalledText | None:
-        """Return the quotation of what bears on a question and fits; None where nothing does."""
+        """Return the quotation of what bears on a question and fits; None if nothing does."""
         question, count = source.forwarded[turn.at], len(source.originals)
         near = [*source.forwarded[: turn.at], *(source.originals[place] for place in epoch.places)]
         passages = passages_of(source.summary, [message for message in near if message.digest != question.digest])
