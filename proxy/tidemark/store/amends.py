@@ -20,7 +20,7 @@ MOST = 10_000
 
 
 Work = Callable[[], Awaitable[object]]
-"""Raises ``StoreError`` where it is to be done again; doing it twice changes nothing."""
+"""Raises ``StoreError`` if it is to be done again; doing it twice changes nothing."""
 
 
 class Amends:

@@ -28,7 +28,7 @@ class RedisAnswers:
         self._codec = codec
 
     async def find(self, conversation: str) -> KeptAnswer | None:
-        """Return the answer; None where none is kept, or it cannot be read.
+        """Return the answer; None if none is kept, or it cannot be read.
 
         :raises StoreUnavailable: the store did not answer in time
         """

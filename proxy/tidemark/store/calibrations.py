@@ -1,7 +1,7 @@
 """Stores what was learned of providers' tokenizers, by credential: the adapter of ``CalibrationStore``.
 
 A request whose model is calibrated meets it twice: it is read beside ``recall`` and written beside ``record``. A write
-takes effect only where the stored value is still the one it was learned from; else it is learned again from the newer
+takes effect only if the stored value is still the one it was learned from; else it is learned again from the newer
 value.
 """
 

@@ -16,7 +16,7 @@ key                      type     content
 ``tm:{F}:a:OWN``         string   an id that a client was told but that has no turns -> the id that has them
 ``tm:{F}:e:OWN``         set      the ids that lead to this conversation so
 ``tm:{F}:n:HASH``        string   a chain hash at the end of a request or reply -> the conversation that has it
-``tm:{F}:s:RECIPE:HASH`` string   a summary of the prefix with that hash (``Codec.pack_summary``); where it absorbed
+``tm:{F}:s:RECIPE:HASH`` string   a summary of the prefix with that hash (``Codec.pack_summary``); if it absorbed
                                   system messages, the SHA-1 of their digests stands behind ``RECIPE``
 ``tm:{F}:w:RECIPE:HASH`` string   the same for a prepared summary that is not in use yet
 ``tm:{F}:q:OWN``         list     references to prepared summaries

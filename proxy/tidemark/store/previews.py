@@ -55,7 +55,7 @@ class RedisPreviews:
         return bool(answer)
 
     async def read(self, conversation: str, preview_id: bytes) -> tuple[PrefixSummary, PrefixSummary] | None:
-        """Return a preview and the summary that it was made to replace; None where it has expired.
+        """Return a preview and the summary that it was made to replace; None if it has expired.
 
         :raises RecordUnreadable: its bytes have changed since
         :raises StoreUnavailable: the store did not answer in time

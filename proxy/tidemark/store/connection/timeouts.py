@@ -20,7 +20,7 @@ from typing import Any, cast
 LATE_SECONDS = 0.02
 """A timer that fires so much later than it was set for shows a busy loop."""
 MOST = 16
-"""How often one wait may run. 16 times 0.25 s are 4 s, which a client hardly notices where all else is late too."""
+"""How often one wait may run. 16 times 0.25 s are 4 s, which a client hardly notices if all else is late too."""
 
 
 def _never() -> float:
@@ -37,7 +37,7 @@ No runs remain for a wait that has ended. Waits are tuples, since a request make
 class RenewingTimeout:
     """Bounds in time what a task does inside of ``with``. Any number of tasks may be inside.
 
-    Raises ``TimeoutError`` where it took longer, the loop had time to notice the answer, and the store answered no
+    Raises ``TimeoutError`` if it took longer, the loop had time to notice the answer, and the store answered no
     other call meanwhile. It cancels the task and takes the cancellation back by the rules of ``asyncio.Timeout``.
 
     Belongs to the event loop that uses it first. Mutable: the waits, all of one length, so that the oldest is due
@@ -75,7 +75,7 @@ class RenewingTimeout:
             return False
         task = cast("asyncio.Task[Any]", asyncio.current_task())
         _, runs, cancelling = self._waits.pop(task)
-        # A cancellation by other code is passed on, also where both came together.
+        # A cancellation by other code is passed on, even if both came together.
         return not runs and task.uncancel() <= cancelling and kind is asyncio.CancelledError
 
     def _watch(self, due: float) -> None:
