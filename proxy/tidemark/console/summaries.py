@@ -147,7 +147,7 @@ def _text_page(
     """Return the page on which a text is edited.
 
     :param version: the summary that the text will replace
-    :param present: the summary in use; None where it cannot be read now
+    :param present: the summary in use; None if it cannot be read now
     """
     status = 200 if error is None else status_of(error)
     address = _address(visit)

@@ -70,7 +70,7 @@ async def examine(
 
 
 def _parts(settings: Settings, findings: list[Finding]) -> Worker | None:
-    """Return the parts that most checks use; None where they cannot be built, which is a finding then."""
+    """Return the parts that most checks use; None if they cannot be built, which is a finding then."""
     try:
         worker = Worker(settings, lambda warning: findings.append(Finding("tokens", "warning", warning)))
         worker.catalog  # noqa: B018 - it is made now, so that what cannot be used fails here

@@ -108,7 +108,7 @@ class Figure:
     ratio: float
     """The tokens that were left, as a share of those before."""
     newest: float | None
-    """The share of the newest messages that stay word for word; None where a summary alone was measured."""
+    """The share of the newest messages that stay word for word; None if a summary alone was measured."""
     survivors: int
     facts: int
     spending: Spending = NOTHING_SPENT

@@ -103,7 +103,7 @@ class BrowserAccess:
             await Response(send, errors).send_error(refusal)
 
     def _learn(self, names: tuple[bytes, ...]) -> int:
-        """Find and cache the position of ``Host``. It is -1 where there is none, or a web page may be the caller."""
+        """Find and cache the position of ``Host``. It is -1 if there is none, or a web page may be the caller."""
         plain = names.count(b"host") == 1 and b"origin" not in names and b"sec-fetch-site" not in names
         position = names.index(b"host") if plain else -1
         if sum(map(len, names)) <= MAX_HEAD_BYTES:
@@ -111,7 +111,7 @@ class BrowserAccess:
         return position
 
     def _refusal(self, lines: Mapping[bytes, bytes], headers: Headers) -> ForeignPage | None:
-        """Return the reason why a request is refused; None where it is served."""
+        """Return the reason why a request is refused; None if it is served."""
         host, origin = lines.get(b"host"), lines.get(b"origin")
         if self._is_named and not self._is_own(host):
             if origin is not None:

@@ -35,7 +35,7 @@ async def refuse_websocket(scope: Scope, send: Send, errors: ErrorFormat) -> Non
 
 
 def allowed_methods(scope: Scope, routes: Iterable[BaseRoute]) -> tuple[str, ...]:
-    """Return the methods that a path is served with, ``OPTIONS`` among them; empty where no route has the path.
+    """Return the methods that a path is served with, ``OPTIONS`` among them; empty if no route has the path.
 
     Routes that take every method say nothing about a path. The path ``*`` stands for the server.
     """

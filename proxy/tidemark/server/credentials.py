@@ -24,7 +24,7 @@ WORDS = (
     "signature",
     "token",
 )
-"""A header holds a credential where a word of its name is one of these, or ends in one (``apikey``). ``tokens`` is not
+"""A header holds a credential if a word of its name is one of these, or ends in one (``apikey``). ``tokens`` is not
 among them: it is a number, as in ``max-tokens``."""
 GATEWAY_NAMES = frozenset(
     {

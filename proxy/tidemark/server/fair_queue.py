@@ -43,7 +43,7 @@ class FairQueue(Generic[T]):
         heappush(self._heap, (start, next(self._numbers), tenant, item))
 
     def pop(self) -> T | None:
-        """Remove and return the item that is next; None where nothing waits."""
+        """Remove and return the item that is next; None if nothing waits."""
         while self._heap:
             start, _, tenant, item = heappop(self._heap)
             self._now = start

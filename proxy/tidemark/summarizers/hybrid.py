@@ -31,7 +31,7 @@ A request may be a long task. The narrative is told the rest, and seldom fills i
 _REQUEST_CHARS = 0.8
 """Characters of an open request for each token of the bound."""
 _MOST_LEDGER_SHARE = 0.5
-"""The ledger's share where the narrative left more."""
+"""The ledger's share if the narrative left more."""
 _LEAST_NARRATIVE_TOKENS = 48
 """With fewer tokens no prose says anything: the ledger takes the whole bound."""
 _NOTHING = "Nothing was said."
@@ -88,7 +88,7 @@ class HybridSummarizer:
         return await _run(deadline, self._joined, entries, draft, task, deadline)
 
     def _without_narrative(self, entries: Sequence[Entry], prose: str | None, task: SummaryTask) -> SummaryText:
-        """Return the ledger alone, or what is left of the earlier narrative where there is none."""
+        """Return the ledger alone, or what is left of the earlier narrative if there is none."""
         ledger = self._fitting(entries, task, task.max_tokens)
         text = cut_to_bound(render_ledger(ledger or entries[:1]), task, self._counter)
         if text or not prose:

@@ -27,7 +27,7 @@ from tidemark.summarizers.transcript import CALLED, EARLIER, USER_SAID, argument
 
 RULE, ERROR = USER_SAID, "Error"
 KINDS = (RULE, REQUEST, ERROR, FILES, COMMANDS, IDENTIFIERS, LINKS)
-"""The kinds in the order of a summary. Where tokens lack, the last kind is dropped first and the request last."""
+"""The kinds in the order of a summary. If tokens lack, the last kind is dropped first and the request last."""
 _ONE_A_LINE = frozenset({RULE, ERROR, REQUEST})
 _STANDING = frozenset({RULE})
 """Kinds of which the oldest entries stay when there are too many; for all others the newest stay."""

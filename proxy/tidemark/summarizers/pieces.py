@@ -51,7 +51,7 @@ class PieceKind(NamedTuple):
     """What sets a piece apart from others of its speaker. Most share ``ORDINARY``, which costs nothing."""
 
     bulk: bool = False
-    """Whether it is told only where everything else is."""
+    """Whether it is told only if everything else is."""
     mark: Mark = NO_MARK
     """What is told of sentences that it stands for, or of a call's result."""
     taken_up: bool = False
@@ -162,7 +162,7 @@ def _with_folded_rows(pieces: list[Piece], long: Collection[int]) -> list[Piece]
 def _with_folded_reruns(pieces: list[Piece], answered: Mapping[int, str]) -> list[Piece]:
     """Return the pieces with the newest only of the lines that several results have.
 
-    A line that each of them has once is folded only where their calls are equal: else it is what each was asked.
+    A line that each of them has once is folded only if their calls are equal: else it is what each was asked.
     """
     changes: Changes = {}
     several: dict[tuple[int, str, str | int], list[int]] = defaultdict(list)
@@ -199,7 +199,7 @@ def _with_folded_speech(pieces: list[Piece], calls: Collection[int]) -> list[Pie
     """Return the pieces with the newest only of the sentences and calls that are nearly equal, by each speaker.
 
     A rule, a labelled statement and a line of a ledger stand for themselves. A sentence without digits is like no other
-    one; where it is said again the summary has it once anyway, without its count.
+    one; if it is said again the summary has it once anyway, without its count.
 
     :param calls: the lines of calls
     """
@@ -225,7 +225,7 @@ def _with_folded_speech(pieces: list[Piece], calls: Collection[int]) -> list[Pie
 
 
 def _folded(pieces: Sequence[Piece], places: Sequence[int], *, is_output: bool, partial: bool = False) -> Changes:
-    """Return what folding some pieces changes; nothing where they are not folded."""
+    """Return what folding some pieces changes; nothing if they are not folded."""
     members = [Foldable(pieces[place].phrase.plain, pieces[place].kind.mark) for place in places]
     mark = mark_of(members, is_output=is_output, partial=partial)
     if mark is None:

@@ -331,7 +331,7 @@ _ENGLISH = frozenset(["the", "and", "of", "you", "to", "with", "this", "that", "
 
 
 def language_rule(plain: str, words: Collection[str]) -> RuleKind | None:
-    """Return the kind of rule of a sentence in one of these languages; None where it is none.
+    """Return the kind of rule of a sentence in one of these languages; None if it is none.
 
     :param plain: in lower case, after a space
     """

@@ -225,7 +225,7 @@ def is_rule(sentence: str, words: Sequence[str]) -> bool:
 
 
 def rule_kind(sentence: str, words: Sequence[str]) -> RuleKind | None:
-    """Return the kind of rule that a sentence is; None where it is no rule."""
+    """Return the kind of rule that a sentence is; None if it is no rule."""
     label = LABEL.match(sentence) if ":" in sentence else None
     if label and RULE_LABEL.match(sentence):
         return "directive"

@@ -50,7 +50,7 @@ _UPDATE = re.compile(rf"\b(is|are|ist|est|es) (?:{'|'.join(sorted(_NOW))}) (?={_
 
 
 def answer_language(sentence: str) -> str | None:
-    """Return the language in which a sentence wants all answers; None where it says anything else."""
+    """Return the language in which a sentence wants all answers; None if it says anything else."""
     words = words_of(sentence) if len(sentence) < 12 * _MOST_WORDS else ()
     languages = [word for word in words if word in _LANGUAGES]
     if len(languages) != 1 or len(words) > _MOST_WORDS or _ANSWER.isdisjoint(words):
@@ -59,7 +59,7 @@ def answer_language(sentence: str) -> str | None:
 
 
 def without_value(sentence: str) -> str | None:
-    """Return a statement with a mark for its value; None where it has no value or more than one.
+    """Return a statement with a mark for its value; None if it has no value or more than one.
 
     "The cap is $500 in all." and "The cap is $700 in all." give the same text.
     """
@@ -68,7 +68,7 @@ def without_value(sentence: str) -> str | None:
 
 
 def updated_statement(sentence: str, words: Collection[str]) -> str | None:
-    """Return the statement whose value a sentence says anew, as ``without_value`` gives it; None where it says none.
+    """Return the statement whose value a sentence says anew, as ``without_value`` gives it; None if it says none.
 
     "The port is now 9090." gives what "The port is 8080." gives.
 

@@ -1,6 +1,6 @@
 """Shows what a worker does at the moment, and what its store does, as gauges and seconds.
 
-``metrics.py`` samples the state before each scrape, and once a second where several workers share their counts. So a
+``metrics.py`` samples the state before each scrape, and once a second if several workers share their counts. So a
 request does nothing for it.
 """
 

@@ -51,7 +51,7 @@ OTHER_METHOD = "_OTHER"
 def route_attributes(route: Route, operation: str | None) -> dict[str, AttributeValue]:
     """Return the attributes of a call to a route's upstream.
 
-    :param operation: what the upstream is asked for; None where the conventions have no name for it
+    :param operation: what the upstream is asked for; None if the conventions have no name for it
     """
     attributes: dict[str, AttributeValue] = {
         PROVIDER: PROVIDERS.get(route.provider, route.provider),

@@ -21,7 +21,7 @@ _TAIL_BYTES = 2
 
 @dataclass(frozen=True, slots=True)
 class AnswerBounds:
-    """The most bytes of one answer. Where it is longer the connection is closed, and the client gets an error."""
+    """The most bytes of one answer. If it is longer the connection is closed, and the client gets an error."""
 
     error: int = MEGABYTE
     """Of any error's body. Errors are read whole, because they may say why to send a request again."""

@@ -93,7 +93,7 @@ class StreamedReply:
             await asyncio.gather(self._pending, return_exceptions=True)
         provider_stream = getattr(self._stream, "completion_stream", None)
         await self._stream.aclose()
-        # litellm 1.105.3 closes a provider's iterator only where it has aclose(). Anthropic's has none, so the
+        # litellm 1.105.3 closes a provider's iterator only if it has aclose(). Anthropic's has none, so the
         # connection would stay open until garbage collection; the generator beneath it has aclose().
         for name in ("streaming_response", "response_iterator"):
             generator = getattr(provider_stream, name, None)

@@ -46,7 +46,7 @@ def send_once(handler: type) -> None:
 
     :raises AttributeError: this version of litellm has no such method
     """
-    getattr(handler, RESEND_METHOD)  # fails at once where a newer litellm has renamed it
+    getattr(handler, RESEND_METHOD)  # fails at once if a newer litellm has renamed it
 
     async def raise_first_error(_handler: Any, *_: Any, **__: Any) -> NoReturn:
         raise sys.exc_info()[1] or ConnectionError("litellm sends a request again for no error")
@@ -207,7 +207,7 @@ def make_strict(owner: type, factory: str) -> None:
 
     :raises KeyError: this version of litellm has no such method
     """
-    defined = owner.__dict__[factory]  # fails at once where a newer litellm has renamed it
+    defined = owner.__dict__[factory]  # fails at once if a newer litellm has renamed it
     make = getattr(owner, factory)
 
     @wraps(make)

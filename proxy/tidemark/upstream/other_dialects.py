@@ -1,7 +1,7 @@
 """Sends requests of other dialects than chat completions, as they are or over a bridge.
 
 ``upstream.py`` calls it. What an upstream speaks is configured, known of its provider, or learned. One at an address
-that nothing is known of is asked once in the dialect itself; where it has no such endpoint, that is remembered, and the
+that nothing is known of is asked once in the dialect itself; if it has no such endpoint, that is remembered, and the
 same request goes over the bridge (ADR 0018). An upstream that wants the reasoning of its answers back gets it, from its
 first refusal on.
 """
@@ -41,7 +41,7 @@ class SpokenDialects:
         """By address, model and dialect: an address may be that of several servers."""
 
     def native_route(self, route: Route, dialect: str, caller: Caller) -> Route | None:
-        """Return the route on which a request goes out in its own dialect; None where it needs a bridge."""
+        """Return the route on which a request goes out in its own dialect; None if it needs a bridge."""
         if route.dialects and dialect not in route.dialects:
             return None
         if route.provider == ANTHROPIC:

@@ -195,7 +195,7 @@ class StoreParts(ModelParts):
 
     @cached_property
     def schema(self) -> SchemaWatch:
-        """Looks at the schema of every connection's store, and lets messages be compressed where all can read it."""
+        """Looks at the schema of every connection's store, and lets messages be compressed if all can read it."""
         mode, is_embedded = self.settings.store.compression, str(self.settings.store.url) == "embedded"
         raises = mode == "zstd" or (mode == "auto" and is_embedded)
         compression = CompressionSwitch(

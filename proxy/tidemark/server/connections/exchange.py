@@ -101,7 +101,7 @@ class ServerExchange:
 
 
 def _declared_length(headers: Iterable[tuple[bytes, bytes]]) -> int:
-    """Return the length that a request states for its body; 0 where it states none."""
+    """Return the length that a request states for its body; 0 if it states none."""
     return next((int(value) for name, value in headers if name == b"content-length" and value.isdigit()), 0)
 
 

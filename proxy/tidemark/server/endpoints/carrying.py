@@ -69,7 +69,7 @@ def _outcome_of(status: int) -> Outcome:
 
 
 def _length_of(headers: Headers) -> int | None:
-    """Return the length that an answer states; None where it states none, or two."""
+    """Return the length that an answer states; None if it states none, or two."""
     lengths = {value for name, value in headers if name == LENGTH}
     length = lengths.pop() if len(lengths) == 1 else b""
     return int(length) if length.isdigit() else None

@@ -1,6 +1,6 @@
 """Carries every request under ``/v1`` that no other endpoint serves: embeddings, files, audio, images, batches.
 
-It stands beside the pipeline: nothing is read but the model, which decides the upstream, and, where tenants share a
+It stands beside the pipeline: nothing is read but the model, which decides the upstream, and, if tenants share a
 provider's account, ids; nothing is stored but who made what (``pipeline/carried_objects.py``). Bodies go on while they
 arrive, and so do answers. The table of routes has it last.
 """
@@ -210,7 +210,7 @@ class _LastRoute(Route):
     """A route for every method that gives way to any other route of a path."""
 
     def matches(self, scope: Scope) -> tuple[Match, Scope]:
-        """Return a partial match, which starlette takes where no route matches wholly and none before it partly."""
+        """Return a partial match, which starlette takes if no route matches wholly and none before it partly."""
         match, child_scope = super().matches(scope)
         return (match if match is Match.NONE else Match.PARTIAL), child_scope
 

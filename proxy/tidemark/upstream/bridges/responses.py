@@ -170,7 +170,7 @@ def _function(tool: Mapping[str, JsonValue], schema: JsonValue) -> JsonValue:
 
 
 def _choice(fields: Mapping[str, bytes], *, has_tools: bool) -> JsonValue:
-    """Return ``tool_choice``; None where the model may choose."""
+    """Return ``tool_choice``; None if the model may choose."""
     choice = value_of(fields, "tool_choice")
     members = object_of(choice)
     kind = members.get("type")
