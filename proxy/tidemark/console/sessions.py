@@ -91,7 +91,7 @@ class Sessions:
         return Session(os.urandom(_ID_BYTES), int(self._clock()))
 
     def of(self, request: Request) -> Session | None:
-        """Return the session of a request's cookie; None if it has none, or one that ended or is not ours."""
+        """Return the session of a request's cookie; None if it has no session, or one that has ended or is not ours."""
         try:
             packed = base64.urlsafe_b64decode(request.cookies.get(COOKIE, ""))
         except ValueError:

@@ -21,7 +21,7 @@ K = TypeVar("K", bound=Hashable)
 
 
 class Lessons(Generic[K]):
-    """Remembers what upstreams take, by credential and by what was asked of them.
+    """Remembers what upstreams accept, by credential and by the question.
 
     :param clock: seconds, of any origin
     """

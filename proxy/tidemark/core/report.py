@@ -48,7 +48,7 @@ class Report:
     local_recalled_tokens: int = 0
     """The same by our own count."""
     cache_break: str = ""
-    """What the client has changed of what it sent before, as ``PromptChange.words``; told once a conversation."""
+    """Which part of its earlier request the client has changed, as ``PromptChange.words``; reported once."""
 
 
 @dataclass(frozen=True, slots=True)

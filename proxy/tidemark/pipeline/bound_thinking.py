@@ -171,14 +171,14 @@ class BoundThinking:
         return b"".join([key + prefix for key, prefix in pairs.items()])
 
     def sent_digests(self) -> bytes:
-        """Return the digests of what was sent last, for a summary that will stand for it."""
+        """Return the digests of the body that was sent last, for the summary that will stand for it."""
         prefix = self._prefix_of(self._sent_body or self._context.request.body)
         return b"".join([prefix.head, *prefix.digests[:MOST_STOOD_FOR]])
 
     async def _examined(self, body: bytes, refused: int | None = None) -> tuple[bytes, bool]:
         """Return a body without invalid thinking, and whether the upstream is told to drop some itself.
 
-        :param refused: the place from which on thinking was refused of which nothing is known
+        :param refused: where the upstream refused thinking; from there on, thinking of unknown prefixes goes, too
         """
         if len(body) > LARGE_BYTES:
             return await asyncio.to_thread(self._without_invalid, body, refused)
@@ -230,7 +230,7 @@ class BoundThinking:
         return is_own if bound is None else bound in prefixes
 
     def _prefix_sent(self) -> tuple[bytes, int]:
-        """Return the digest of what was sent last, and how many elements it has."""
+        """Return the digest of the body that was sent last, and the number of its elements."""
         if self._bound is None:
             prefix = self._prefix_of(self._sent_body or b"{}")
             self._bound = (prefix.digest, len(prefix.elements))
@@ -286,7 +286,7 @@ class _Prefix:
 
 
 def _chained(digest: bytes, *meanings: bytes) -> bytes:
-    """Return the digest of what has a digest already, and of what follows it."""
+    """Return the digest of a longer prefix: from the digest of a shorter one, and what follows that."""
     return blake2b(digest + b"".join(meanings), digest_size=KEY_BYTES).digest()
 
 

@@ -20,7 +20,7 @@ class ClippedRequest:
     """A request with smaller tool results."""
 
     context: RequestContext
-    """To plan with: its messages and counts are those of what may be forwarded."""
+    """The plan reads this one: it has the clipped messages, which may be forwarded, and their counts."""
     clips: int
     before: int
     """Tokens of the clipped messages as they came."""

@@ -19,7 +19,7 @@ class ContextFacts:
     tokens: int
     """The whole conversation's."""
     forwarded: int
-    """Those of what the model would get now."""
+    """Tokens that the model would get now."""
     limit: int
     window: int
     messages: int

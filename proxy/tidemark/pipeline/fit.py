@@ -393,7 +393,7 @@ def _after_plan(attempt: Attempt, state: Performed) -> Recall | Measure | Withou
 
 
 def _with_attempt_warning(attempt: Attempt, fitted: FittedRequest, usual: RequestContext) -> FittedRequest:
-    """Return the request of a later attempt with the warning of what it goes without."""
+    """Return the request of a later attempt, with a warning that names what it lacks."""
     if attempt.gives_up == "reply":
         report = with_less_reply_warning(usual, fitted.report)
     else:

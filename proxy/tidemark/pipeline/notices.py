@@ -102,7 +102,7 @@ def with_warning(report: Report, notice: str | None) -> Report:
 
 
 def with_cache_break(request: ModelRequest, change: PromptChange, report: Report) -> Report:
-    """Say what the client has changed of what it sent before."""
+    """Say which part of its earlier request the client has changed."""
     notice = (
         f"the client changed what it sent before: {change.words}, and a provider's prompt cache breaks there; "
         "said once a conversation"

@@ -55,7 +55,7 @@ class _Epoch:
     tokens: Sequence[int]
     """Of each original."""
     mark: int
-    """The most tokens of a request with what is recalled."""
+    """The most tokens of a request together with the recalled messages."""
     bound: int
     """The most tokens that are recalled in the epoch."""
     dialect: RequestFormat
@@ -214,5 +214,5 @@ class Recaller:
 
 
 def recall_mark(context: RequestContext) -> int:
-    """Return the most tokens that a request may have with what is recalled: a threshold in tokens, or the limit."""
+    """Return the most tokens of a request with recalled messages: a threshold in tokens, or the limit."""
     return context.budget.high_water if context.profile.policy.threshold > 1 else context.budget.limit

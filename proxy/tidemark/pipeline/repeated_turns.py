@@ -116,7 +116,7 @@ class RepeatedTurns:
 
 
 def _name_of(request: ModelRequest, caller: Caller, controls: Controls) -> bytes:
-    """Return by what all workers know a turn with a key."""
+    """Return the name by which all workers know a turn with an idempotency key."""
     return digest_of(caller.fingerprint, request.dialect.name.encode(), controls.idempotency_key.encode())
 
 

@@ -27,7 +27,7 @@ PROVIDERS_ID = re.compile(
 )
 """The form of a provider's ids, which the names of files and stores (``file_reader.py``, ``file-list``) lack."""
 _WORD = re.compile(rf"(?!(?:{ID_PREFIXES})_)[a-z]+(?:_[a-z]+)*|file_batches")
-"""A part of a path that is no id, but the name of what ids are below (``files``, ``input_items``)."""
+"""A part of a path that is no id, but a word above ids (``files``, ``input_items``)."""
 
 
 _ESCAPED = re.compile(rb"\\u00([2-7][0-9A-Fa-f])")

@@ -38,7 +38,7 @@ LeaveOut = Callable[[bytes], bytes]
 Add = Callable[[Reply], Coroutine[Any, Any, None]]
 """Adds a complete reply to the conversation that its client named; raises if the store does not take it."""
 Bind = Callable[[Reply], bytes]
-"""Returns what is to be stored of what a reply's thinking is bound to."""
+"""Returns the bytes to store about the prefix that a reply's thinking is bound to."""
 
 
 class Watch(Protocol):
@@ -147,7 +147,7 @@ class RequestContext:
     conversation: str
     """The id that the client gets."""
     prompt: PromptNews = NO_NEWS
-    """What the client has changed of what it sent before, if that is to be told."""
+    """Which part of its earlier request the client has changed, if the response must report it."""
     unclipped: RequestContext | None = None
     """The same request as it came, if tool results were clipped since."""
     put_in_use: PrefixSummary | None = None

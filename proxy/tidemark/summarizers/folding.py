@@ -1,7 +1,7 @@
 """Folds sentences that are nearly equal into the newest of them, with a mark that says how often it stood.
 
-``pieces`` and ``salience`` use it. Sentences are nearly equal if they differ in numbers only. What a person or a model
-said is folded only if the mark tells all that is lost; of what a tool returned the mark may tell the count alone.
+``pieces`` and ``salience`` use it. Sentences are nearly equal if they differ in numbers only. Sentences of a
+person or a model are folded only if the mark says all that is lost; for a tool's result the count is enough.
 A mark stands in square brackets after the sentence, and nobody said it: ``[12 times, 0 to 11]``.
 """
 
@@ -20,7 +20,7 @@ _MOST_VALUES = 8
 _MOST_SPREAD = 2
 """How far apart values may be, as a multiple of their count. Ticket numbers and prices are no row."""
 _MOST_COUNTED = 1000
-"""Values of a range that are told, and read back; a user may write any range."""
+"""Values of a range that are written and read back; a user may write any range."""
 _LONG_DIGITS = 10
 _MARK_CHARS = 120
 FOLDED_CHARS = 240
@@ -33,7 +33,7 @@ _MARK = re.compile(
 
 
 class Mark(NamedTuple):
-    """What is told beside a text: how often it stood, with which numbers, and a result's size."""
+    """What a summary says beside a text: how often it stood, with which numbers, and a result's size."""
 
     times: int = 1
     values: tuple[str, ...] = ()
@@ -170,7 +170,7 @@ def may_tell(text: str, others: Sequence[str], times: int) -> bool:
 
 
 def _are_near(values: Sequence[str], times: int) -> bool:
-    """Return whether values are whole numbers of one row, of which few are missing; others are names of their own."""
+    """Return whether values are whole numbers of one row with few gaps; other numbers are names of their own."""
     if not all(value.isdecimal() and len(value) < _LONG_DIGITS for value in values):
         return False
     numbers = [int(value) for value in values]

@@ -61,7 +61,7 @@ _ANSWER_TOKENS = 24
 _BOUND_SHARE = 4
 """A bound is at most this part of the window: earlier summary, answer and a piece share it."""
 _PART_TOKENS = 20
-"""Tokens of what stands around the summary of a part."""
+"""Tokens of the text around the summary of a part."""
 _MOST_REVISED = 20
 """Values that a model is asked about."""
 

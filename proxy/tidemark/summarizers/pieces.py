@@ -51,9 +51,9 @@ class PieceKind(NamedTuple):
     """What sets a piece apart from others of its speaker. Most share ``ORDINARY``, which costs nothing."""
 
     bulk: bool = False
-    """Whether it is told only if everything else is."""
+    """Whether the summary has it only if it has everything else."""
     mark: Mark = NO_MARK
-    """What is told of sentences that it stands for, or of a call's result."""
+    """What the summary says of the sentences that it stands for, or of a call's result."""
     taken_up: bool = False
     """Whether it is a line of a result that somebody takes up later."""
     odd: bool = False
@@ -121,7 +121,7 @@ def pieces_of(
 
 
 def _size_of(result: str) -> PieceKind:
-    """Return what is told of a call whose result this is."""
+    """Return the kind of a call with this result: the mark has the result's size, if it is long."""
     size = result.count("\n") + 1
     return PieceKind(mark=Mark(size=size)) if size >= _SIZED_LINES else ORDINARY
 

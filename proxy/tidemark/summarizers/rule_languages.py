@@ -76,7 +76,7 @@ class _Language(NamedTuple):
     """How one language words its rules; the patterns are matched against lower-case text after a space."""
 
     words: frozenset[str]
-    """Words of which each rule has one."""
+    """Each rule has one of these words."""
     opening: re.Pattern[str]
     """How a rule begins."""
     anywhere: re.Pattern[str]

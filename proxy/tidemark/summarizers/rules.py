@@ -22,7 +22,7 @@ class Wording(NamedTuple):
     pattern: re.Pattern[str]
     """It is searched in lower-case text after a space."""
     words: Mapping[str, frozenset[str]]
-    """Each word with others, of which it needs one; a word without others needs none."""
+    """Each word with its companions. It needs one of them; a word without companions needs none."""
 
     @classmethod
     def of(cls, pattern: str, *, words: str) -> Wording:

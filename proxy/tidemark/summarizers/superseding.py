@@ -92,7 +92,7 @@ def values_of(statement: str) -> frozenset[str]:
 
 
 def is_prohibition(statement: str) -> bool:
-    """Return whether a statement begins with what must not be done."""
+    """Return whether a statement begins with words of a prohibition."""
     return bool(_PROHIBITION.match(statement))
 
 

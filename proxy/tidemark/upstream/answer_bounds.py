@@ -1,7 +1,7 @@
 """Bounds the memory that one answer of an upstream may take: not every answer has an end.
 
-Both lanes apply it. Requests that are only carried have no bound but that of their errors, since nothing else of their
-answers is held.
+Both lanes apply it. If a request is only carried, its answer has no bound but that of an error, because Tidemark holds
+nothing else of it.
 """
 
 from __future__ import annotations

@@ -74,7 +74,7 @@ class StoreParts(ModelParts):
         self.deletion_hooks: list[DeletionHook] = []
         """The hooks that delete a conversation's records outside the store's own."""
         self.flushes: list[MemoryFlush] = []
-        """What is told which messages leave the context."""
+        """The consumers that hear which messages leave the context."""
         self.stores: list[RedisStore] = []
         """Every connection to the store, whose schema is looked at."""
         self._shared_metrics = shared_metrics

@@ -1,7 +1,7 @@
 """Summaries that a provider writes itself, and how a dialect asks for one.
 
 Such a summary goes out in the provider's own form, byte for byte, in the place where the summary message would stand.
-Its text, as far as it can be read, serves every other model and dialect (docs/adr/0031).
+Its readable text serves every other model and dialect (docs/adr/0031).
 """
 
 from __future__ import annotations
@@ -32,12 +32,12 @@ class NativeForm:
     tokens: int = 0
     """The provider's own count of it; 0 if the text's count stands for it."""
     stands_for: bytes = b""
-    """Digests of what it took the place of, for thinking behind it (``pipeline/bound_thinking.py``)."""
+    """Digests of the messages that it replaced, for thinking behind it (``pipeline/bound_thinking.py``)."""
 
     def messages(self, text: str) -> tuple[Message, ...]:
         """Return the messages that go out.
 
-        :param text: the summary's, as far as it can be read
+        :param text: the summary's readable text
         """
         first, *others = self.raws
         messages = [Message(first, "assistant", text, digest_of(b"native", first))]

@@ -238,7 +238,7 @@ class StoredConversation:
     name: str = ""
     """The client's name for the conversation."""
     cache_breaks: tuple[str, ...] = ()
-    """What the client changed of what it had sent before, in words that quote nothing; oldest first."""
+    """Which parts of its earlier requests the client changed, in words that quote nothing; oldest first."""
     lost_reply_position: int = 0
     """The position of the newest reply that was reported to its client as lost; 0 for none."""
     broken: tuple[str, ...] = ()

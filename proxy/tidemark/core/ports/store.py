@@ -155,7 +155,7 @@ class StartedTurn:
     lease: Lease | None
     """None if another turn is under way."""
     lost: str = ""
-    """How many messages are lost if the name leads to a conversation of which parts are gone, or ``unknown``."""
+    """How many messages are lost, or ``unknown``, if the name leads to a conversation that has lost parts."""
 
 
 class TurnStore(Protocol):

@@ -191,7 +191,7 @@ class Upstream(Protocol):
     async def needs_callers_key(self, route: Route) -> bool:
         """Return whether a call without a caller's key would have no credential that the upstream wants.
 
-        An entry's server that wants no key is not known as one: the configuration gives it any key.
+        Nobody knows whether the server of an entry wants a key: for one that wants none, the configuration has any key.
         """
         ...
 

@@ -24,7 +24,7 @@ _NUMBER = re.compile(rb'"sequence_number"[ \t\n\r]*:[ \t\n\r]*(\d{1,15})')
 
 
 def usage_of(input_tokens: int, output_tokens: int) -> Mapping[str, JsonValue]:
-    """Return a response's ``usage`` of these counts, nothing of which came from a cache."""
+    """Return a response's ``usage`` with these counts, and with no tokens from a cache."""
     return {
         "input_tokens": input_tokens,
         "input_tokens_details": {"cached_tokens": 0, "cache_write_tokens": 0},

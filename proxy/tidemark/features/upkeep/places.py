@@ -28,7 +28,7 @@ class KeyPlace(NamedTuple):
     """What a key's name says."""
 
     area: str
-    """``family``, the text between the braces of what is no tenant's, ``aside``, or empty."""
+    """``family``, ``aside``, the text between the braces of a key that no tenant has, or empty."""
     kind: str
     rest: bytes
     """What stands behind the kind, such as a conversation's own part of its id."""

@@ -43,7 +43,7 @@ class Rule(NamedTuple):
 
 
 def _anything(_: Codec, element: Element) -> None:
-    """Accept an element of which only its being there counts."""
+    """Accept any element: it counts only that there is one."""
 
 
 def _own_id(_: Codec, element: Element) -> None:
