@@ -87,7 +87,7 @@ class Catalog:
         self.learned_windows = LearnedWindows(learned_window_store, emit)
         self._emit = emit
         self._assumed: BoundedCache[str, int] = BoundedCache(REMEMBERED)
-        """The windows that were told to be assumed, by the client's name."""
+        """The windows that were reported as assumed, by the client's name for the model."""
 
     async def known_window(self, route: Route, caller: Caller) -> int | None:
         """Return the input window of a model, unless it is only a default."""

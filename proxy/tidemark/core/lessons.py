@@ -1,7 +1,7 @@
 """What upstreams took and refused, as their answers taught.
 
 The words of an answer may come from the text of one client: a firewall refuses what somebody wrote, and an error quotes
-it. A lesson is therefore that of one credential, an answer of success outweighs a refusal, and each lesson ends.
+it. So each lesson belongs to one credential and ends some day, and a success outweighs a refusal.
 """
 
 from __future__ import annotations

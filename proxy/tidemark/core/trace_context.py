@@ -1,7 +1,7 @@
 """Reads the W3C trace context of a request: its trace, and which of its header lines may go on.
 
-``server/auth.py`` asks it for requests with such headers. A request without them belongs to no trace, and none is made
-up: nothing would record it. Source: W3C Recommendation "Trace Context", sections 3.2, 3.3 and 4.3.
+``server/auth.py`` asks it for requests with such headers. A request without them belongs to no trace. Tidemark
+invents none, because nothing would record it. Source: W3C Recommendation "Trace Context", sections 3.2, 3.3 and 4.3.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The base of the dialects: all that they do in the same way, around what is each one's own.
+"""The base of the dialects: all that they do in the same way.
 
 It writes the requests that go upstream. A dialect names its members and its functions as attributes of its class, and
 a class of its own writes its errors. ``Dialect`` in ``tidemark/core/conversation/request.py`` says what each is for.

@@ -20,7 +20,7 @@ from tidemark.worker.worker import Worker
 EXAMINATION_SECONDS = 180.0
 """The longest examination. Each server and model has a shorter time of its own."""
 _GRACE_SECONDS = 1.0
-"""For a check of several parts, so that its parts end first and are told one by one."""
+"""For a check of several parts, so that its parts end first and are reported one by one."""
 _KEY = "OPENAI_API_KEY"
 
 

@@ -1,7 +1,7 @@
 """What a feature plugs into a worker. Each feature is a folder here, with one such class in its ``feature.py``.
 
-``app/features.py`` lists them. Each gets the worker, and hands the worker's parts to its own. Of
-other features it uses only ``conversations``.
+``app/features.py`` lists them. Each gets the worker, and hands the worker's parts to its own. Of other features it uses
+only ``conversations``.
 """
 
 from __future__ import annotations

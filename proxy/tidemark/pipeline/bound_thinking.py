@@ -5,8 +5,8 @@ If an answer with thinking was made behind anything but the client's own bytes, 
 with its turn. So one rule covers every cause: a compaction, a clip, a changed summary, recall, the search function, a
 rewind (docs/adr/0030). A request that goes out as it came, of a conversation without such turns, is not looked at.
 
-A summary that the provider wrote itself stands for what it took the place of: thinking behind that stays
-(docs/adr/0031). The digests of a prefix are chained, so that they go on from those that are stored with the summary.
+A summary that the provider wrote itself stands for the messages that it replaced: thinking behind these stays
+(docs/adr/0031). The digests of a prefix are chained, so that they go on from those that the store has with the summary.
 """
 
 from __future__ import annotations

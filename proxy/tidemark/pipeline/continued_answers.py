@@ -1,7 +1,7 @@
-"""Learns from answers whether upstreams keep responses, and says how a request goes on that an upstream has refused.
+"""Learns from answers whether upstreams keep responses, and says how a refused request goes on.
 
-It is the end of the step ``continue``: ``continuing.py`` has resolved what came before, and asks here what is known of
-the upstream.
+It is the end of the step ``continue``: ``continuing.py`` has resolved the earlier messages, and asks here what the
+upstream keeps.
 """
 
 from __future__ import annotations

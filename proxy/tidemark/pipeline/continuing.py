@@ -160,7 +160,7 @@ class ContinuedRequests:
         )
 
     async def _unreachable(self, identifiers: Sequence[str], asker: _Asker) -> Sequence[str]:
-        """Return which ids the upstream must not be asked for, as nobody but Tidemark can tell its tenants apart."""
+        """Return the ids that the upstream must not be asked for, because only Tidemark can tell its tenants apart."""
         if asker.keeps is False or not identifiers:
             return ()
         return await self._accounts.unreachable(asker.route, asker.caller, identifiers)

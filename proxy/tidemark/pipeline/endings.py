@@ -1,4 +1,4 @@
-"""Endings: how an exchange ended, decided from what was read of the reply and whether its turn is stored.
+"""Endings: how an exchange ended. The reply so far decides, and whether its turn is stored.
 
 The relay asks when a reply is over, and gives the ending to the endpoint, which sends it to the client.
 """

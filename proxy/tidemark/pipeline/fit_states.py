@@ -1,4 +1,4 @@
-"""The states of the step ``fit`` beside the five outcomes of a plan: each says what comes next, and has its values.
+"""The states of the step ``fit`` beside the five outcomes of a plan: each has what the next work needs.
 
 ``fit.py`` goes from state to state. A state belongs to an attempt, and a new plan begins a new attempt.
 """

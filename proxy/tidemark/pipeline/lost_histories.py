@@ -1,7 +1,8 @@
 """Notices that the store has lost a stored conversation, which must not begin anew without a word.
 
-The step ``history`` (``stored_history.py``) asks it when a name leads to no conversation. What is left of it tells: its
-record, the entry of its name in another slot, or this worker's memory of a store that was emptied since.
+The step ``history`` (``stored_history.py``) asks it when a name leads to no conversation. What is left of a lost
+conversation shows it: its record, the entry of its name in another slot, or this worker's memory of a store that was
+emptied since.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Searches the earlier messages of a compacted conversation for a model that asked for them.
 
-``search_rounds.py`` calls it between two rounds of one request. What is searched are the request's own messages behind
-the summary's cut, by the index that the step ``recall`` uses (docs/adr/0027).
+``search_rounds.py`` calls it between two rounds of one request. It searches the request's own messages behind the
+summary's cut, by the index that the step ``recall`` uses (docs/adr/0027).
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Has the provider write a summary, and puts its own form into the requests to the model that wrote it.
+"""Has the provider write a summary, and sends it back in the provider's form to the model that wrote it.
 
 The strategy ``native`` calls what ``ask_for`` returns. The messages go out as they are forwarded, up to the cut, with
 the caller's own credential, and the answer is kept byte for byte (docs/adr/0031). If that is not possible, a reason
@@ -205,7 +205,7 @@ def _of_one_answer(context: RequestContext) -> RequestContext:
 def _has_inner_systems(context: RequestContext, planned: Compact) -> bool:
     """Return whether system messages stand among what a summary will stand for.
 
-    They are no part of the chain that names a summary, so it would tell them to other readers of equal turns.
+    The chain that names a summary leaves them out, so the summary would reveal them to other readers of equal turns.
     """
     inside = any(position <= planned.covered for position in inner_systems(context.request.messages).values())
     return inside or bool(planned.absorbed)

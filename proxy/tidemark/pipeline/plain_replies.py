@@ -1,8 +1,8 @@
-"""Undoes the content coding of a reply whose upstream compresses although it was asked not to.
+"""Undoes the content coding of a reply whose upstream compresses although Tidemark asked it not to.
 
-Such a reply is carried as it came, and decoded beside that for the history (``pipeline/relay.py``). It is decoded for
-the client only if its bytes do not stand alone: behind a comment that has begun the response, before an error event
-that may follow, and if an event is to be left out.
+Such a reply is carried as it came, and a decoded copy is read for the history (``pipeline/relay.py``). The client
+gets it decoded only if other bytes join it: a comment has begun the response, an error event may follow, or an event
+is left out.
 """
 
 from __future__ import annotations

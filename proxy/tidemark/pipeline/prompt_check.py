@@ -70,7 +70,7 @@ class PromptCheck:
 
 
 def _prompts(prompt: JsonValue) -> Iterator[str | list[JsonValue]]:
-    """Yield each prompt of a request; what is none is left to the upstream."""
+    """Yield each prompt of a request; the upstream judges anything that is no prompt."""
     if isinstance(prompt, str):
         yield prompt
     elif isinstance(prompt, list):

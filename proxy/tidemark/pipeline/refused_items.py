@@ -1,7 +1,7 @@
 """Keeps encrypted items that their upstream refused out of the requests after that.
 
-Reasoning and compactions that a provider has encrypted can be read by the organization and the family of models that
-made them. A client that has changed one of these sends them all the same, and would be refused in each turn. So the
+Only the organization and the family of models that made encrypted reasoning and compactions can read them. A client
+that has changed the organization or the model still sends them, and the upstream would refuse each turn. So the
 request is sent once more without them, and the conversation's record keeps which items this upstream refused
 (docs/adr/0030). Nothing is looked at before a first refusal.
 """

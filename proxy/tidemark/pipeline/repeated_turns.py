@@ -1,10 +1,10 @@
 """Answers a turn of stored history that is sent again with the answer of the first try.
 
-Clients send a request again when they wait too long or lose a connection, and nobody but the store has the
-conversation, so it would have the turn twice. A request with the same ``Idempotency-Key`` is one turn for ten minutes.
-Without a key, one with the same bytes and the same ``known=N`` is while the first one is answered; a user may ask the
-same twice later. Another worker finds the answer of a conversation's newest turn with a key in the store; without a key
-it sees the turn there only (``stored_history.py``).
+Clients send a request again when they wait too long or lose a connection. Only the store has the conversation, so it
+would have the turn twice. Requests with the same ``Idempotency-Key`` are one turn for ten minutes. Without a key,
+requests with the same bytes and the same ``known=N`` are one turn while the first one is answered, because a user may
+ask the same twice later. Another worker finds the answer of a conversation's newest turn with a key in the store;
+without a key it sees the turn there only (``stored_history.py``).
 """
 
 from __future__ import annotations

@@ -153,7 +153,7 @@ class PendingTurns:
         )
 
     def learner(self, context: RequestContext, counted: int) -> Learn | None:
-        """Return what learns from the upstream's own count; that of images and files tells nothing of a tokenizer."""
+        """Return what learns from the upstream's own count; a count of images and files says nothing of a tokenizer."""
         key, request = context.measure.key, context.request
         if key is None or any(message.media for message in request.messages):
             return None

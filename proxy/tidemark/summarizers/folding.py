@@ -39,9 +39,9 @@ class Mark(NamedTuple):
     values: tuple[str, ...] = ()
     """The number that differs, in the order of the conversation; empty if none does or several do."""
     is_partial: bool = False
-    """Whether the texts differ in more than the values tell."""
+    """Whether the texts differ in more than the values."""
     size: int = 0
-    """Lines of a call's result; 0 if the size is not told."""
+    """Lines of a call's result; 0 if the mark does not say the size."""
 
     def __str__(self) -> str:
         parts = [self._count()] if self.times > 1 else []
@@ -114,7 +114,7 @@ def mark_of(members: Sequence[Foldable], *, is_output: bool, partial: bool = Fal
     """Return a mark for texts that are the same without their digits; None if they are not to be folded.
 
     :param is_output: whether tools wrote the texts, in which a number that differs may be the number of a row
-    :param partial: whether one text may stand for others that a mark does not tell apart
+    :param partial: whether one text may stand for others although the mark hides how they differ
     """
     times = sum(member.mark.times for member in members)
     if len(members) < 2 or times < _LEAST_TIMES:
@@ -156,7 +156,7 @@ def _telling_mark(members: Sequence[Foldable], times: int, *, is_output: bool) -
 
 
 def may_tell(text: str, others: Sequence[str], times: int) -> bool:
-    """Return whether a mark may tell all in which texts of one shape differ; mostly it may not.
+    """Return whether a mark may say all differences between texts of one shape; mostly it cannot.
 
     :param others: some of the other texts
     :param times: how many texts there are

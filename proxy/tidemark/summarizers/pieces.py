@@ -30,11 +30,12 @@ _ENCODED = re.compile(r"(?<![\w+/=-])([\w+/=-]{24})[\w+/=-]{36,}", re.ASCII)
 ENCODED_MARK = "…"
 _ENCODED_LINES = re.compile(rf"([\w+/=-]{{24}}{ENCODED_MARK})(?: [\w+/=-]{{24}}{ENCODED_MARK})+", re.ASCII)
 _LEAST_PARTIAL = 8
-"""Lines that one of them may stand for, if the mark does not tell all in which they differ."""
+"""The fewest lines that one of them may stand for if the mark does not say all their differences."""
 _RESULT_CHARS = 1500
-"""Characters of a tool result that are weighed; of a longer one only what matters, once somebody spoke after it."""
+"""The most characters of a tool result that are all weighed. Once somebody spoke after a longer one, only the lines
+that matter are."""
 _SIZED_LINES = 12
-"""Lines of a result from which its call tells them."""
+"""The summary of a call says the size of its result if the result has so many lines."""
 _DENIALS, _DENIAL_WORDS = frozenset({"not", "no", "nicht", "kein", "keine", "pas", "non", "nada"}), 6
 """Words that open a sentence which only denies, and the most words of one."""
 _DIGIT = re.compile(r"\d")
@@ -132,7 +133,7 @@ def _with_folded_outputs(pieces: list[Piece], answered: Mapping[int, str], long:
     Lines of one result are folded first, and then those of several results.
 
     :param answered: the call of each result, by its line
-    :param long: the lines of results that are too long to be told whole
+    :param long: the lines of results that are too long to be quoted whole
     """
     return _with_folded_reruns(_with_folded_rows(pieces, long), answered)
 
@@ -152,7 +153,7 @@ def _with_folded_rows(pieces: list[Piece], long: Collection[int]) -> list[Piece]
         else:
             changes.update(folded)
             rows += [place for place, mark in folded.items() if mark is not None]
-    # A row of a list tells nothing about the list, whatever it counts.
+    # A row of a list says nothing about the list, whatever it counts.
     for place in rows:
         if not is_trouble(pieces[place].phrase):
             pieces[place] = pieces[place]._replace(kind=pieces[place].kind._replace(bulk=True))
@@ -179,9 +180,9 @@ def _with_folded_reruns(pieces: list[Piece], answered: Mapping[int, str]) -> lis
 
 
 def _hides_values(changes: Changes) -> bool:
-    """Return whether one of a few lines would stand for others that the mark does not tell apart.
+    """Return whether one of a few lines would stand for others although the mark hides how they differ.
 
-    Of a log's four lines each number may be the cause (seen in ``tests/summarizers/talks``).
+    Each number in four lines of a log may be the cause (seen in ``tests/summarizers/talks``).
     """
     return any(mark and mark.is_partial and mark.times < _LEAST_PARTIAL for mark in changes.values())
 
@@ -340,7 +341,7 @@ def _with_own_marks(parts: Sequence[_Part], *, by_user: bool) -> list[_Part]:
 
 
 def _parts_of_result(phrases: Sequence[Phrase], line: int, results: TakenUp) -> Iterator[_Part]:
-    """Yield the lines of a tool's result. Of a long one those are bulk that nobody takes up and that tell no end."""
+    """Yield the lines of a tool's result. In a long one, lines are bulk if nobody takes them up and they say no end."""
     taken_up, odd = results.lines(line), odd_lines(phrases)
     weighed = 0
     is_long = sum(len(phrase.sentence) for phrase in phrases) > _RESULT_CHARS

@@ -17,7 +17,7 @@ _LEAST_LETTERS, _LEAST_DIGITS = 5, 3
 _TAKEN_UP = 2
 """The score of a line that is taken up. A word with digits counts two, any other one."""
 _MOST_LINES = 2
-"""Lines of one result in which a word may stand that tells one of them."""
+"""A word that stands in more lines of one result does not say which line is meant."""
 _LAST_LINES = 2
 _LINE_CHARS = 200
 """The most characters of a line, on an average; longer ones are clauses of data."""

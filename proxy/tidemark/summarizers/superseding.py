@@ -1,7 +1,7 @@
 """Recognizes statements that a newer one replaces: the language of answers, and the same words with another value.
 
-``ledger`` and ``salience`` use it. Only these are recognized without a model: two of them cannot hold at once. A rule
-on the language that says anything beside it (a condition, an exception, another matter) is none, and a statement with
+``ledger`` and ``salience`` use it. Only these are recognized without a model, because two of them cannot hold at
+once. A rule on the language must say nothing else: no condition, no exception, no other matter. A statement with
 another value must be the same in every other word.
 """
 

@@ -108,7 +108,7 @@ def join_lines(parts: Sequence[tuple[str, str]]) -> str:
 
 
 def _split_label(speaker: str, text: str) -> tuple[str, str]:
-    """Return a statement's label and the rest; no label for what a tool returned, since there the order tells more."""
+    """Return a statement's label and the rest; no label for a tool's result, in which the order says more."""
     if ":" not in text or not speaker.startswith(_LABELLING) or text.startswith(CALLED):
         return "", text
     label = label_of(text)

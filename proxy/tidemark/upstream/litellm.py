@@ -148,8 +148,8 @@ def _filters_kept_off_server_loggers() -> Iterator[None]:
 def _requests_first() -> Iterator[None]:
     """Let requests that come during the import wait little.
 
-    Each full collection of what an import allocates stops all threads for 0.2 s, and finds nothing: modules are never
-    freed. So there is none meanwhile, and later ones pass these objects by.
+    A full garbage collection during the import stops all threads for 0.2 s and finds nothing, because modules are
+    never freed. So there is no collection meanwhile, and later ones pass these objects by.
     """
     interval, collects = sys.getswitchinterval(), gc.isenabled()
     sys.setswitchinterval(SWITCH_SECONDS)

@@ -1,7 +1,7 @@
 """Flushes: the messages that leave the context when a summary comes into use, and the document that lists them.
 
 The compaction makes a flush after it has stored a summary and before the request is forwarded (S0-4). A flush is a
-value; ``tidemark/memory_flush`` queues and delivers it.
+value; ``features/memory_flush/`` queues and delivers it.
 """
 
 from __future__ import annotations

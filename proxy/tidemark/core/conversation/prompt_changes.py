@@ -1,7 +1,7 @@
 """Prompt changes: the first part of a request that differs from what its conversation sent before.
 
 A provider's prompt cache holds from the beginning up to the first difference, in the order tools, system, messages
-(Anthropic, "Prompt caching"). Only digests are compared, and nothing that is said of a change quotes contents.
+(Anthropic, "Prompt caching"). Only digests are compared, and no report of a change quotes contents.
 """
 
 from __future__ import annotations

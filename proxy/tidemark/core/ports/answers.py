@@ -1,4 +1,4 @@
-"""The port of answers that are given again to whoever sends a turn of stored history again.
+"""The port of stored answers: a client that sends a turn of stored history again gets one.
 
 ``tidemark/store/answers.py`` implements it; ``tidemark/pipeline/repeated_turns.py`` uses it.
 """

@@ -14,7 +14,7 @@ from tidemark.core.recall.quotation import FRAME_TOKENS
 from tidemark.core.report import RecallOutcome
 
 SHARE = 0.5
-"""One question may use this part of the tokens that are left of the bound, so that later questions find some."""
+"""One question may use this part of the tokens that are left. So later questions find some left."""
 LEAST_SHARE_TOKENS = 256
 """One question may use so much in any case, if it is left."""
 LEAST_TOKENS = FRAME_TOKENS + 32

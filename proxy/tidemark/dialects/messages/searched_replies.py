@@ -2,8 +2,9 @@
 
 ``search_function.py`` begins it. The client gets neither the calls of the search function nor the thinking that led to
 them alone, and the thinking of one round at most: providers refuse an answer that comes back with thinking which the
-model did not write at once. A text never waits; thinking waits for what it leads to. Source: Anthropic API reference,
-"Create a Message" (the response) and "Streaming messages"; its guide "Extended thinking".
+model did not write at once. A text never waits; thinking waits until the next block shows whether it led to a search.
+Source: Anthropic API reference, "Create a Message" (the response) and "Streaming messages"; its guide "Extended
+thinking".
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 ``features/live_events/publisher.py`` adds the batches of each worker, and ``features/live_events/hub.py`` reads those
 of all workers if somebody listens. ADR 0022 gives the reasons for a stream. A hash beside it has the compactions
-that run, for who begins to listen meanwhile.
+that run, for listeners that come meanwhile.
 """
 
 from __future__ import annotations

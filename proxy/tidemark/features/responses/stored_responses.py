@@ -1,7 +1,7 @@
 """Stored responses, read and deleted by their ids: what ``/v1/responses/{id}`` answers.
 
-Everything is read in the owner's own records, so the id of somebody else is unknown. A response that the upstream makes
-in the background is the upstream's to tell.
+Everything is read in the owner's own records, so the id of somebody else is unknown. If the upstream makes a response
+in the background, only the upstream can show it.
 """
 
 from __future__ import annotations

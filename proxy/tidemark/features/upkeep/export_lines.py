@@ -28,7 +28,7 @@ class Header(msgspec.Struct, frozen=True, tag_field="line", tag="header"):
     """Of Tidemark."""
     created_at: float
     store: str
-    """The epoch of the store, which tells whether a later run goes on with the same one."""
+    """The epoch of the store: by it a later run knows that it goes on with the same store."""
 
 
 class PendingEntry(msgspec.Struct, frozen=True, array_like=True):

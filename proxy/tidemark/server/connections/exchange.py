@@ -60,7 +60,7 @@ class ServerExchange:
         self._done = done
         self._head: Message | None = None
         self._lingers = False
-        """Whether the client is told to leave the connection, which stays open while it sends the rest of its body."""
+        """Whether the client must leave the connection, which stays open while it sends the rest of its body."""
 
     def __call__(self, scope: Any, receive: Any, _: Any) -> Awaitable[None]:
         """Called by uvicorn."""

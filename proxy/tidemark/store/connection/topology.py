@@ -1,7 +1,7 @@
-"""Holds which server of a cluster has which slots, and asks the servers for it.
+"""Knows the server of each slot of a cluster, and asks the servers for it.
 
-``cluster.py`` routes by it. Any server that answers tells the places of all, so a cluster is node while one of the
-servers that ``store.url`` names is alive.
+``cluster.py`` routes by it. Any server that answers gives the places of all, so a cluster can be used while one of
+the servers that ``store.url`` names is alive.
 """
 
 from __future__ import annotations

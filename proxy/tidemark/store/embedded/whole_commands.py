@@ -34,8 +34,8 @@ def read_arities(answer: bytes) -> Arities:
 def whole_spans(data: bytes | mmap, arities: Arities) -> list[Span]:
     """Return the parts of a file whose commands are whole; one part if the whole file is.
 
-    After damage it goes on at the next whole command: a conversation that lost a turn in between is told by its
-    counts. No text of a client can look like a command, since JSON has no ``*`` after a line break.
+    After damage it goes on at the next whole command: the counts of a conversation show that it lost a turn in
+    between. No text of a client can look like a command, since JSON has no ``*`` after a line break.
     """
     spans: list[Span] = []
     for start, end in _groups(data, arities):

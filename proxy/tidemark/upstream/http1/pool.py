@@ -204,7 +204,7 @@ class Opener:
             except (OSError, RuntimeError) as error:  # uvloop has both for a connection that is refused
                 aiohappyeyeballs.pop_addr_infos_interleave(addresses, 1)
                 if not addresses:
-                    # The kernel's own TimeoutError is none here: no time of ours is over.
+                    # The kernel's own TimeoutError does not count as one here: no time limit of ours is over.
                     raise ConnectionError(str(error)) from error
             else:
                 return protocol
