@@ -1,6 +1,6 @@
 """``/console/conversations``: stored conversations, and one of them with its whole history and its summary in place.
 
-It shows what ``archive/`` returns to the JSON endpoints, as the operator sees it.
+It shows what the JSON endpoints of ``features/conversations/`` return, as the operator sees it.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The parts of a page that go on while it is open: the page's script asks for those that have changed, and no others.
+"""The parts of a page that change while it is open: the page's script asks for the changed ones only.
 
 ``visit.py`` renders a page with them. A part is an element with an id and a mark, which changes with its content. The
 script names the parts that it shows with their marks in ``PARTS_HEADER``, and the answer has nothing but newer ones.

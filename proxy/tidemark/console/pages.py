@@ -1,7 +1,7 @@
 """Answers requests for pages: it checks who visits, reads forms, and turns errors into pages.
 
-``app/console.py`` gives it the families of pages. Every response has headers that keep other sites, and scripts that a
-message may hold, out (CSP level 3).
+``app/console.py`` gives it the families of pages. Every response has headers that keep out other sites, and
+scripts in messages (CSP level 3).
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Examines one server of the store: its version, speed, writes, memory, persistence and clock, and what it knows.
 
-It knows which providers' accounts several tenants were seen to use by a configured key (``auth.shared_account``).
+The server knows which providers' accounts several tenants have used by a configured key (``auth.shared_account``).
 """
 
 from __future__ import annotations

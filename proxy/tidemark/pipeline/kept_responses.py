@@ -1,6 +1,6 @@
 """Says what is stored of a response that its client may ask for again.
 
-The pipeline begins the record when it sends a request (``pipeline.py``), and the relay completes it with the reply.
+The step ``send`` begins the record (``sending.py``), and the relay completes it with the reply.
 """
 
 from __future__ import annotations

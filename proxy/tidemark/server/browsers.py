@@ -3,7 +3,7 @@
 Every request passes it before any endpoint. A loopback port does not keep out a browser on the same machine: any page
 can send it requests, and can read the answers through a host name of its own that resolves to 127.0.0.1 (DNS
 rebinding). So a request of another site's page is refused unless it has a credential that no browser adds by itself.
-One under another host name is refused whatever it has: its page is of the same origin as the answers, so it can add any
+A request under another host name is refused in any case: its page has the same origin as the answers, so it can add any
 header, and its GET has no ``Origin``. The Fetch standard defines the headers (``Origin``, ``Sec-Fetch-Site``, CORS).
 """
 

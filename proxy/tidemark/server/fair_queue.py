@@ -1,4 +1,4 @@
-"""A queue that is fair between tenants: each gets an equal share, however much another one has waiting.
+"""A queue that is fair between tenants: each gets an equal share, however many requests of another one wait.
 
 ``waiting.py`` queues requests in it. It is start-time fair queueing (Goyal, Vin and Cheng, 1996): a tenant's next
 item begins where its last one ended, in a time that passes by the cost of what is served.

@@ -1,4 +1,4 @@
-"""A line in which requests wait for something scarce: fair between tenants, and with a bound.
+"""A queue in which requests wait for something scarce. It is fair between tenants and has a bound.
 
 ``admission.py`` lets requests wait in it for a place, and ``permits.py`` for a permit.
 """

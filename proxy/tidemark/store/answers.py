@@ -1,4 +1,4 @@
-"""Keeps the newest answer of a stored history that was asked for with an ``Idempotency-Key``: for all workers.
+"""Keeps, for all workers, the newest answer to a turn of stored history with an ``Idempotency-Key``.
 
 It is one key of the conversation, so it is deleted with it.
 """

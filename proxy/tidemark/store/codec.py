@@ -1,7 +1,7 @@
 """Packs what the store holds into bytes, and unpacks it again.
 
-Every adapter of this package is given the one ``Codec`` of the process (``app/stored_parts.py``): a cipher passes all
-stored text or none. A record is one version byte and msgpack in array form. A field may be added at the end, with a
+All adapters of this package share the one ``Codec`` of the process (``worker/stored.py``): a cipher seals all stored
+text or none. A record is one version byte and msgpack in array form. A field may be added at the end, with a
 default: old records are still read, and old programs ignore it. Anything else is a new version.
 
 Sealed, which means given to the cipher as a whole:

@@ -1,4 +1,4 @@
-"""Remembers which credential made what a provider's account has, if several share the account: ids, and no content.
+"""Remembers which credential made each object of a provider's account that several share: ids, and no content.
 
 A conversation's responses are written with their turn (``lua/answered.lua``); all else is written when the answer to
 its creation comes. Each id has a key of its own, so on a cluster they lie in any slot.

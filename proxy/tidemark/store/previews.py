@@ -1,7 +1,7 @@
 """Previews of regenerated summaries, until somebody uses one or its time is over.
 
 The archive keeps and reads them through a port (``features/conversations/ports.py``). A preview is the whole record
-that its use stores, so what is used is what was shown.
+that is stored when somebody uses it, so people use exactly what they saw.
 """
 
 from __future__ import annotations

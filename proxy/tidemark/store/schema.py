@@ -1,15 +1,16 @@
 """Compares the schema of the store with the one that this program knows, again every second.
 
 The schema is the form of everything in the store as a whole: one number under one key. ``codec.VERSION`` is the form of
-one record. A field at the end of a record, or a further key, needs no new schema, since old programs ignore both. A new
-schema is for what an old program would damage, such as another meaning of a key. Then a step from the schema before it
-comes into this module, or a note why the old form is read as it is, and the release before must know the number
-already: its workers refuse the store from the moment when the first new one has raised it.
+one record. A field at the end of a record, or a further key, needs no new schema, since old programs ignore both. A
+change needs a new schema if an old program would damage the data, as when a key gets another meaning. Then this module
+gets a step from the schema before, or a note why the old form is read as it is. The release before must know the number
+already: its workers refuse the store from the moment when the first new worker has raised it.
 
 Schema 1 is also that of stores without a number, which older versions wrote; they get it at the first start. In schema
-2 messages may be compressed, which versions before cannot read: a store gets it before the first one is, so that
-their workers leave the store alone. New stores have it. Others get it if all workers are known to read it: an
-embedded store, whose workers are those of one command, and if the configuration says ``zstd`` itself.
+2 messages may be compressed, which earlier versions cannot read. A store gets the number before the first compressed
+message, so that workers of earlier versions leave the store alone. New stores have it. Another store gets it if all its
+workers surely read it: an embedded store has the workers of one command only, and a configuration may say ``zstd``
+itself.
 """
 
 from __future__ import annotations

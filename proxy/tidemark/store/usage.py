@@ -1,8 +1,8 @@
 """Counts what each credential has stored, and notes which credentials an upstream has accepted; for all workers.
 
-What a turn adds is noted in memory and written some seconds later, so that no request waits for it. The written number
-only grows, since conversations expire without notice. If it comes near the bound, the conversations that are still
-stored are weighed, and their sum replaces it.
+The bytes of a turn are noted in memory and written some seconds later, so that no request waits for it. The written
+number only grows, since conversations expire without notice. If it comes near the bound, the conversations that are
+still stored are weighed, and their sum replaces it.
 """
 
 from __future__ import annotations

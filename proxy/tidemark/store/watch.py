@@ -1,7 +1,7 @@
-"""Looks at the store once a minute, whether requests come or not, and tells what is wrong with it.
+"""Looks at the store once a minute, whether requests come or not, and reports what is wrong with it.
 
 ``tidemark/app`` starts one in each worker. It writes one key, as readiness does, and asks each server for its memory
-policy: a store that evicts keys answers every call and loses conversations all the same.
+policy: a store that evicts keys answers every call but loses conversations.
 """
 
 from __future__ import annotations

@@ -1,8 +1,9 @@
 """Writes a summary with a model, through any upstream that serves it.
 
 It is the strategy ``llm``, and the narrator of ``hybrid``. The text is the model's own, byte for byte, if it keeps to
-its space. A transcript longer than the summarizer's window is split: its pieces are summarized side by side, and their
-summaries once more; or one after the other, each with the summary so far, if the window has no space for several ones.
+its space. A transcript longer than the summarizer's window is split. Its pieces are summarized side by side, and then
+their summaries are summarized. If the window has no space for several summaries, the pieces follow one another, each
+with the summary so far.
 """
 
 from __future__ import annotations

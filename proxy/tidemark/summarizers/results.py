@@ -1,7 +1,7 @@
 """Finds the lines of tool results that matter: errors, counts, the end, and what somebody takes up later.
 
-``pieces`` uses it. A line is taken up if words of it are said for the first time after it: a number, a path or a name
-that nobody but the tool can have brought. Reading is one pass back from the end, so it grows with the text.
+``pieces`` uses it. A line is taken up if somebody later says words that came first in this line: a number, a path or a
+name that only the tool can have brought. Reading is one pass back from the end, so it grows with the text.
 """
 
 from __future__ import annotations

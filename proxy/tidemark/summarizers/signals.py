@@ -1,7 +1,7 @@
 """Recognizes statements worth keeping by their wording: facts, decisions and errors.
 
-They weigh more for ``salience``, so that a wrong one costs little; ``ledger`` uses ``reports_error``. Patterns are
-matched against single sentences of bounded length, so that no text makes them slow. The words are English.
+``salience`` only gives them more weight, so that a wrong one costs little; ``ledger`` uses ``reports_error``. Patterns
+are matched against single sentences of bounded length, so that no text makes them slow. The words are English.
 """
 
 from __future__ import annotations

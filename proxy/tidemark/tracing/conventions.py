@@ -1,7 +1,7 @@
 """The names of spans' attributes, and the values of some, by OpenTelemetry's semantic conventions.
 
 The other modules here use them. Sources: "Semantic conventions for generative client AI spans", for HTTP spans and for
-database spans; what those do not know begins with ``tidemark.``.
+database spans. Other names begin with ``tidemark.``.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Turns litellm's answers into OpenAI's: a chunk becomes a server-sent event, a response a JSON object.
 
 The translate lane uses it for every answer. It removes what litellm adds: empty fields, its cost estimate, the usage in
-a chunk with choices, and the ``finish_reason`` that it makes up for a stream that broke off.
+a chunk with choices, and the ``finish_reason`` that it invents for a stream that broke off.
 """
 
 from __future__ import annotations

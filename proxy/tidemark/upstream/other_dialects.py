@@ -1,9 +1,9 @@
 """Sends requests of other dialects than chat completions, as they are or over a bridge.
 
-``upstream.py`` calls it. What an upstream speaks is configured, known of its provider, or learned. One at an address
-that nothing is known of is asked once in the dialect itself; if it has no such endpoint, that is remembered, and the
-same request goes over the bridge (ADR 0018). An upstream that wants the reasoning of its answers back gets it, from its
-first refusal on.
+``upstream.py`` calls it. The dialects of an upstream are configured, known of its provider, or learned. An
+upstream at an unknown address is asked once in the dialect itself. If it has no such endpoint, Tidemark remembers that,
+and the same request goes over the bridge (ADR 0018). If an upstream refuses a request without the reasoning of its
+answers, it gets the reasoning from then on.
 """
 
 from __future__ import annotations

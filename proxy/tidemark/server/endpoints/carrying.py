@@ -1,7 +1,7 @@
 """Sends an upstream's answer to the client as it arrives, for requests that Tidemark does not understand.
 
-It is the last step of ``forwarding.py``. Nothing of the answer is read or kept, but for errors: they are short, and one
-that has no end gives way to Tidemark's own.
+It is the last step of ``forwarding.py``. Only errors are read and kept: they are short, and Tidemark's own error
+replaces one that has no end.
 """
 
 from __future__ import annotations

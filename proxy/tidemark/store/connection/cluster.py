@@ -1,9 +1,9 @@
 """Sends each command to the server of a cluster that has its slot, and follows slots that move.
 
 ``tidemark/store/commands.py`` uses it if ``store.url`` names a cluster; ``client.py`` makes the client of each
-server. A script declares the common beginning of all keys that it touches. That is itself no key, so a server that
-gives a slot away runs no script in it, and answers ``ASK``. What is left of the keys there is moved first, and the
-script runs at the new server when nothing is remaining: never on a part of a conversation
+server. A script declares the common beginning of all keys that it touches. No key has that name, so a server that
+gives a slot away runs no script in the slot, and answers ``ASK``. Then the keys that are still there are moved, and the
+script runs at the new server when all have moved: never on a part of a conversation
 (``docs/adr/0024-a-slot-on-its-way.md``).
 
 redis-py's client of clusters is not used. It sends ``ASKING`` and the command over two connections, so a command

@@ -1,4 +1,4 @@
-"""Skips calls to a store that failed, until a probe has an answer: a dead Redis slows no request down.
+"""Skips calls to a store that failed, until a probe gets an answer. So a dead Redis slows no request down.
 
 ``call.py`` asks it before it uses the network and reports how each call went; ``probing.py`` ends the outage. It has no
 clock. ``docs/adr/0015-outages-of-the-store.md`` has the rules.

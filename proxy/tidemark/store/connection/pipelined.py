@@ -89,7 +89,7 @@ class PipelinedConnection:
 
         A command whose connection is lost is sent once more, because a restart of the server may have closed it. The
         server may have run it before that, so running a command twice must do no harm. Scripts that give an entry or a
-        lease away record its taker (``flush_read.lua``, ``take_lease.lua``, ``start_turn.lua``). ``flush_claim.lua``
+        lease away record its taker (``flush_read.lua``, ``take_lease.lua``, ``begin_turn.lua``). ``flush_claim.lua``
         does not: entries that it took over wait for the next claim. A counter may count twice, of attempts too, and a
         deletion may find nothing the second time.
 

@@ -1,8 +1,8 @@
 """Bounds the wait for an answer, by a clock that stops while this process or the store is busy.
 
-``call.py`` uses it for every call. An overloaded event loop reads answers late that came in time, and a store that
-answers other calls is slow, but not away. To treat that as an outage would make a busy moment worse: every request
-would continue without its history.
+``call.py`` uses it for every call. An answer may come in time, and an overloaded event loop reads it late. A store that
+answers other calls is slow, but not away. If such a delay counted as an outage, a busy moment would become worse:
+every request would continue without its history.
 
 It stands in for ``asyncio.timeout``, which has no such clock. One timer for all waits of a length, in place of one
 for each, saves 60,000 of the 1,117,000 instructions of a small request, 5 %

@@ -1,9 +1,9 @@
 """Examines the files of the embedded server's data and mends them; nothing is ever deleted.
 
 The server writes a base (a snapshot), increments (commands), and a manifest that names them in their order (Valkey
-documentation, "Persistence"). It does not start with one of them damaged, and without the manifest it begins anew over
-the files. ``server.py`` calls this module before a start and after
-one that failed. The server's own ``valkey-check-aof --fix`` only cuts off what follows the first damage.
+documentation, "Persistence"). It does not start if one of them is damaged; without the manifest it begins anew and
+overwrites the files. ``server.py`` calls this module before a start and after one that failed. The server's own
+``valkey-check-aof --fix`` only cuts off what follows the first damage.
 """
 
 from __future__ import annotations

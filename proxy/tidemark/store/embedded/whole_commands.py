@@ -1,7 +1,7 @@
 r"""Finds the whole commands of an append-only file, so that the rest of a damaged one can be cut out.
 
 A file is a sequence of requests in the server's protocol: ``*3\r\n$3\r\nSET\r\n...`` (Valkey documentation,
-"Persistence" and "RESP"). What a script wrote stands between MULTI and EXEC, and is whole or left out.
+"Persistence" and "RESP"). The writes of a script stand between MULTI and EXEC: all of them stay, or none.
 """
 
 from __future__ import annotations
