@@ -107,6 +107,12 @@ def opening(text: str) -> str:
     return re.split(r"(?<=[.!?])\s", " ".join(text.split()), maxsplit=1)[0]
 
 
+def docstrings(root: Path) -> str:
+    """All docstrings of the source files under a folder, one after the other."""
+    sources = [path.read_text(encoding="utf-8") for path in sorted(root.rglob("*.py"))]
+    return "\n".join(text for source in sources for _, text in _docstrings(ast.parse(source)))
+
+
 def class_names(root: Path) -> list[str]:
     """The name of every class under a folder, as often as it stands there."""
     return [name for path in sorted(root.rglob("*.py")) for name in _CLASS.findall(path.read_text(encoding="utf-8"))]

@@ -1,4 +1,4 @@
-"""The pages for users are short enough to finish, and say ``if`` for a condition."""
+"""The pages for users are short enough to finish; they and the docstrings say ``if`` for a condition."""
 
 from __future__ import annotations
 
@@ -7,13 +7,14 @@ from pathlib import Path
 
 import pytest
 
+from tests.docs.language import docstrings
 from tests.docs.pages import ROOT, name_of, prose_of
 
 MOST_WORDS = 45_000
 """Of all pages in ``docs/`` together, without the decisions."""
 MOST_WORDS_OF_SHORT_PAGES = 21_000
 MOST_WHERE = 2.0
-"""For each 1,000 words of a page."""
+"""For each 1,000 words of a page, or of all docstrings together."""
 
 PAGES = sorted((ROOT / "docs").glob("*.md"))
 SHORT_PAGES = [
@@ -38,9 +39,13 @@ def words_in(pages: list[Path]) -> int:
     return sum(len(page.read_text(encoding="utf-8").split()) for page in pages)
 
 
-def share_of_where(pages: list[Path]) -> float:
-    """How often ``where`` stands in the prose of pages, for each 1,000 words of it."""
-    prose = " ".join(prose_of(page) for page in pages)
+def share_in_pages(pages: list[Path]) -> float:
+    """The share of ``where`` in the prose of pages."""
+    return share_of_where(" ".join(prose_of(page) for page in pages))
+
+
+def share_of_where(prose: str) -> float:
+    """How often ``where`` stands in a text, for each 1,000 words of it."""
     return 1000 * len(re.findall(r"\bwhere\b", prose, re.IGNORECASE)) / len(prose.split())
 
 
@@ -52,15 +57,20 @@ def test_the_shortened_pages_stay_short() -> None:
 @pytest.mark.parametrize("page", SHORT_PAGES, ids=name_of)
 def test_a_shortened_page_says_if_for_a_condition(page: Path) -> None:
     """``where`` is for places."""
-    assert share_of_where([page]) <= MOST_WHERE
+    assert share_in_pages([page]) <= MOST_WHERE
 
 
 def test_the_decisions_say_if_for_a_condition() -> None:
     """All of them together, since each is short."""
-    assert share_of_where(DECISIONS) <= MOST_WHERE
+    assert share_in_pages(DECISIONS) <= MOST_WHERE
+
+
+def test_the_docstrings_say_if_for_a_condition() -> None:
+    """Those of all of ``proxy/``: a few packages speak of places more than others."""
+    assert share_of_where(docstrings(ROOT / "proxy")) <= MOST_WHERE
 
 
 def test_all_pages_together_can_be_finished() -> None:
     """A newcomer reads them in a day."""
     assert words_in(PAGES) <= MOST_WORDS
-    assert share_of_where(PAGES) <= MOST_WHERE
+    assert share_in_pages(PAGES) <= MOST_WHERE

@@ -1,4 +1,4 @@
-"""Puts spans around the parts of one worker process, where traces are recorded.
+"""Puts spans around the parts of one worker process, if traces are recorded.
 
 ``application.py`` calls it once the parts are built. Everything else of traces is in ``tidemark/tracing``.
 """

@@ -1,4 +1,4 @@
-"""Builds the application of a worker process, where ``serve`` runs several workers.
+"""Builds the application of a worker process, if ``serve`` runs several workers.
 
 ``cli/serve.py`` calls it in each worker, also in one that takes the place of another later.
 """

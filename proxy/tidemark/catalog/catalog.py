@@ -1,8 +1,8 @@
 """Finds the window and policy of a model, and answers ``GET /v1/models``.
 
 The pipeline asks the catalog after the model is resolved, and before it identifies the conversation. A window comes
-from the first source that has one: the registry's settings, the configuration file, the running server where the
-configuration gives its address, our own data, litellm's data, the server where litellm gave its address, and at last a
+from the first source that has one: the registry's settings, the configuration file, the running server if the
+configuration gives its address, our own data, litellm's data, the server if litellm gave its address, and at last a
 default. A window learned from an upstream's overflow error replaces all of them.
 """
 
@@ -74,7 +74,7 @@ class Catalog:
         self._upstream = upstream
         self._live = live
         self.policy_for = policy_for
-        """Returns a model's policy; replaced where the operator changes settings for all models."""
+        """Returns a model's policy; replaced if the operator changes settings for all models."""
         self._data = data or LiteLLMModelData()
         self._windows = Windows(
             overrides={} if overrides is None else overrides,
@@ -87,7 +87,7 @@ class Catalog:
         self.learned_windows = LearnedWindows(learned_window_store, emit)
         self._emit = emit
         self._assumed: BoundedCache[str, int] = BoundedCache(REMEMBERED)
-        """The windows that were told to be assumed, by the client's name."""
+        """The windows that were reported as assumed, by the client's name for the model."""
 
     async def known_window(self, route: Route, caller: Caller) -> int | None:
         """Return the input window of a model, unless it is only a default."""
@@ -220,7 +220,7 @@ class Catalog:
         return {**entry, **_window_fields((await self.profile(route, caller)).window)}
 
     async def _with_window(self, entry: Mapping[str, JsonValue], caller: Caller) -> Mapping[str, JsonValue]:
-        """Return an upstream's own entry with all its fields, and with window and longest reply where they are missing.
+        """Return an upstream's own entry with all its fields, and with window and longest reply if they are missing.
 
         A default is no knowledge, so it is left out.
         """

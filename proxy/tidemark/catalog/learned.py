@@ -1,7 +1,7 @@
 """Computes, caches and stores what an overflow error teaches: a window, and the upstream's tokens for one of ours.
 
-The upstream's ``overflow.py`` reads the provider's error. Where the model is not calibrated, both figures become one:
-the window in our own tokens. Where it is calibrated, they stay apart: replies teach how dense the upstream's tokens
+The upstream's ``overflow.py`` reads the provider's error. If the model is not calibrated, both figures become one:
+the window in our own tokens. If it is calibrated, they stay apart: replies teach how dense the upstream's tokens
 are, and a window that shrank for the same reason would be divided twice.
 
 The catalog looks here before every request, and the registry shows these windows. An error may quote what a caller
@@ -43,7 +43,7 @@ class LearnedWindow:
 
     window: ModelWindow
     density: float = 1.0
-    """The upstream's tokens for one of ours; 1 where the window counts our own."""
+    """The upstream's tokens for one of ours; 1 if the window counts our own."""
     whole_reply: bool = False
     """See ``ModelProfile``."""
 
@@ -67,8 +67,8 @@ def learn_from_reply(
     The window stays as large as the upstream says. What is learned is that the whole reply counts (vLLM).
 
     :param sent_tokens: the request that did not fit, in the upstream's tokens by its calibration
-    :param reply_tokens: the longest reply that the request allows; None where it states none
-    :returns: None where the input is the cause, or may be
+    :param reply_tokens: the longest reply that the request allows; None if it states none
+    :returns: None if the input is the cause, or may be
     """
     window, limit = profile.window, budget_for(profile, reply_tokens).limit
     window_tokens = min(overflow.window_tokens or window.window, window.window)
@@ -87,7 +87,7 @@ def learn_from_reply(
 
 
 def learn_window(window: ModelWindow, overflow: Overflow, sent_tokens: int) -> tuple[LearnedWindow, LearnedWindow]:
-    """Return the windows for the replay and for later requests, where the model is not calibrated.
+    """Return the windows for the replay and for later requests, if the model is not calibrated.
 
     An upstream that counts more tokens for the same text than we do has a window that is smaller by that ratio in our
     tokens. One odd request must not shrink the window of all others, so the stored window is at least ``KEPT_RATIO``
@@ -112,7 +112,7 @@ def learn_window(window: ModelWindow, overflow: Overflow, sent_tokens: int) -> t
 def learn_window_and_density(
     window: ModelWindow, overflow: Overflow, sent_tokens: int, factor: float
 ) -> tuple[LearnedWindow, LearnedWindow]:
-    """Return both windows in the upstream's tokens, where the model is calibrated.
+    """Return both windows in the upstream's tokens, if the model is calibrated.
 
     The stored density of an odd request is bounded by ``KEPT_RATIO`` too, until the first reply teaches a better one.
 
@@ -149,7 +149,7 @@ def _shrunk(window: ModelWindow, window_tokens: int, ratio: float) -> ModelWindo
 class LearnedWindows:
     """A bounded cache in front of the store, with the newest window last.
 
-    :param store: None where there is no store
+    :param store: None if there is no store
     :param emit: is given each window that an overflow taught this process
     """
 
@@ -217,7 +217,7 @@ def _pack(identity: _Identity, learned: LearnedWindow) -> bytes:
 
 
 def _unpack(packed: bytes, fingerprint: bytes) -> tuple[_Identity, LearnedWindow] | None:
-    """Decode a learned window; None where another version wrote what this one cannot read."""
+    """Decode a learned window; None if another version wrote what this one cannot read."""
     try:
         record = json.loads(packed)
         identity = (

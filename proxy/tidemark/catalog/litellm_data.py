@@ -119,7 +119,7 @@ class LiteLLMModelData:
     async def names(self, model: str) -> bool:
         """Return whether the file lists a model of any kind by this name, or by a provider's name before it.
 
-        It is true where the file cannot be read, because then nobody knows.
+        It is true if the file cannot be read, because then nobody knows.
         """
         await self._read()
         return model in self._names or not self._names
@@ -135,7 +135,7 @@ class LiteLLMModelData:
         }
 
     async def price(self, model: str) -> ModelPrice | None:
-        """Return the price of a model, with or without its provider's name before it; None where it is not known."""
+        """Return the price of a model, with or without its provider's name before it; None if it is not known."""
         entries = await self._read()
         entry = entries.get(model) or entries.get(model.rpartition("/")[2])
         if entry is None:
@@ -171,7 +171,7 @@ def data_path() -> Path | None:
 
 
 def _read_file(path: Path | None) -> Mapping[str, _Entry]:
-    """Return the file's entries; none where it cannot be read, because windows have defaults."""
+    """Return the file's entries; none if it cannot be read, because windows have defaults."""
     try:
         entries = msgspec.json.decode(path.read_bytes() if path else b"{}", type=dict[str, _Entry])
     except (OSError, msgspec.MsgspecError):

@@ -68,7 +68,7 @@ class LiveOverrides:
         self._refreshing = asyncio.Lock()
         self._task: asyncio.Task[None] | None = None
         self.followers: list[Callable[[], Awaitable[None]]] = []
-        """What else is read again where the version changed."""
+        """What else is read again if the version changed."""
 
     def of(self, route: Route) -> ModelOverrides:
         """Return the overrides of a route's model."""
@@ -80,7 +80,7 @@ class LiveOverrides:
         return record.overrides if record else NOTHING_SET
 
     def note(self, observation: ModelObservation) -> None:
-        """Queue an observation to be written in the background, where it is new or the last note is old."""
+        """Queue an observation to be written in the background, if it is new or the last note is old."""
         model, now, epoch = model_id(observation.provider, observation.model), self._clock(), self._version.epoch
         note_before, changed_at = self._noted.get(model), now
         if note_before is not None and note_before.epoch == epoch:
@@ -99,18 +99,18 @@ class LiveOverrides:
 
     @property
     def epoch(self) -> str:
-        """Return the store's own id as it was read last; empty where it never was."""
+        """Return the store's own id as it was read last; empty if it never was."""
         return self._epoch
 
     async def renewed(self) -> str:
-        """Read the store's own id again, and return it; the last one where the store does not answer."""
+        """Read the store's own id again, and return it; the last one if the store does not answer."""
         with contextlib.suppress(StoreError):
             await self.refresh()
         return self._epoch
 
     @property
     def replacement(self) -> str:
-        """Say that the store was replaced or emptied within the last hour; empty where it was not."""
+        """Say that the store was replaced or emptied within the last hour; empty if it was not."""
         return STORE_REPLACED if self._clock() - self._replaced_at < TOLD_SECONDS else ""
 
     async def start(self) -> None:
@@ -126,7 +126,7 @@ class LiveOverrides:
         await self._poll(most=REMEMBERED)
 
     async def refresh(self) -> None:
-        """Read the overrides again where their version changed.
+        """Read the overrides again if their version changed.
 
         :raises StoreUnavailable: the store did not answer; the last read overrides stay valid
         """
@@ -140,7 +140,7 @@ class LiveOverrides:
                 self._note_epoch(version.epoch)
 
     def _note_epoch(self, epoch: str) -> None:
-        """Tell where the store has another epoch; one that takes no writes may have none yet."""
+        """Report a store that has another epoch; one that takes no writes may have none yet."""
         if self._epoch and epoch not in ("", self._epoch):
             self._replaced_at = self._clock()
             self._emit(StoreReplaced())

@@ -66,12 +66,12 @@ class Probe:
         self._asking: dict[tuple[str, bytes], asyncio.Task[Metadata | None]] = {}
 
     def cached_metadata(self, base_url: str) -> Metadata | None:
-        """Return what a server reported, the very same value while it is fresh; None where it must be asked."""
+        """Return what a server reported, the very same value while it is fresh; None if it must be asked."""
         until, metadata = self._cached.get(base_url, _NEVER)
         return metadata if until > self._clock() else None
 
     async def window(self, route: Route, caller: Caller) -> int | None:
-        """Return the window that a route's server reports for the model, in tokens; None where it reports none."""
+        """Return the window that a route's server reports for the model, in tokens; None if it reports none."""
         until, metadata = self._cached.get(route.base_url, _NEVER)
         if metadata is None or until <= self._clock():
             metadata = await self._ask(route, caller) or metadata

@@ -100,7 +100,7 @@ class Windows:
         return next((beta for beta in betas if beta[0] in headers), None)
 
     async def _without_asking(self, route: Route, manual: WindowData) -> ModelWindow | None:
-        """Return the window from the configuration or the data; None where a server must be asked."""
+        """Return the window from the configuration or the data; None if a server must be asked."""
         own = manual.beta_windows
         if not own and not manual.has_window and not _may_be_an_alias(route):
             own = (await self._lookup(route) or NO_WINDOW_DATA).beta_windows
@@ -170,7 +170,7 @@ def _model_window(window_data: WindowData, *, manual: bool = False) -> ModelWind
 
 
 def _of_both(window_data: WindowData, manual: WindowData) -> ModelWindow:
-    """Return a window from data, with the configured longest reply where there is one."""
+    """Return a window from data, with the configured longest reply if there is one."""
     return _model_window(window_data.with_max_output(manual.max_output_tokens or window_data.max_output_tokens))
 
 
@@ -183,7 +183,7 @@ def _is_served_as(window_data: WindowData | None, model_data: WindowData) -> boo
 
 
 def _may_be_an_alias(route: Route) -> bool:
-    """Return whether the configuration names the server, where a name such as gpt-4o may mean any model."""
+    """Return whether the configuration names the server: a name such as gpt-4o may mean any model there."""
     return bool(route.params and (route.params.get("api_base") or route.params.get("base_url")))
 
 

@@ -63,7 +63,7 @@ class WatchedServer:
 
     @classmethod
     def of(cls, url: str, environ: Mapping[str, str]) -> WatchedServer:
-        """Return a server that is asked as the operator where the environment has the token, else as a client."""
+        """Return a server that is asked as the operator if the environment has the token, else as a client."""
         token = environ.get("TIDEMARK_ADMIN_TOKEN")
         key = token or environ.get("OPENAI_API_KEY")
         return cls(url, {"authorization": f"Bearer {key}"} if key else {}, operator=bool(token))
@@ -89,7 +89,7 @@ class WatchedServer:
     def get_json(self, path: str) -> Any:
         """Return a page's JSON.
 
-        :raises ServerRefusal: also where it is no JSON
+        :raises ServerRefusal: also if it is no JSON
         """
         try:
             return json.loads(self.get(path))
@@ -157,7 +157,7 @@ class Watcher:
         )
 
     def _optional(self, path: str, notes: list[str], what: str) -> Any:
-        """Return a page that not everybody may see; None and a note where this caller may not, or it fails."""
+        """Return a page that not everybody may see; None and a note if this caller may not, or it fails."""
         try:
             return self._server.get_json(path)
         except StatusRefusal as refusal:

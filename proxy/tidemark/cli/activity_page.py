@@ -137,7 +137,7 @@ def _member(value: object) -> str:
 
 
 def _table(heads: Sequence[str], rows: Sequence[Sequence[str]], shown: Sequence[int] = ()) -> RenderableType:
-    """Return a table of the columns that are shown: all where none are named."""
+    """Return a table of the columns that are shown: all if none are named."""
     from rich.table import Table
     from rich.text import Text
 

@@ -248,7 +248,7 @@ def percentages(budgets: str) -> list[int]:
 
 
 def refuse_unasked(strategy: Strategy, templates: str | None, models: str | None) -> None:
-    """Refuse a choice of what a strategy does not ask.
+    """Refuse a choice of templates or models for a strategy that asks no model.
 
     :raises click.UsageError: ``extractive`` asks no model
     """

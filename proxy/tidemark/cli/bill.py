@@ -24,7 +24,7 @@ class Bill:
     """The models without a known price."""
 
     def line(self) -> str:
-        """Return a part of a line for a person; empty where no upstream has counted."""
+        """Return a part of a line for a person; empty if no upstream has counted."""
         if not self.prompt_tokens:
             return ""
         share = self.cached_tokens / self.prompt_tokens

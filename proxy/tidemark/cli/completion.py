@@ -1,4 +1,4 @@
-"""The command ``tidemark completion``: it prints what makes a shell complete the command's words.
+"""The command ``tidemark completion``: it prints a script with which a shell completes the command's words.
 
 ``cli/main.py`` adds it to its group.
 """

@@ -97,7 +97,7 @@ class _Probe:
         return _SOME_SERVER
 
     def _json(self, path: str) -> Any:
-        """Return what the server answers; raises ``ValueError`` and others where that is no success, or no JSON."""
+        """Return what the server answers; raises ``ValueError`` and others if that is no success, or no JSON."""
         self._connection.request("GET", path)
         response = self._connection.getresponse()
         body = response.read(_MAX_BYTES)

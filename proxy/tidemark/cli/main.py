@@ -87,7 +87,7 @@ def check(config: Path | None, offline: bool, as_json: bool) -> None:
 
 
 def _reach_warnings(config: Path | None) -> list[str]:
-    """Return what ``tidemark check`` says of addresses that cannot be reached; nothing where none is configured."""
+    """Return what ``tidemark check`` says of addresses that cannot be reached; nothing if none is configured."""
     from tidemark.config import load
 
     settings = load(config, os.environ)

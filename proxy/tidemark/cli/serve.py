@@ -35,7 +35,7 @@ BACKLOG = 2048
 LOCALHOST = "localhost"
 NO_FAMILY = (errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT)
 THIS_MACHINE: Mapping[str, str] = {"0.0.0.0": "127.0.0.1", "::": "::1"}  # noqa: S104 - it says what a client connects to
-"""What clients of this machine connect to, where the server listens on all addresses of a family."""
+"""What clients of this machine connect to, if the server listens on all addresses of a family."""
 KEEP_ALIVE_SECONDS = 75
 """The time until an idle client connection is closed; common load balancers use the same."""
 

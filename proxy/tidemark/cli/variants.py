@@ -1,6 +1,6 @@
 """The summarizers that ``tidemark bench fidelity`` measures, and the compactions that it makes with each.
 
-A variant is a template and a model of the strategies that ask a model; what it leaves open, the configuration says.
+A variant is a template and a model of the strategies that ask a model; the configuration says what it leaves open.
 """
 
 from __future__ import annotations

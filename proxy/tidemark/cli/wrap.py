@@ -153,7 +153,7 @@ def spoken_behind(settings: Settings) -> Spoken:
 
 
 def reading(url: str) -> MetricsReading | None:
-    """Return a server's metrics; None where it does not answer."""
+    """Return a server's metrics; None if it does not answer."""
     metrics = page(url, "/metrics")
     return None if metrics is None else read_metrics(metrics)
 
@@ -200,7 +200,7 @@ def difference(before: Mapping[str, float], after: Mapping[str, float]) -> Saved
 
 @contextlib.contextmanager
 def _server(config: Path | None, settings: Settings) -> Iterator[str]:
-    """Yield the address of a running server, which ends with the block where it was started for it."""
+    """Yield the address of a running server, which ends with the block if it was started for it."""
     from tidemark.demo.children import HOST, ChildError, child, free_port
 
     running = running_url(settings.data_dir)

@@ -27,7 +27,7 @@ OUT_BYTES = 262_144
 """The largest piece that a step gives; Brotli's may be twice as large. A step holds the interpreter's lock for less
 than a millisecond."""
 DECODE_ERRORS = (zlib.error, brotli.error, zstd.ZstdError, EOFError, ValueError)
-"""What a decoder raises where the bytes are not of its coding."""
+"""What a decoder raises if the bytes are not of its coding."""
 _IN_BYTES = 65_536
 _GZIP, _ZLIB, _RAW = 31, 15, -15
 """Values of zlib's ``wbits``, which choose the frame around the deflated bytes."""

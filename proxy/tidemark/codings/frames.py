@@ -18,7 +18,7 @@ else:
 _IN_BYTES = 262_144
 _OUT_BYTES = 1_048_576
 MAX_FRAME_BYTES = 268_435_456
-"""The content of a frame may be larger only where its compressed bytes are many, too. A file of 33 KB could hold
+"""The content of a frame may be larger only if its compressed bytes are many, too. A file of 33 KB could hold
 gigabytes; a frame has a few megabytes, or one conversation, whose messages are compressed already."""
 MOST_RATIO = 100
 """The content of a larger frame for each of its compressed bytes."""

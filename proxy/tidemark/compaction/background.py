@@ -84,7 +84,7 @@ class BackgroundCompaction:
         *,
         absorbed: Sequence[bytes] = (),
     ) -> PrefixSummary | None:
-        """Return a summary that is being prepared as soon as it is stored; None where it is late or fails.
+        """Return a summary that is being prepared as soon as it is stored; None if it is late or fails.
 
         :param name: the lease that it is prepared under
         :param absorbed: digests of the system messages that it takes in

@@ -114,9 +114,9 @@ class Compactor:
         """Write a summary, build its record, flush what leaves the context, store the summary, and report it.
 
         :param lease: the lease under which it is made
-        :param seconds: the most time for the summarizer, where that is less than its own timeout
+        :param seconds: the most time for the summarizer, if that is less than its own timeout
         :param failure: why the summarizer cannot be asked at all; the failure policy applies to it
-        :returns: None where another worker has the lease by now, so that its summary counts
+        :returns: None if another worker has the lease by now, so that its summary counts
         :raises StoreError: a preparation or a compaction by hand could not be stored
         :raises SummaryRejected, UpstreamError: an offline compaction got no usable text
         """
@@ -194,7 +194,7 @@ class Compactor:
     def is_usable(self, order: CompactionOrder, summary: PrefixSummary) -> bool:
         """Return whether an order can use a stored summary.
 
-        It cannot where the summary was made for a larger window, or absorbed other system messages.
+        It cannot if the summary was made for a larger window, or absorbed other system messages.
         """
         if summary.native is None and self.tokens(order, summary) > order.plan.max_summary_tokens:
             return False
@@ -232,7 +232,7 @@ class Compactor:
                 assert_never(run.trigger)
 
     async def _substitute(self, run: CompactionRun, failure: NotSummarized) -> _Outcome | NotSummarized:
-        """Write a deterministic summary in place of one that failed, and a plain one where that is overdue."""
+        """Write a deterministic summary in place of one that failed, and a plain one if that is overdue."""
         strategy, fallback = run.summarizer.recipe.strategy, self._writer.fallback
         draft: SummaryText | NotSummarized = failure
         if not failure.overdue and strategy != fallback.recipe.strategy:
@@ -294,7 +294,7 @@ class Compactor:
 
 
 def _shortened_warning(draft: SummaryText) -> str | None:
-    """Return the warning of a summary that lacks statements of its model's text; None where it has all of them."""
+    """Return the warning of a summary that lacks statements of its model's text; None if it has all of them."""
     if not draft.statements_left_out:
         return None
     count = draft.statements - draft.statements_left_out

@@ -55,7 +55,7 @@ class ImmediateCompaction:
     async def compact(self, order: CompactionOrder, *, wait_seconds: float | None = None) -> CompactionResult:
         """Make the summary that ``order`` asks for, or wait for an equal order's summary.
 
-        :param wait_seconds: what is left of the policy's ``wait_seconds``, where some of it is used up
+        :param wait_seconds: what is left of the policy's ``wait_seconds``, if some of it is used up
         """
         key = _key(order, self._writer.summarizer_for(order))
         flight = self._running.get(key)
@@ -105,7 +105,7 @@ class ImmediateCompaction:
     async def _take_turn(self, attempt: _Attempt) -> CompactionResult | None:
         """Make the summary under the lease, or wait for the worker that has the lease.
 
-        :returns: None where that worker made no summary
+        :returns: None if that worker made no summary
         """
         order, recipe = attempt.run.order, attempt.run.recipe
         chain, covered, absorbed = order.chain, order.plan.covered, order.plan.absorbed

@@ -25,7 +25,7 @@ _LOOK_SECONDS = 0.2
 
 @contextlib.asynccontextmanager
 async def keep_lease(leases: LeaseStore, lease: Lease, seconds: float = LEASE_SECONDS) -> AsyncIterator[None]:
-    """Keep a lease while the body runs. Where the lease is lost meanwhile, the store refuses the body's result."""
+    """Keep a lease while the body runs. If the lease is lost meanwhile, the store refuses the body's result."""
     renewal = asyncio.create_task(_renew(leases, lease, seconds))
     try:
         yield
@@ -77,7 +77,7 @@ async def wait_for_summary(
     absorbed: Sequence[bytes] = (),
     is_usable: Callable[[PrefixSummary], bool] = lambda _: True,
 ) -> PrefixSummary | None:
-    """Return the summary that another worker makes under the lease ``name``; None where it made none.
+    """Return the summary that another worker makes under the lease ``name``; None if it made none.
 
     The caller sets the timeout.
 

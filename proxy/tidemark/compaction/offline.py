@@ -43,7 +43,7 @@ class Compacted:
     """A compacted request, and what was done to it."""
 
     body: bytes
-    """The compacted request as JSON; the client's own bytes where nothing had to be done."""
+    """The compacted request as JSON; the client's own bytes if nothing had to be done."""
     summary: str
     tokens_before: int
     tokens_after: int
@@ -72,7 +72,7 @@ async def compact_once(
     """Compact one request.
 
     With ``max_tokens`` the result fills that budget as far as possible: the newest messages within a quarter of it
-    (a tenth of a small one) stay, and the summary may take the rest. Where the summary is short, further messages stay.
+    (a tenth of a small one) stay, and the summary may take the rest. If the summary is short, further messages stay.
 
     :raises ContextLengthExceeded: even the newest message alone is over the budget
     :raises SummaryRejected, UpstreamError: the strategy gave no usable summary
@@ -119,7 +119,7 @@ async def compact_once(
 async def _plan(
     request: ModelRequest, plan_input: PlanInput, count: RequestCount, model: str, counter: TokenCounter
 ) -> tuple[ModelRequest, PlanInput, CompactionPlan]:
-    """Plan a request, and plan it again with clipped tool results where it cannot fit."""
+    """Plan a request, and plan it again with clipped tool results if it cannot fit."""
     many = len(request.messages)
     planned = await offload_if_many(many, partial(plan, plan_input))
     needed = replace(plan_input, mode="auto")  # a request that fits once it is clipped needs no summary

@@ -79,7 +79,7 @@ class SummaryStorage:
 
         :param is_usable: whether the order can use a summary that is stored for the same prefix
         :param begun_at: when the compaction began, as Unix time in seconds
-        :returns: None where another worker has the lease by now, so that its summary counts
+        :returns: None if another worker has the lease by now, so that its summary counts
         :raises SummaryOutdated: a person replaced the summary that a preparation was made upon, or deleted the
             conversation
         :raises StoreError: a preparation or a compaction by hand could not store it
@@ -120,7 +120,7 @@ class SummaryStorage:
     ) -> StoredSummary | None:
         """Store a summary that a request uses now.
 
-        Where another worker was first, and the order can use its summary, that one counts.
+        If another worker was first, and the order can use its summary, that one counts.
         """
         if order.degraded:
             return self._flushed(order, summary, stored=False)

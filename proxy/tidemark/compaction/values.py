@@ -52,7 +52,7 @@ class CompactionOrder:
     request: ModelRequest | None = None
     """The planned request, which a summarizer may continue (``core/planning/cached_prefix.py``)."""
     original_messages: Sequence[Message] = ()
-    """The request's messages as the client sent them, where some were clipped since."""
+    """The request's messages as the client sent them, if some were clipped since."""
     original_tokens: Sequence[int] = ()
     """The tokens of each message of ``original_messages``."""
     left_out: int = 0

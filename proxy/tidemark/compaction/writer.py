@@ -48,8 +48,8 @@ class SummaryWriter:
     The mutable state is the breakers of summarizers that failed lately. Each strategy, upstream and credential has its
     own, so that one client's bad key does not stop the summarizer for the others (promise 8).
 
-    :param fallback: writes where the chosen strategy failed
-    :param plain: writes where even reading took too long
+    :param fallback: writes if the chosen strategy failed
+    :param plain: writes if even reading took too long
     :param comparison: writes the receipts of texts
     """
 
@@ -74,7 +74,7 @@ class SummaryWriter:
         self._breakers: BoundedCache[_BreakerKey, Breaker] = BoundedCache(_MAX_BREAKERS)
 
     def summarizer_for(self, order: CompactionOrder) -> Summarizer:
-        """Return the summarizer of an order; the deterministic one where nothing can be stored."""
+        """Return the summarizer of an order; the deterministic one if nothing can be stored."""
         return self.fallback if order.degraded else self.choose(order.profile, order.route)
 
     def admits(self, order: CompactionOrder) -> bool:
@@ -91,7 +91,7 @@ class SummaryWriter:
     ) -> SummaryText | NotSummarized:
         """Return a text, or why there is none. The failure policy covers whatever a strategy raises (FR-5.1.1).
 
-        :param seconds: the most time it may take, where that is less than the summarizer's timeout
+        :param seconds: the most time it may take, if that is less than the summarizer's timeout
         """
         started, policy, detail = self.timer(), order.profile.policy, ""
         if not (breaker := self._breaker(order, summarizer)).admits(started):

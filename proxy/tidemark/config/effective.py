@@ -64,7 +64,7 @@ def effective_settings(settings: Settings) -> list[EffectiveSetting]:
 
 
 def _line(root: Table, name: str) -> int | None:
-    """Return the line of a key in the file; None where the file does not state it."""
+    """Return the line of a key in the file; None if the file does not state it."""
     node: Node | None = root
     line = None
     for part in name.split("."):

@@ -43,7 +43,7 @@ _SERVICE_LINK = re.compile(r"_(?:SERVICE_(?:HOST|PORT)|PORT_[0-9]+_(?:TCP|UDP|SC
 
 @dataclass(frozen=True, slots=True)
 class EnvironmentOverrides:
-    """The values of variables that replace keys; None where a variable is not set."""
+    """The values of variables that replace keys; None if a variable is not set."""
 
     store_url: Address | None
     upstream: Address | None
@@ -90,7 +90,7 @@ def warn_of_unknown(reader: Reader, environ: Mapping[str, str]) -> None:
 def data_folder(configured: Path | None, file: Path | None, environ: Mapping[str, str]) -> Path | None:
     """Return the absolute data folder: the environment's, the file's (relative to it), or the platform's.
 
-    It is None where there is no variable, no key and no home folder.
+    It is None if there is no variable, no key and no home folder.
     """
     home = _home(environ)
     if environ.get("TIDEMARK_DATA_DIR"):

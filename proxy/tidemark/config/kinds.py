@@ -1,7 +1,7 @@
-"""Defines the types of settings, and what a key accepts whose setting has such a type.
+"""Defines the types of settings, and the values that each type accepts.
 
-``sections.py`` gives its fields these types. msgspec reads the bounds from them, and messages and documentation the
-words: each stands in a ``Meta``.
+``sections.py`` gives its fields these types. msgspec reads their bounds; messages and documentation use their
+words. Each stands in a ``Meta``.
 """
 
 from __future__ import annotations

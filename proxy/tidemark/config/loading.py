@@ -140,7 +140,7 @@ def _tree(path: Path, reader: Reader) -> Table:
 
 
 def _settings(reader: Reader, root: Table, path: Path | None, environ: Mapping[str, str]) -> Settings | None:
-    """Return the settings, or None where the reader has noted problems."""
+    """Return the settings, or None if the reader has noted problems."""
     nodes = _without_litellms(reader, root)
     top = {name: reader.value(nodes[name], name, ROOT_KINDS[name]) for name in ROOT_KINDS if name in nodes}
     nodes, tenant_nodes = _tenants(reader, nodes)
@@ -208,7 +208,7 @@ def _by_tenant(reader: Reader, nodes: Mapping[str, Node], store: StoreSettings) 
 
 
 def _preset(reader: Reader, root: Table, name: Any) -> PresetValues:
-    """Return the preset's values; warn where the file replaces all, as a copy of ``tidemark.yaml`` does."""
+    """Return the preset's values; warn if the file replaces all, as a copy of ``tidemark.yaml`` does."""
     if name is None or name is MISSING:
         return PresetValues()
     preset = load_preset(name)
@@ -277,7 +277,7 @@ def _may_write(entry: ModelEntry) -> bool:
 
 
 def _check_marks(reader: Reader, settings: CompactionSettings, keys: StatedKeys, label: str, line: int) -> None:
-    """Note marks that contradict each other, where ``keys`` sets one of them."""
+    """Note marks that contradict each other, if ``keys`` sets one of them."""
     if not any(name in keys for name in _MARKS):
         return
     if settings.threshold <= 1 and settings.target >= settings.threshold:

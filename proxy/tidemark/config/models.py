@@ -110,7 +110,7 @@ class WindowNote:
         return replace(self, max_output_tokens=self.max_output_tokens or other.max_output_tokens)
 
     def window(self, source: WindowSource) -> ModelWindow:
-        """Return the core's value; where only the shared window is stated, all of it may be input."""
+        """Return the core's value; if only the shared window is stated, all of it may be input."""
         most = self.max_input_tokens or self.context_window or DEFAULT_WINDOW_TOKENS
         return ModelWindow(most, self.max_output_tokens, self.context_window, source)
 

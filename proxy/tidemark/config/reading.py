@@ -62,7 +62,7 @@ class Reader:
         self.warnings.append(Remark(line, " ".join(message.splitlines())))
 
     def table(self, node: Node | None, name: str, known_keys: Collection[str]) -> Table:
-        """Return a mapping with known keys only; an empty one where there is none."""
+        """Return a mapping with known keys only; an empty one if there is none."""
         table = self.free_table(node, name)
         nodes = dict(table.nodes)
         for key in table.nodes:
@@ -72,7 +72,7 @@ class Reader:
         return dataclasses.replace(table, nodes=nodes)
 
     def free_table(self, node: Node | None, name: str) -> Table:
-        """Return a mapping of any keys; an empty one where there is none."""
+        """Return a mapping of any keys; an empty one if there is none."""
         if isinstance(node, Table):
             return node
         if node is not None and not (isinstance(node, Scalar) and node.value is None):
@@ -80,7 +80,7 @@ class Reader:
         return Table({}, {}, node.line if node else 0)
 
     def items(self, node: Node | None, name: str) -> tuple[Node, ...]:
-        """Return the entries of a list; none where there is no list."""
+        """Return the entries of a list; none if there is no list."""
         if isinstance(node, Items):
             return node.nodes
         if node is not None and not (isinstance(node, Scalar) and node.value is None):

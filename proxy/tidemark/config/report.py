@@ -84,7 +84,7 @@ class _ModelEffect:
     name: str
     upstream: str
     lane: str | None
-    """None where litellm's rules decide alone."""
+    """None if litellm's rules decide alone."""
     compaction: CompactionSettings
     window: ModelWindow
     window_source: str

@@ -1,8 +1,8 @@
 """Builds the JSON Schema (2020-12) of the configuration file from the sections that the loader reads.
 
 The types of their fields say what a key takes, and the docstrings beneath them describe it. ``tidemark schema`` prints
-it, and editors validate and complete with it. Only the loader checks what the language
-cannot express: whole numbers written as 1.0, marks that contradict each other, variables and files that must exist.
+it, and editors validate and complete with it. Only the loader checks what the language cannot express: whole numbers
+written as 1.0, marks that contradict each other, variables and files that must exist.
 """
 
 from __future__ import annotations

@@ -159,5 +159,5 @@ class Settings:
 
 
 def _lookup_name(entry: ModelEntry | None, model: str) -> str:
-    """Return the name to look a model up by: the upstream's, or the client's where a wildcard serves it."""
+    """Return the name to look a model up by: the upstream's, or the client's if a wildcard serves it."""
     return model if entry is None or "*" in entry.name else entry.lookup_name

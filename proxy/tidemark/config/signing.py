@@ -1,4 +1,4 @@
-"""Generates and stores the secret that distinguishes tenants, where none is configured.
+"""Generates and stores the secret that distinguishes tenants, if none is configured.
 
 ``app`` calls it at the start; the secret lies in the data folder.
 """

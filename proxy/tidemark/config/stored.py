@@ -89,7 +89,7 @@ def check_stored(settings: Settings, values: StoredValues) -> None:
 
 
 def configured_values(settings: Settings) -> StoredValues:
-    """Return the values that apply where the store has none."""
+    """Return the values that apply if the store has none."""
     defaults = settings.compaction.defaults
     template = defaults.template.name if isinstance(defaults.template, Template) else defaults.template
     numbers = {name: getattr(defaults, name) for name in _NUMBERS}

@@ -114,7 +114,7 @@ def resolve(text: str) -> bool | float | str | None:
 
 
 def _wrong_indentation(text: str, error: yaml.MarkedYAMLError) -> str:
-    """Say how the line of an error is indented wrongly; empty where the cause is another one."""
+    """Say how the line of an error is indented wrongly; empty if the cause is another one."""
     mark, problem = error.problem_mark, error.problem or ""
     lines = text.splitlines()
     if mark is None or mark.line >= len(lines):

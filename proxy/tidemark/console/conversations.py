@@ -1,6 +1,6 @@
 """``/console/conversations``: stored conversations, and one of them with its whole history and its summary in place.
 
-It shows what ``archive/`` returns to the JSON endpoints, as the operator sees it.
+It shows what the JSON endpoints of ``features/conversations/`` return, as the operator sees it.
 """
 
 from __future__ import annotations
@@ -210,7 +210,7 @@ def _filters(wanted: Wanted) -> dict[str, str]:
 
 
 def _compared(visit: Visit, texts: SummaryTexts) -> tuple[Sequence[PrefixSummary], str]:
-    """Return the two texts that a page's address names, and what is wrong with the address; empty where nothing is."""
+    """Return the two texts that a page's address names, and what is wrong with the address; empty if nothing is."""
     if visit.request.method != "GET" or not {"left", "right"} & set(visit.request.query_params):
         return (), ""
     versions = {text.version: text for text in (*texts.earlier, *([texts.present] if texts.present else ()))}

@@ -1,4 +1,4 @@
-"""The parts of a page that go on while it is open: the page's script asks for those that have changed, and no others.
+"""The parts of a page that change while it is open: the page's script asks for the changed ones only.
 
 ``visit.py`` renders a page with them. A part is an element with an id and a mark, which changes with its content. The
 script names the parts that it shows with their marks in ``PARTS_HEADER``, and the answer has nothing but newer ones.
@@ -29,7 +29,7 @@ Entry = TypeVar("Entry")
 class LiveParts:
     """The parts of one page: what the visitor shows, and what the answer has.
 
-    :param shown_marks: the marks of the parts that the visitor shows, by their ids; None where the page is opened
+    :param shown_marks: the marks of the parts that the visitor shows, by their ids; None when the page is opened
     """
 
     shown_marks: Mapping[str, str] | None = None
@@ -83,7 +83,7 @@ class LiveParts:
     def live_rows(self, identifier: str, entries: Mapping[str, Entry], caller: Callable[[Entry], str]) -> Markup:
         """Render the body of a table whose rows are parts, for ``{% call(entry) %}`` in a template.
 
-        A changed row comes by itself. The body comes where rows were added, moved or removed: of a row that the visitor
+        A changed row comes by itself. The body comes if rows were added, moved or removed: of a row that the visitor
         shows it has the place only.
 
         :param entries: what each row shows, by the row's id

@@ -17,7 +17,7 @@ _TERM = re.compile(r'"([^"]+)"|(\S+)')
 def divide_by_hits(text: str, query: str) -> Sequence[tuple[str, bool]]:
     """Return the pieces of a text in their order, each with whether it is a word of the query.
 
-    As in the search, case and accents are alike, and a word matches by its beginning; where a text has it only inside
+    As in the search, case and accents are alike, and a word matches by its beginning; if a text has it only inside
     other words, it is a hit there.
     """
     terms = [re.escape(_plain(phrase or word)) for phrase, word in _TERM.findall(query) if (phrase or word).strip()]

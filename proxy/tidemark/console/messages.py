@@ -46,7 +46,7 @@ class ShownHistory:
     page: HistoryPage
     entries: Sequence[MessageEntry]
     first: int
-    """The position of the page's first message, also where ``entries`` goes on from a later one."""
+    """The position of the page's first message, also if ``entries`` goes on from a later one."""
     last: int
     last_id: str
     next_cursor: str | None
@@ -88,7 +88,7 @@ async def read_history(
 async def _continued(
     reading: ConversationReader, conversation: str, first: int, mark: re.Match[str]
 ) -> ShownHistory | None:
-    """Return what follows the last message of an open page; None where the history is another one by now."""
+    """Return what follows the last message of an open page; None if the history is another one by now."""
     last, is_open = int(mark[1]), mark[4] == "1"
     count = max(first + _GROWN - 1 - last, 0) if is_open else 0
     if last < first:

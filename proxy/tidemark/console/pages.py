@@ -1,7 +1,7 @@
 """Answers requests for pages: it checks who visits, reads forms, and turns errors into pages.
 
-``app/console.py`` gives it the families of pages. Every response has headers that keep other sites, and scripts that a
-message may hold, out (CSP level 3).
+``app/console.py`` gives it the families of pages. Every response has headers that keep out other sites, and
+scripts in messages (CSP level 3).
 """
 
 from __future__ import annotations
@@ -255,7 +255,7 @@ def _target(wanted: str) -> str:
 
 
 def _is_encrypted(request: Request) -> bool:
-    """Return whether the visitor's connection has TLS, also where a reverse proxy ends it."""
+    """Return whether the visitor's connection has TLS, even if a reverse proxy ends it."""
     return "https" in (request.url.scheme, request.headers.get("x-forwarded-proto", ""))
 
 
@@ -266,7 +266,7 @@ async def _sign_out(visit: Visit) -> Response:
 
 
 def _words(error: TidemarkError) -> str:
-    """Return what a page says of an error; the API's words where they are no other in a browser."""
+    """Return what a page says of an error; the API's words if they are no other in a browser."""
     if isinstance(error, StoreUnavailable):
         return (
             f"{error} Requests of clients go on without it. Try again in a moment; the log and 'tidemark doctor' say "
@@ -282,7 +282,7 @@ def _words(error: TidemarkError) -> str:
 def _again(request: Request, error: TidemarkError) -> str:
     """Return the address that may work next: the same page once the store is back, else without a bad parameter.
 
-    It is empty where there is none.
+    It is empty if there is none.
     """
     url = request.url
     if request.method != "GET":

@@ -25,7 +25,7 @@ class Series:
 
     name: str
     values: Sequence[float | None]
-    """One for each point, oldest first; None where there was nothing to measure."""
+    """One for each point, oldest first; None if there was nothing to measure."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +58,7 @@ class Plot:
 
     @property
     def edge_form(self) -> str:
-        """Return how those times are written: ``date`` where the plot has more than two days, else ``clock``."""
+        """Return how those times are written: ``date`` if the plot has more than two days, else ``clock``."""
         return "date" if self.starts and self.starts[-1] - self.starts[0] > 2 * _DAY_SECONDS else "clock"
 
     @property
@@ -80,7 +80,7 @@ class Plot:
         return f"M{self._x(0)} {base}{''.join(points)}L{self._x(len(values) - 1)} {base}Z"
 
     def _drawn(self) -> Sequence[Sequence[float | None]]:
-        """Return the values that are drawn: those of periods that are over, where one of them has any.
+        """Return the values that are drawn: those of periods that are over, if one of them has any.
 
         The last period has only begun, and its few figures would look like a fall. A bar of it is drawn.
         """

@@ -91,7 +91,7 @@ class Sessions:
         return Session(os.urandom(_ID_BYTES), int(self._clock()))
 
     def of(self, request: Request) -> Session | None:
-        """Return the session of a request's cookie; None where it has none, or one that ended or is not ours."""
+        """Return the session of a request's cookie; None if it has no session, or one that has ended or is not ours."""
         try:
             packed = base64.urlsafe_b64decode(request.cookies.get(COOKIE, ""))
         except ValueError:
@@ -103,7 +103,7 @@ class Sessions:
         return session if 0 <= self._clock() - session.seen_at + 1 <= IDLE_SECONDS else None
 
     def renewed(self, session: Session) -> Session | None:
-        """Return the session as seen now; None where its cookie is new enough."""
+        """Return the session as seen now; None if its cookie is new enough."""
         now = int(self._clock())
         return Session(session.id, now) if now - session.seen_at > RENEWAL_SECONDS else None
 

@@ -79,7 +79,7 @@ class _Form:
     """The field at fault; empty for the settings as a whole."""
     status: int = 200
     note: str = ""
-    """What was done; empty where the form was refused."""
+    """What was done; empty if the form was refused."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,12 +97,12 @@ class _Field:
     choices: Sequence[str]
     """All that can be chosen; empty for a field that is written."""
     ignored: str
-    """A stored value that this version of Tidemark does not take; empty where there is none."""
+    """A stored value that this version of Tidemark does not take; empty if there is none."""
     error: str = ""
 
     @property
     def unknown_choice(self) -> str:
-        """Return what the field holds where nobody can choose it any more; empty where somebody can."""
+        """Return what the field holds if nobody can choose it any more; empty if somebody can."""
         return self.value if self.choices and self.value not in ("", *self.choices) else ""
 
 
@@ -191,7 +191,7 @@ class _ShownRow:
 
 
 def _stored_texts(current: Mapping[str, Any]) -> dict[str, str]:
-    """Return what the fields hold: what is stored, also where it is not in force; empty where nothing is."""
+    """Return what the fields hold: what is stored, even if it is not in force; empty if nothing is."""
     values = {**current, **current["ignored"]}
     return {name: str(values[name]) if name in current["stored"] else "" for name in TEXTS}
 
@@ -209,7 +209,7 @@ def _fields(rows: Sequence[SettingRow], current: Mapping[str, Any], form: _Form)
 
 
 def _sections(rows: Sequence[SettingRow], current: Mapping[str, Any]) -> Mapping[str, Sequence[_ShownRow]]:
-    """Return the effective configuration by the sections of the file, with the store's values where they count."""
+    """Return the effective configuration by the sections of the file, with the store's values if they count."""
     sections: dict[str, list[_ShownRow]] = {}
     for row in rows:
         name = row.name.removeprefix(DEFAULTS)

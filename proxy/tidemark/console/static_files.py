@@ -21,7 +21,7 @@ def _contents() -> dict[str, bytes]:
 
 
 def static_file(name: str) -> Response:
-    """Return a file; 404 where there is none of this name."""
+    """Return a file; 404 if there is none of this name."""
     content = _contents().get(name)
     if content is None:
         return Response("There is no such file.", 404)

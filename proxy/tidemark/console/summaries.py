@@ -1,7 +1,7 @@
 """``/console/conversations/{id}/summaries``: make a conversation's summary again, compare both, use one, or edit it.
 
 The pages do what ``tidemark/features/summaries/summary_changes.py`` does for the JSON API too. The conversation's own
-page changes while it is open, so these stand beside it, and nothing that is being entered is lost.
+page changes while it is open. So these are pages of their own, and no text is lost while somebody enters it.
 """
 
 from __future__ import annotations
@@ -147,7 +147,7 @@ def _text_page(
     """Return the page on which a text is edited.
 
     :param version: the summary that the text will replace
-    :param present: the summary in use; None where it cannot be read now
+    :param present: the summary in use; None if it cannot be read now
     """
     status = 200 if error is None else status_of(error)
     address = _address(visit)

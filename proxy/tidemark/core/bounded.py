@@ -1,8 +1,8 @@
 """Caches with a bound: the oldest entry goes when a new one needs its place.
 
-Every package uses them where clients choose the keys: names, credentials, hosts, messages. Both are ordered dicts. A
+Packages use them for keys that clients choose: names, credentials, hosts, messages. Both are ordered dicts. A
 plain dict would find its oldest entry too slowly: past the gaps that removed entries leave, that takes 26 microseconds
-at 20,000 entries and 107 at 100,000, where an ordered dict takes one. Until a cache is full, ``put`` takes about 900
+at 20,000 entries and 107 at 100,000, while an ordered dict takes one. Until a cache is full, ``put`` takes about 900
 instructions more than with a plain dict. Reading costs the same.
 """
 

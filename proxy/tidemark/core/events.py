@@ -39,7 +39,7 @@ class RequestServed:
     model: str = ""
     stream: bool = False
     report: Report | None = None
-    """None where the request ended before its conversation was identified."""
+    """None if the request ended before its conversation was identified."""
     usage: Usage = NO_USAGE
     code: str | None = None
     """The code of the error, if there was one."""
@@ -48,7 +48,7 @@ class RequestServed:
     endpoint: str = ""
     """Which endpoint a request was for that Tidemark does not understand, by a few names."""
     trace_id: str = ""
-    """The W3C trace that the request belongs to, in 32 hexadecimal digits; empty where it belongs to none."""
+    """The W3C trace that the request belongs to, in 32 hexadecimal digits; empty if it belongs to none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,7 +130,7 @@ class ManualCompactionEnded:
     conversation: str
     model: str
     action: Action
-    """``forced``; ``none`` where nothing could be summarized; ``failed`` where nothing was changed."""
+    """``forced``; ``none`` if nothing could be summarized; ``failed`` if nothing was changed."""
     owner: str = ""
     """The owner of the conversation."""
 

@@ -86,7 +86,7 @@ class FlushWaiting:
     consumer: str
     entries: int
     seconds: float
-    """Age of the oldest entry; 0 where there is none."""
+    """Age of the oldest entry; 0 if there is none."""
     lost: int
     dead: int
     """Dead letters of all consumers."""

@@ -1,4 +1,4 @@
-"""Header lines: which are for one connection only, which carry a key, and which bytes none may contain.
+"""Header lines: which are for one connection only, which carry a key, and which bytes are forbidden.
 
 ``server/`` checks the client's lines with it, and ``upstream/`` those of requests and replies.
 """

@@ -1,7 +1,7 @@
 """What upstreams took and refused, as their answers taught.
 
 The words of an answer may come from the text of one client: a firewall refuses what somebody wrote, and an error quotes
-it. A lesson is therefore that of one credential, an answer of success outweighs a refusal, and each lesson ends.
+it. So each lesson belongs to one credential and ends some day, and a success outweighs a refusal.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ K = TypeVar("K", bound=Hashable)
 
 
 class Lessons(Generic[K]):
-    """Remembers what upstreams take, by credential and by what was asked of them.
+    """Remembers what upstreams accept, by credential and by the question.
 
     :param clock: seconds, of any origin
     """
@@ -32,7 +32,7 @@ class Lessons(Generic[K]):
         """Whether it was taken, and when that ends to be known."""
 
     def of(self, credential: bytes, subject: K) -> bool | None:
-        """Return whether an upstream takes something; None where nobody knows.
+        """Return whether an upstream takes something; None if nobody knows.
 
         :param credential: the caller's fingerprint
         """
@@ -50,7 +50,7 @@ class Lessons(Generic[K]):
     def note_refused(self, credential: bytes, subject: K) -> bool:
         """Note that an upstream has refused, and return whether that is to be believed.
 
-        It is not where the upstream took the same before: then the refusal is about this one request.
+        It is not if the upstream took the same before: then the refusal is about this one request.
         """
         if self.of(credential, subject):
             return False

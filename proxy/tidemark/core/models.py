@@ -40,7 +40,7 @@ class ModelOverrides:
 
     @property
     def version(self) -> str:
-        """Return a text that differs where the settings differ, for people who edit one model at once."""
+        """Return a text that differs if the settings differ, for people who edit one model at once."""
         return "v" + hashlib.sha256(json.dumps(self.set_fields, sort_keys=True).encode()).hexdigest()[:16]
 
     def with_fields(self, changes: Mapping[str, FieldValue]) -> ModelOverrides:
@@ -109,7 +109,7 @@ class ModelRecord:
     model: str
     name: str
     observation: ModelObservation | None = None
-    """None where the operator set something before any request used the model."""
+    """None if the operator set something before any request used the model."""
     overrides: ModelOverrides = NOTHING_SET
     created_at: float | None = None
     """Unix time, seconds; None while the record is not stored."""
@@ -135,7 +135,7 @@ def model_id(provider: str, model: str) -> str:
 
 
 def merged_observation(record: ModelRecord | None, observation: ModelObservation, now: float) -> ModelRecord | None:
-    """Return the record after a request has observed its model; None where that changes nothing.
+    """Return the record after a request has observed its model; None if that changes nothing.
 
     The newest observation wins, but a default never replaces a window that a source stated: a server that is asked
     while it starts does not make its model unknown.

@@ -14,5 +14,5 @@ StoredValues = Mapping[str, str | int | float | bool]
 
 
 def version_of(values: StoredValues) -> str:
-    """Return a text that differs where the settings differ, for people who edit them at once."""
+    """Return a text that differs if the settings differ, for people who edit them at once."""
     return "v" + hashlib.sha256(json.dumps(dict(values), sort_keys=True).encode()).hexdigest()[:16]

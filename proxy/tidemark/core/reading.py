@@ -22,7 +22,7 @@ class Phrase(NamedTuple):
     words: tuple[str, ...]
     """The words of ``plain`` in lower case."""
     rule: RuleKind | None = None
-    """The kind of rule that a person's sentence is; None where it is no rule."""
+    """The kind of rule that a person's sentence is; None if it is no rule."""
     is_fact: bool = False
     """Whether it is a person's sentence with a fact."""
     is_decision: bool = False
@@ -38,7 +38,7 @@ class Reading:
         self._phrases: dict[tuple[str, bool], Sequence[Phrase]] = {}
 
     def phrases(self, text: str, *, by_user: bool) -> Sequence[Phrase] | None:
-        """Return the phrases of a text; None where nobody has read it yet.
+        """Return the phrases of a text; None if nobody has read it yet.
 
         :param by_user: whether a person wrote it; only a person states rules and facts
         """

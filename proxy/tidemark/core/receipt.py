@@ -26,9 +26,9 @@ DetailKind = Literal[
     "names",
     "statements",
 ]
-"""What a receipt counts. ``requests`` is the open request. ``facts``, ``decisions`` and ``numbers`` count no more,
-but stored receipts of older versions have them. ``statements`` are those of a model's text that was longer than its
-space; a text that is there whole has none."""
+"""What a receipt counts. ``requests`` is the open request. ``facts``, ``decisions`` and ``numbers`` count no more, but
+stored receipts of older versions have them. ``statements`` are counted only if a model's text was longer than its
+space."""
 DETAIL_KINDS: tuple[DetailKind, ...] = get_args(DetailKind)
 Survival = Literal["kept", "shortened", "dropped", "unsupported"]
 """``kept``: word for word; ``shortened``: most words of it, in order; ``dropped``: anything less. ``unsupported``: a

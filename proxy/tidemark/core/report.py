@@ -13,7 +13,7 @@ from .values import value
 Action = Literal["none", "reused", "compacted", "forced", "bypassed", "failed"]
 """``X-Tidemark-Action``: what was done to the request."""
 RecallOutcome = Literal["", "recalled", "nothing", "no_room", "not_ready"]
-"""What came of recalling earlier messages; empty where the request has no summary, or recall is off."""
+"""What came of recalling earlier messages; empty if the request has no summary, or recall is off."""
 
 
 @value
@@ -21,7 +21,7 @@ class Report:
     """What was done to one request. Tokens are the model's, counted locally."""
 
     conversation: str
-    """The id that the client gets; empty where the conversation has none yet."""
+    """The id that the client gets; empty if the conversation has none yet."""
     tenant: str
     limit: int
     """The most tokens that may be forwarded."""
@@ -29,7 +29,7 @@ class Report:
     tokens_before: int = 0
     tokens_after: int = 0
     local_tokens: int = 0
-    """Tokens of what was forwarded by our own count; ``tokens_after`` is calibrated where the model is."""
+    """Tokens of what was forwarded by our own count; ``tokens_after`` is calibrated if the model is."""
     summarized: int = 0
     """How many client messages the summary stands for."""
     strategy: str | None = None
@@ -48,7 +48,7 @@ class Report:
     local_recalled_tokens: int = 0
     """The same by our own count."""
     cache_break: str = ""
-    """What the client has changed of what it sent before, as ``PromptChange.words``; told once a conversation."""
+    """Which part of its earlier request the client has changed, as ``PromptChange.words``; reported once."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +64,7 @@ class OwnAnswer:
 
 @value
 class Usage:
-    """Tokens as the provider counted them, for monitoring only (FR-1.1.5); None where it does not report them."""
+    """Tokens as the provider counted them, for monitoring only (FR-1.1.5); None if it does not report them."""
 
     input_tokens: int | None = None
     cached_tokens: int | None = None

@@ -1,7 +1,7 @@
 """Reads the W3C trace context of a request: its trace, and which of its header lines may go on.
 
-``server/auth.py`` asks it for requests with such headers. A request without them belongs to no trace, and none is made
-up: nothing would record it. Source: W3C Recommendation "Trace Context", sections 3.2, 3.3 and 4.3.
+``server/auth.py`` asks it for requests with such headers. A request without them belongs to no trace. Tidemark
+invents none, because nothing would record it. Source: W3C Recommendation "Trace Context", sections 3.2, 3.3 and 4.3.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ As in Level 2, a key of one system may begin with a digit."""
 
 
 def read_traceparent(value: bytes) -> str:
-    """Return the trace id of a ``traceparent``, in 32 hexadecimal digits; empty where the value is malformed."""
+    """Return the trace id of a ``traceparent``, in 32 hexadecimal digits; empty if the value is malformed."""
     matched = _PARENT.fullmatch(value)
     if matched is None or (matched[3] is not None and matched[1] == _FIRST_VERSION):
         return ""
@@ -53,7 +53,7 @@ def traced_lines(lines: Sequence[tuple[bytes, bytes]]) -> tuple[str, list[tuple[
     or two of them, are ignored with their ``tracestate``; a malformed ``tracestate`` is ignored alone (section 4.3).
 
     :param lines: names in lower case
-    :returns: the id in 32 hexadecimal digits, empty where there is none
+    :returns: the id in 32 hexadecimal digits, empty if there is none
     """
     parents = [value for name, value in lines if name == TRACEPARENT]
     trace_id = read_traceparent(parents[0].strip(b" \t")) if len(parents) == 1 else ""

@@ -51,7 +51,7 @@ class TrafficFigures:
         self.overheads = [own + more for own, more in zip(self.overheads, other.overheads, strict=True)]
 
     def overhead_quantile(self, share: float) -> float | None:
-        """Return the seconds that this share of the overheads does not exceed; None where there is none.
+        """Return the seconds that this share of the overheads does not exceed; None if there is none.
 
         Within two bounds the overheads count as spread evenly, as in Prometheus' ``histogram_quantile``.
 

@@ -124,7 +124,7 @@ class Courier:
             while entries:
                 await self._deliver(entries[0])
                 self._sizes.pop(entries.popleft().id, None)
-        finally:  # where this ends early, this worker or the next claims the other entries again
+        finally:  # if this ends early, this worker or the next claims the other entries again
             for entry in entries:
                 self._sizes.pop(entry.id, None)
             self._entries.pop(conversation, None)
@@ -159,7 +159,7 @@ class Courier:
             await asyncio.sleep(wait)
 
     async def _offer(self, entry: FlushEntry, attempt: int) -> Exception | None:
-        """Make one attempt, and return its failure; None where the consumer took the entry."""
+        """Make one attempt, and return its failure; None if the consumer took the entry."""
         try:
             await self.consumer.deliver(entry, attempt)
         except Exception as error:  # noqa: BLE001 - whatever a consumer raises, the entry is offered again

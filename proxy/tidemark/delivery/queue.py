@@ -82,7 +82,7 @@ class RedisFlushQueue:
         await self._ask("HDEL", self._notes, key)
 
     async def add(self, entry: FlushEntry) -> bool:
-        """Append an entry, unless one of its key ever was; False where it was. One without a body is only marked."""
+        """Append an entry, unless one of its key ever was; False if it was. One without a body is only marked."""
         body = await self._packed(entry.body) if entry.body else b""
         about = (entry.tenant, entry.conversation, entry.at, body)
         return await self._run(_ADD, entry.key, self._ttl, *self._bounds, *about) is not None
@@ -102,7 +102,7 @@ class RedisFlushQueue:
                 return list(claimed.values())
 
     async def begin(self, consumer: str, entry: FlushEntry) -> int:
-        """Count one more attempt, before it is made; 0 where the entry is not in the queue any more."""
+        """Count one more attempt, before it is made; 0 if the entry is not in the queue any more."""
         attempts: int = await self._run(_BEGIN, consumer, entry.id)
         return attempts
 
@@ -111,7 +111,7 @@ class RedisFlushQueue:
         await self._run(_DONE, consumer, entry.id, "done" if delivered else "")
 
     async def bury(self, consumer: str, entry: FlushEntry, reason: str, attempts: int) -> bool:
-        """Make it a dead letter, which nobody delivers until it is replayed; False where the queue lost it."""
+        """Make it a dead letter, which nobody delivers until it is replayed; False if the queue lost it."""
         about = ("key", entry.key, "tenant", entry.tenant, "conversation", entry.conversation, "at", entry.at)
         packed = (*about, "body", await self._packed(entry.body))
         sealed = self._codec.seal(reason.encode(errors="replace"))
@@ -171,7 +171,7 @@ class RedisFlushQueue:
     async def replay(self, entry: str, *, dead: bool, only: str = "") -> bool:
         """Queue an entry once more: for all consumers or for ``only``; a dead letter for its own consumer.
 
-        :returns: False where there is none of that id
+        :returns: False if there is none of that id
         """
         return await self._run(_REPLAY, "d" if dead else "s", entry, only, *self._bounds) is not None
 

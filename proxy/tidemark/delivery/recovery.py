@@ -100,7 +100,7 @@ class Recovery:
         return any(summary.prefix.hex() == note["prefix"] for summary in summaries)
 
     async def _entry(self, key: str, note: Mapping[str, Any]) -> FlushEntry | None:
-        """Return the entry of a note; None where the history lacks a message, or the summary was never stored."""
+        """Return the entry of a note; None if the history lacks a message, or the summary was never stored."""
         conversation, first, last = note["conversation"], int(note["first"]), int(note["last"])
         tenant, at = note["tenant"], float(note["at"])
         if first > last and not note["systems"]:
@@ -135,7 +135,7 @@ def _message(raw: bytes) -> Message:
 
 
 def _read(packed: bytes) -> Mapping[str, Any]:
-    """Return a note; an empty one where it cannot be read, which is then dropped."""
+    """Return a note; an empty one if it cannot be read, which is then dropped."""
     try:
         note: Mapping[str, Any] = json.loads(packed)
     except ValueError:

@@ -37,7 +37,7 @@ class FlushWorker:
 
     The mutable state is whether it leads, until when that is certain, and when it last claimed and swept. One task
     keeps the lease, and a second one works while the lease is kept. However long a step of the work takes, the first
-    task renews the lease; where the lease is lost all the same, the work is cancelled in the middle of its step.
+    task renews the lease; if the lease is lost all the same, the work is cancelled in the middle of its step.
 
     :param reader: its name among all workers
     """

@@ -1,4 +1,4 @@
-"""The base of the dialects: all that they do in the same way, around what is each one's own.
+"""The base of the dialects: all that they do in the same way.
 
 It writes the requests that go upstream. A dialect names its members and its functions as attributes of its class, and
 a class of its own writes its errors. ``Dialect`` in ``tidemark/core/conversation/request.py`` says what each is for.
@@ -36,7 +36,7 @@ class BaseDialect(Dialect):
     def array(self, messages: Sequence[Message], fields: Mapping[str, bytes] | None = None) -> bytes:
         """Write the member that has the messages.
 
-        :param fields: the client's other members, which may change how a summary is written; None where there are none
+        :param fields: the client's other members, which may change how a summary is written; None if there are none
         """
         del fields
         return array_of(self.raws_of(messages))

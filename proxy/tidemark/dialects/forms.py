@@ -163,7 +163,7 @@ def field_of_form(boundary: bytes, body: bytes) -> ModelField:
 
 
 def model_of_pairs(pairs: str) -> str | None:
-    """Return the model that a query or an urlencoded form names; None where it names none, or an empty one.
+    """Return the model that a query or an urlencoded form names; None if it names none, or an empty one.
 
     :param pairs: its bytes, as characters of Latin-1
     :raises InvalidRequest: it is no name of a model, or two pairs name two models

@@ -18,7 +18,7 @@ from tidemark.dialects.json_bounds import STEP_BYTES, end_of_string
 LARGE_BYTES = 2_097_152
 """Smaller values are decoded at once."""
 MAX_STRING_BYTES = 67_108_864
-"""The memory that one string may take. 64 million ASCII characters, or 16 million where one of them is an emoji. OpenAI
+"""The memory that one string may take. 64 million ASCII characters, or 16 million if one of them is an emoji. OpenAI
 accepts 10 million characters in one text; images as base64 are ASCII."""
 _SAFE = re.compile(rb'(?:[^"\\]++|\\u[0-9a-fA-F]{4}|\\[^u])*+', re.DOTALL)
 """Contents of a string that end at no unfinished escape."""

@@ -15,7 +15,7 @@ _BARE_BYTES = ENTRY_BYTES + 2 * getsizeof(None) + getsizeof(()) + getsizeof(byte
 def message_bytes(message: Message) -> int:
     """Return the memory that a cached message takes.
 
-    It is measured, because the length does not tell it: a text with an emoji takes four bytes a character, and small
+    It is measured, because the length does not show it: a text with an emoji takes four bytes a character, and small
     objects take twenty times their JSON.
     """
     if not message.calls and not message.media and message.name is None and message.answers is None:

@@ -103,7 +103,7 @@ class PrefixReuse:
     def add(
         self, body: bytes, fields: dict[str, bytes], messages: tuple[Message, ...], changing: ChangingEnd = ALL_STAYS
     ) -> ReuseHints | None:
-        """Cache a body that was parsed as a whole, and return its hints; None where it is not cached."""
+        """Cache a body that was parsed as a whole, and return its hints; None if it is not cached."""
         if not LONG_BYTES <= len(body) <= self._max_bytes or not messages:
             return None
         array = fields[self._member]
@@ -147,7 +147,7 @@ class PrefixReuse:
         return hints
 
     def read_continuation(self, body: bytes, earlier: EarlierBody) -> Continuation | None:
-        """Parse what follows an earlier body's prefix; None where the whole body must be parsed.
+        """Parse what follows an earlier body's prefix; None if the whole body must be parsed.
 
         :raises InvalidRequest: the new part has more values than a body may have
         """

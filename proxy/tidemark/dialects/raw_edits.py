@@ -92,7 +92,7 @@ def clip_content(raw: str, first: int, last: int, mark: str, text_parts: Collect
 def clip_texts(texts: Sequence[str], first: int, last: int, mark: str) -> list[str]:
     """Clip texts that a message joins by line ends, empty ones left out; those wholly in the middle become empty.
 
-    Nothing is clipped where ``first`` and ``last`` are 0: the mark stands before the text then.
+    Nothing is clipped if ``first`` and ``last`` are 0: the mark stands before the text then.
     """
     lines = _MARK_LINES.format(mark=mark)
     clipped_texts: list[str] = []

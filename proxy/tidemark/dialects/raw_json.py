@@ -33,7 +33,7 @@ _MARK = re.compile(rb"[ \t\n\r]*([{}\[\]:,])[ \t\n\r]*")
 def read_members(
     body: bytes, *, bounded: bool = True, listed: str = "", most_members: int | None = None
 ) -> dict[str, bytes]:
-    """Return the top-level members. Where a name stands twice, the last one counts, as in every JSON parser.
+    """Return the top-level members. If a name stands twice, the last one counts, as in every JSON parser.
 
     :param bounded: whether the number of values in the body has a bound
     :param listed: the member whose elements the caller decodes one by one

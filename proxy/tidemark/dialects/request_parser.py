@@ -109,7 +109,7 @@ class RequestParser(Generic[Element]):
         self._changing = Lock()
 
     async def parse(self, body: bytes, *, anonymous: bool = False, bounded: bool = True) -> ModelRequest:
-        """Parse a body as ``parse_now`` does, in a thread where much of it is new."""
+        """Parse a body as ``parse_now`` does, in a thread if much of it is new."""
         if len(body) <= LIGHT_BYTES:
             return self._parse(body, self._reuse.find(body), anonymous=anonymous, bounded=bounded)
         earlier = self._reuse.find(body)
@@ -161,7 +161,7 @@ class RequestParser(Generic[Element]):
     def _read_new(self, continuation: Continuation, *, bounded: bool) -> list[Element] | None:
         """Return the new elements of a body that continues an earlier one.
 
-        None where the first new element belongs to the last earlier message, or where an element cannot be read: the
+        None if the first new element belongs to the last earlier message, or if an element cannot be read: the
         parse of the whole array knows its place.
         """
         earlier = continuation.earlier

@@ -1,6 +1,6 @@
 """Offers the search function in the requests of any dialect, and adds up the tokens of its rounds (docs/adr/0027).
 
-``search_function.py`` of each dialect writes the definition and says which choices of a client leave a place for it.
+``search_function.py`` of each dialect writes the definition and says which choices of a client allow it.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ PARAMETERS: Mapping[str, JsonValue] = {
 def with_function(request: ModelRequest, definition: bytes) -> ModelRequest | None:
     """Return the request with the function at the end of its tools.
 
-    None where the client has a tool of this name, or tools that are no list.
+    None if the client has a tool of this name, or tools that are no list.
     """
     fields = request.fields
     tools = member_of(fields, "tools")
@@ -43,7 +43,7 @@ def with_member(request: ModelRequest, name: str, value: bytes) -> ModelRequest:
 
 
 def member_of(fields: Mapping[str, bytes], name: str) -> JsonValue:
-    """Return the value of a member; None where there is none."""
+    """Return the value of a member; None if there is none."""
     return decode_value(fields[name], name) if name in fields else None
 
 

@@ -1,4 +1,4 @@
-"""What the dialects share of signed thinking: what a provider binds it to, and whose words its refusal has.
+"""What the dialects share of signed thinking: the prefix that it is bound to, and the words of refusals.
 
 ``ThinkingFormat`` of each dialect builds on it. Source: Anthropic's guide "Prefix checks on thinking blocks".
 """
@@ -53,7 +53,7 @@ class SignedThinking:
         return read_elements(array) if array.startswith(b"[") else []
 
     def joined(self, fields: Mapping[str, bytes], elements: Sequence[bytes]) -> bytes:
-        """Write a body with other elements; an empty one is none."""
+        """Write a body with other elements; empty ones are left out."""
         return body_of(fields, {self._member: array_of([element for element in elements if element])})
 
     def meaning(self, data: bytes) -> bytes:
@@ -92,7 +92,7 @@ def named_place(body: bytes) -> int:
 
 
 def sealed_text(blocks: JsonValue) -> str:
-    """Return the first signature or sealed thinking among blocks; empty where there is none.
+    """Return the first signature or sealed thinking among blocks; empty if there is none.
 
     For thinking without any, as a stream leaves it that was stopped, its text.
     """
@@ -107,7 +107,7 @@ def sealed_text(blocks: JsonValue) -> str:
 
 
 def object_in(element: bytes) -> Mapping[str, JsonValue]:
-    """Return an element as an object; an empty one where it is none."""
+    """Return an element as an object; an empty one if it is none."""
     try:
         value = decode_value(element, "messages")
     except InvalidRequest:

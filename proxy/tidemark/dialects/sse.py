@@ -50,7 +50,7 @@ class WholeEvents:
 
 
 def _end_of_last(data: bytearray, blank: bytes, start: int) -> int:
-    """Return where the last ``blank`` at or after ``start`` ends; 0 where there is none."""
+    """Return where the last ``blank`` at or after ``start`` ends; 0 if there is none."""
     place = data.rfind(blank, start)
     return place + len(blank) if place >= 0 else 0
 

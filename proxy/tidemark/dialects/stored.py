@@ -1,4 +1,4 @@
-"""Reads stored messages of every dialect: the shape of the bytes tells which one they came in.
+"""Reads stored messages of every dialect: the shape of the bytes shows in which dialect they came.
 
 The pipeline and the archive call it for whatever they read from the store. Messages have no mark, because most are a
 role and a text, which have the same bytes in all dialects. Sources: OpenAI API reference, "Create chat completion" and
@@ -98,12 +98,12 @@ class StoredMessageReader:
 
 
 def shapes(raw: bytes) -> frozenset[str]:
-    """Return the names of the dialects whose form stored bytes have; none where they are of another dialect.
+    """Return the names of the dialects whose form stored bytes have; none if they are of another dialect.
 
     - Several objects with commas between them, and one with a ``type``, are items of the Responses API.
     - Content blocks that chat completions lacks are Anthropic's.
-    - A role and a text are a message of all three, and parts that are texts one of two. A system message is none of
-      Anthropic's.
+    - A role and a text are a message of all three dialects; a role and parts that are texts, of two. Anthropic has no
+      system messages.
     - Everything else with a role is a message of chat completions, where unknown members are usual.
     """
     try:
@@ -135,7 +135,7 @@ def _shapes_of_object(item: Mapping[str, msgspec.Raw]) -> frozenset[str]:
 
 
 def _part_kinds(content: bytes) -> frozenset[str]:
-    """Return the types of a content's parts; none where it is a text."""
+    """Return the types of a content's parts; none if it is a text."""
     if not content.startswith(b"["):
         return frozenset()
     try:

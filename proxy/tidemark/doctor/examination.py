@@ -20,7 +20,7 @@ from tidemark.worker.worker import Worker
 EXAMINATION_SECONDS = 180.0
 """The longest examination. Each server and model has a shorter time of its own."""
 _GRACE_SECONDS = 1.0
-"""For a check of several parts, so that its parts end first and are told one by one."""
+"""For a check of several parts, so that its parts end first and are reported one by one."""
 _KEY = "OPENAI_API_KEY"
 
 
@@ -70,7 +70,7 @@ async def examine(
 
 
 def _parts(settings: Settings, findings: list[Finding]) -> Worker | None:
-    """Return the parts that most checks use; None where they cannot be built, which is a finding then."""
+    """Return the parts that most checks use; None if they cannot be built, which is a finding then."""
     try:
         worker = Worker(settings, lambda warning: findings.append(Finding("tokens", "warning", warning)))
         worker.catalog  # noqa: B018 - it is made now, so that what cannot be used fails here

@@ -1,6 +1,6 @@
 """Findings: what an examination found out, and how to mend what is wrong.
 
-Secrets leave them: an upstream or a store may quote the credential that it refuses.
+Secrets are removed from them, because an upstream or a store may quote the credential that it refuses.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Examines one server of the store: its version, speed, writes, memory, persistence and clock, and what it knows.
 
-It knows which providers' accounts several tenants were seen to use by a configured key (``auth.shared_account``).
+The server knows which providers' accounts several tenants have used by a configured key (``auth.shared_account``).
 """
 
 from __future__ import annotations
@@ -38,9 +38,9 @@ _FULL = 0.9
 
 
 async def examine_server(client: StoreClient, ranges: Sequence[SlotRange] | None) -> list[Finding]:
-    """Return what is wrong with a server that answers; raises one of ``FAILURES`` where it does not.
+    """Return what is wrong with a server that answers; raises one of ``FAILURES`` if it does not.
 
-    :param ranges: the slots that it has of a cluster; None where the address names no cluster
+    :param ranges: the slots that it has of a cluster; None if the address names no cluster
     """
     started = time.perf_counter()
     times = []
@@ -74,7 +74,7 @@ async def examine_server(client: StoreClient, ranges: Sequence[SlotRange] | None
 
 
 async def _facts(client: StoreClient) -> tuple[Mapping[str, str], list[Finding]]:
-    """Return the fields of ``INFO``; none, and a warning, where the user has no right to it."""
+    """Return the fields of ``INFO``; none, and a warning, if the user has no right to it."""
     try:
         return facts_of(await client.call("INFO")), []
     except FAILURES as error:
@@ -136,7 +136,7 @@ async def _write_findings(client: StoreClient, ranges: Sequence[SlotRange] | Non
 
 
 def _own_key(ranges: Sequence[SlotRange]) -> str:
-    """Return the name of a key in one of the slots; any where there are none."""
+    """Return the name of a key in one of the slots; any if there are none."""
     names = (f"tm:doctor:{secrets.token_hex(8)}" for _ in itertools.count())
     return next(
         name for name in names if not ranges or any(span.first <= slot_of(name) <= span.last for span in ranges)

@@ -37,9 +37,9 @@ class _Server:
 
     url: str
     name: str = ""
-    """Its place, where there are several."""
+    """Its place, if there are several."""
     ranges: Sequence[SlotRange] | None = None
-    """The slots that a server of a cluster has; None where the address names no cluster."""
+    """The slots that a server of a cluster has; None if the address names no cluster."""
 
 
 async def check_store(settings: Settings, progress: Progress) -> list[Finding]:
@@ -95,7 +95,7 @@ async def _cluster(url: str) -> tuple[list[_Server], list[Finding]]:
 
 
 async def _ask_slots(url: str, place: Place) -> list[SlotRange] | None:
-    """Return what one server says of the slots; None where it says nothing."""
+    """Return what one server says of the slots; None if it says nothing."""
     client: StoreClient | None = None
     try:
         async with asyncio.timeout(_SLOTS_SECONDS):

@@ -31,7 +31,7 @@ async def check_summaries(
 ) -> list[Finding]:
     """Compact one conversation with each strategy in use, by the first model of it.
 
-    Where entries have patterns only, and no model is named, nothing but ``extractive`` can be tried.
+    If entries have patterns only, and no model is named, nothing but ``extractive`` can be tried.
 
     :param names: further models, which entries with a pattern may serve
     """

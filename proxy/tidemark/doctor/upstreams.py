@@ -126,7 +126,7 @@ async def _check(parts: Worker, route: Route, caller: Caller) -> list[Finding]:
 
 
 async def _ask(parts: Worker, route: Route, caller: Caller) -> _Answer:
-    """Send one request for one token; a newer name of its bound is tried where the older one is refused."""
+    """Send one request for one token; a newer name of its bound is tried if the older one is refused."""
     answer = await _send(parts, route, caller, "max_tokens")
     if answer.status == HTTPStatus.BAD_REQUEST and b"max_tokens" in answer.body:
         return await _send(parts, route, caller, "max_completion_tokens")

@@ -1,7 +1,7 @@
 """What a feature plugs into a worker. Each feature is a folder here, with one such class in its ``feature.py``.
 
-``app/features.py`` lists them. A feature is made with the worker, whose parts it hands to its own; it has no other
-feature's parts but those of ``conversations``.
+``app/features.py`` lists them. Each gets the worker, and hands the worker's parts to its own. Of other features it uses
+only ``conversations``.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class Feature:
         return ()
 
     def flushes(self) -> Sequence[MemoryFlush]:
-        """Return what is told which messages leave the context."""
+        """Return the consumers that hear which messages leave the context."""
         return ()
 
     async def start(self) -> None:

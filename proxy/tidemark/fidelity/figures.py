@@ -13,7 +13,7 @@ from tidemark.core.ports import Route, TextRequest, TokenCounter
 from tidemark.upstream.answers import content_of
 
 NEWEST = 10
-"""Messages at the end of which the share is told that stays word for word."""
+"""How many of the newest messages are compared: a figure says which share of them stays word for word."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,7 +108,7 @@ class Figure:
     ratio: float
     """The tokens that were left, as a share of those before."""
     newest: float | None
-    """The share of the newest messages that stay word for word; None where a summary alone was measured."""
+    """The share of the newest messages that stay word for word; None if a summary alone was measured."""
     survivors: int
     facts: int
     spending: Spending = NOTHING_SPENT

@@ -47,7 +47,7 @@ class StoredMeasurement:
 
     figures: Sequence[Figure]
     measured: int
-    """The conversations of which the figures are."""
+    """How many conversations the figures describe."""
     failures: Sequence[str]
     """Why a conversation could not be compacted within a budget; one sentence for each time."""
 

@@ -48,7 +48,7 @@ def _role(message: BaseMessage) -> str:
 
 
 def _content(message: BaseMessage) -> JsonValue:
-    """Return text as it is, and parts in OpenAI's form where LangChain can convert them."""
+    """Return text as it is, and parts in OpenAI's form if LangChain can convert them."""
     content = message.content
     if isinstance(content, str):
         return content

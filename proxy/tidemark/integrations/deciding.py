@@ -97,7 +97,7 @@ class GraphPlan:
 
     @cached_property
     def summary(self) -> CoreSummary | None:
-        """Return the core's running summary; None where it covers the newest message or splits a pair."""
+        """Return the core's running summary; None if it covers the newest message or splits a pair."""
         if self.running_summary is None or not self.conversation:
             return None
         if not self.is_history_removed:
@@ -114,11 +114,11 @@ class GraphPlan:
         return _summary(self.running_summary.text, covered, absorbed)
 
     def decide(self) -> NoCompaction | ReuseSummary | Compact:
-        """Return the core's plan; where nothing fits into ``max_tokens``, it comes as near as possible."""
+        """Return the core's plan; if nothing fits into ``max_tokens``, it comes as near as possible."""
         plan_input = self._plan_input()
         planned = plan(plan_input)
         planned_summary = planned.previous if isinstance(planned, Compact) else getattr(planned, "summary", None)
-        # Where nothing fits, the core would drop the summary and summarize everything, which may be removed already.
+        # If nothing fits, the core would drop the summary and summarize everything, which may be removed already.
         if isinstance(planned, CannotFit) or planned_summary is not self.summary:
             relaxed = replace(plan_input.budget, limit=_MOST, retention=0)
             planned = plan(replace(plan_input, budget=relaxed))
@@ -131,7 +131,7 @@ class GraphPlan:
                 assert_never(planned)
 
     def adopted(self, covered: int, absorbed: Sequence[bytes]) -> tuple[frozenset[str], str | None] | None:
-        """Return the ids that a shared summary covers, and the last one; None where it covers no more than ours.
+        """Return the ids that a shared summary covers, and the last one; None if it covers no more than ours.
 
         A summary that absorbed a system message of another graph is not adopted.
         """

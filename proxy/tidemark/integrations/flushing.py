@@ -1,7 +1,7 @@
 """Calls a user's function with the messages that leave a graph's context, in a thread (S0-4).
 
 ``langgraph.py`` queues the messages before its result discards them. The proxy's own consumers, with their queue in the
-store, are in ``tidemark/memory_flush/``.
+store, are in ``tidemark/features/memory_flush/``.
 """
 
 from __future__ import annotations

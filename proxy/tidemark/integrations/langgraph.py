@@ -74,7 +74,7 @@ def summarize_messages(
     :param max_tokens_before_summary: a summary is made from this many tokens that no summary covers; ``max_tokens`` by
         default
     :param max_summary_tokens: the bound of the summary as the final prompt renders it; the excess is cut. It applies to
-        the text alone where that prompt's own words take more than half of it
+        the text alone if that prompt's own words take more than half of it
     :param initial_summary_prompt: takes ``messages``
     :param existing_summary_prompt: takes ``messages`` and ``existing_summary``
     :param final_prompt: takes ``system_message``, ``summary`` and ``messages``
@@ -129,7 +129,7 @@ class SummarizationNode(Runnable[Any, dict[str, Any]]):
     """A node that summarizes ``input_messages_key`` into ``output_messages_key``; its summary is in ``context``.
 
     The state is a mapping or a pydantic model with ``context: dict``; ``context["running_summary"]`` is the node's.
-    Where both keys are equal, the messages are replaced: ``RemoveMessage(REMOVE_ALL_MESSAGES)`` comes first.
+    If both keys are equal, the messages are replaced: ``RemoveMessage(REMOVE_ALL_MESSAGES)`` comes first.
     """
 
     def __init__(

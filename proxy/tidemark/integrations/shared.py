@@ -52,13 +52,13 @@ class _Place:
 class SharedSummaries:
     """The summaries of one credential and model in the store of a proxy.
 
-    The store is used by an event loop in a thread of its own, so graphs may run in any thread. Where the store does not
+    The store is used by an event loop in a thread of its own, so graphs may run in any thread. If the store does not
     answer, the graph summarizes by itself, and the log reports it.
 
     :param model: the model's name for clients of the proxy
     :param api_key: the client's key, which distinguishes tenants; it is stored nowhere
     :param config: the proxy's configuration file; by default that of ``tidemark serve``
-    :param conversation: the client's ``X-Tidemark-Conversation``, where it sends one
+    :param conversation: the client's ``X-Tidemark-Conversation``, if it sends one
     :param headers: further headers of the client that are credentials
     :param environ: the proxy's environment; by default this process's
     :raises ConfigError: the configuration cannot be used
@@ -103,7 +103,7 @@ class SharedSummaries:
         return f"SharedSummaries({self._place.upstream_model})"
 
     def perform(self, step: Find | Keep) -> Shared | None:
-        """Find or store a summary; return None where there is no summary or no store."""
+        """Find or store a summary; return None if there is no summary or no store."""
         return self._submit(self._perform(step)).result()
 
     async def aperform(self, step: Find | Keep) -> Shared | None:

@@ -199,7 +199,7 @@ def _refuse_nameless(messages: Sequence[AnyMessage]) -> None:
 
 
 def _read(running: Any) -> RunningSummary | None:
-    """Read a running summary: ours, LangMem's, or a mapping of its fields where LangMem is not installed."""
+    """Read a running summary: ours, LangMem's, or a mapping of its fields if LangMem is not installed."""
     if running is None or isinstance(running, RunningSummary):
         return running
     fields = running if isinstance(running, Mapping) else vars(running)
@@ -273,7 +273,7 @@ def _write(graph: GraphPlan, planned: Compact, options: SummarizeOptions) -> Gen
 def _allotted(options: SummarizeOptions) -> tuple[int, int]:
     """Return the token bounds of the rendered summary and of its text.
 
-    Where the final prompt's own words take more than half of a small bound, the bound applies to the text alone.
+    If the final prompt's own words take more than half of a small bound, the bound applies to the text alone.
     """
     bound, frame = options.max_summary_tokens, options.token_counter(_rendered(options, "", [], []))
     if options.token_counter(_rendered(options, _PROBE, [], [])) == frame:  # the counter counts messages
@@ -282,7 +282,7 @@ def _allotted(options: SummarizeOptions) -> tuple[int, int]:
 
 
 def _shortened(text: str, allowed: int, options: SummarizeOptions) -> str:
-    """Return the text, without statements of its middle where the rendered summary would exceed ``allowed`` tokens."""
+    """Return the text, without statements of its middle if the rendered summary would exceed ``allowed`` tokens."""
 
     def tokens(part: str) -> int:
         return options.token_counter(_rendered(options, part, [], []))

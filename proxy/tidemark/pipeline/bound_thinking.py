@@ -1,12 +1,12 @@
 """Keeps thinking that a provider would refuse out of forwarded requests.
 
 It stands between a fitted request and its upstream. Thinking stays only behind the prefix that it was made behind.
-Where an answer with thinking was made behind anything but the client's own bytes, a digest of that prefix is stored
+If an answer with thinking was made behind anything but the client's own bytes, a digest of that prefix is stored
 with its turn. So one rule covers every cause: a compaction, a clip, a changed summary, recall, the search function, a
 rewind (docs/adr/0030). A request that goes out as it came, of a conversation without such turns, is not looked at.
 
-A summary that the provider wrote itself stands for what it took the place of: thinking behind that stays
-(docs/adr/0031). The digests of a prefix are chained, so that they go on from those that are stored with the summary.
+A summary that the provider wrote itself stands for the messages that it replaced: thinking behind these stays
+(docs/adr/0031). The digests of a prefix are chained, so that they go on from those that the store has with the summary.
 """
 
 from __future__ import annotations
@@ -46,9 +46,9 @@ class ThinkingGuard:
         """By address and model; what is refused is thinking behind another prefix."""
 
     def of(self, context: RequestContext, native: NativeForm | None = None) -> BoundThinking | None:
-        """Return what watches over a request's thinking; None where its dialect or its upstream knows no check.
+        """Return what watches over a request's thinking; None if its dialect or its upstream knows no check.
 
-        :param native: the summary in the request, where the provider wrote it
+        :param native: the summary in the request, if the provider wrote it
         """
         form, route = context.request.dialect.bound_thinking, context.route
         if form is None:
@@ -74,7 +74,7 @@ class ThinkingGuard:
 class BoundThinking:
     """The thinking of one request. Its state is what was sent last, and what is stored of its turn.
 
-    :param checks: whether the model checks what its thinking stands behind; None where nobody knows. Every model
+    :param checks: whether the model checks what its thinking stands behind; None if nobody knows. Every model
         checks signatures
     """
 
@@ -109,7 +109,7 @@ class BoundThinking:
         self._prefixes = dict(pairs_of(bindings)) if bindings else {}
         """The prefix behind which thinking was made, by its key."""
         self._sent_body: bytes | None = None
-        """The body of the last request; None where it was the client's own."""
+        """The body of the last request; None if it was the client's own."""
         self._bound: tuple[bytes, int] | None = None
         """The digest of that body, and how many elements it has; None until somebody asks."""
         self._refused: dict[bytes, bytes] = {}
@@ -117,7 +117,7 @@ class BoundThinking:
         self.warning: str | None = None
 
     async def send(self, upstream: Upstream, request: ModelRequest, body: bytes, *, changed: bool) -> UpstreamReply:
-        """Send a request without the thinking that would be refused; once more where it is refused all the same.
+        """Send a request without the thinking that would be refused; once more if it is refused all the same.
 
         :param changed: whether the body says anything else than the client's own
         :raises UpstreamError: there was no answer
@@ -162,7 +162,7 @@ class BoundThinking:
         return reply
 
     def bindings(self, reply: Reply) -> bytes:
-        """Return what is to be stored of a turn's thinking; nothing where all is bound to the client's own bytes."""
+        """Return what is to be stored of a turn's thinking; nothing if all is bound to the client's own bytes."""
         pairs = dict(self._refused)
         is_bound = self._checks is not False and self._sent_body is not None
         key = self._form.key_of(reply.message.raw) if is_bound and reply.message is not None else b""
@@ -171,14 +171,14 @@ class BoundThinking:
         return b"".join([key + prefix for key, prefix in pairs.items()])
 
     def sent_digests(self) -> bytes:
-        """Return the digests of what was sent last, for a summary that will stand for it."""
+        """Return the digests of the body that was sent last, for the summary that will stand for it."""
         prefix = self._prefix_of(self._sent_body or self._context.request.body)
         return b"".join([prefix.head, *prefix.digests[:MOST_STOOD_FOR]])
 
     async def _examined(self, body: bytes, refused: int | None = None) -> tuple[bytes, bool]:
         """Return a body without invalid thinking, and whether the upstream is told to drop some itself.
 
-        :param refused: the place from which on thinking was refused of which nothing is known
+        :param refused: where the upstream refused thinking; from there on, thinking of unknown prefixes goes, too
         """
         if len(body) > LARGE_BYTES:
             return await asyncio.to_thread(self._without_invalid, body, refused)
@@ -230,7 +230,7 @@ class BoundThinking:
         return is_own if bound is None else bound in prefixes
 
     def _prefix_sent(self) -> tuple[bytes, int]:
-        """Return the digest of what was sent last, and how many elements it has."""
+        """Return the digest of the body that was sent last, and the number of its elements."""
         if self._bound is None:
             prefix = self._prefix_of(self._sent_body or b"{}")
             self._bound = (prefix.digest, len(prefix.elements))
@@ -257,7 +257,7 @@ class BoundThinking:
 class _Prefix:
     """What stands before an element: its state is a chain of digests over what each part means.
 
-    :param native: the summary that may begin the messages, where the provider wrote it
+    :param native: the summary that may begin the messages, if the provider wrote it
     """
 
     def __init__(self, form: ThinkingFormat, fields: Mapping[str, bytes], native: NativeForm | None = None) -> None:
@@ -286,7 +286,7 @@ class _Prefix:
 
 
 def _chained(digest: bytes, *meanings: bytes) -> bytes:
-    """Return the digest of what has a digest already, and of what follows it."""
+    """Return the digest of a longer prefix: from the digest of a shorter one, and what follows that."""
     return blake2b(digest + b"".join(meanings), digest_size=KEY_BYTES).digest()
 
 

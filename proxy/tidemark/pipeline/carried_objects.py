@@ -1,4 +1,4 @@
-"""Keeps what tenants make on carried paths apart, where they share a provider's account: files, batches, vector stores.
+"""Keeps what tenants make on carried paths apart, if they share a provider's account: files, batches, vector stores.
 
 The endpoint that carries requests asks it before it sends one, and shows it the answer to one that may have made
 something. Who made what is stored by id, without content. ``pipeline/shared_accounts.py`` has the rule.
@@ -146,7 +146,7 @@ class CarriedObjects:
             await self.accounts.claim(route, caller, names)
 
     def _check_closed(self, names: Sequence[str], standing: Standing, path: str, *, is_allowed: bool) -> None:
-        """Refuse what Tidemark did not see made, and lists, where the account is not open to everybody.
+        """Refuse what Tidemark did not see made, and lists, if the account is not open to everybody.
 
         :raises ObjectNotFound: it is one of these
         """

@@ -1,6 +1,6 @@
 """Goes on with a stored conversation whose answers the client repeats in other words (docs/adr/0019).
 
-The step ``identify`` comes here only where a request leaves its conversation at an answer. It costs one more round
+The step ``identify`` comes here only if a request leaves its conversation at an answer. It costs one more round
 trip to the store.
 """
 
@@ -20,7 +20,7 @@ from tidemark.core.ports import ConversationStore
 from tidemark.pipeline.stored_conversation import offloaded
 
 ReadStored = Callable[[Sequence[bytes]], Sequence[Message]]
-"""Reads stored messages of any dialect, in any thread; raises ``InvalidRequest`` where one is of none."""
+"""Reads stored messages of any dialect, in any thread; raises ``InvalidRequest`` if one is of none."""
 
 
 def leaves_at_answer(stored: StoredState, messages: Sequence[Message], count: int) -> bool:

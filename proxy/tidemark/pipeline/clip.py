@@ -20,7 +20,7 @@ class ClippedRequest:
     """A request with smaller tool results."""
 
     context: RequestContext
-    """To plan with: its messages and counts are those of what may be forwarded."""
+    """The plan reads this one: it has the clipped messages, which may be forwarded, and their counts."""
     clips: int
     before: int
     """Tokens of the clipped messages as they came."""
@@ -31,7 +31,7 @@ class ClippedRequest:
         """Return what came of the clipped request, with the report of the client's own."""
         if isinstance(result, Refused):
             return replace(result, report=self._report_of(result.report, is_forwarded=False))
-        # Where no summary came about, ``passthrough`` wants the request to go out as the client sent it.
+        # If no summary came about, ``passthrough`` wants the request to go out as the client sent it.
         is_forwarded = result.changed or result.report.action != "failed"
         return replace(result, report=self._report_of(result.report, is_forwarded=is_forwarded), changed=is_forwarded)
 

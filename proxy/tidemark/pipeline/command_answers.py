@@ -19,14 +19,14 @@ class ContextFacts:
     tokens: int
     """The whole conversation's."""
     forwarded: int
-    """Those of what the model would get now."""
+    """Tokens that the model would get now."""
     limit: int
     window: int
     messages: int
     covered: int
     """How many of the messages a summary stands for."""
     summaries: int | None
-    """None where the store does not answer."""
+    """None if the store does not answer."""
     last_summary_at: float | None
     """Unix time, seconds."""
     strategy: str
@@ -54,7 +54,7 @@ def context_text(mark: str, facts: ContextFacts) -> str:
 
 
 def nothing_text(mark: str, *, covered: int, reason: str | None) -> str:
-    """Return the answer to ``/summarize`` where all other messages have to stay.
+    """Return the answer to ``/summarize`` if all other messages have to stay.
 
     :param covered: how many messages a summary stands for already
     """
@@ -72,9 +72,9 @@ def summarized_text(mark: str, *, messages: int, before: int, after: int, strate
 
 
 def failed_text(mark: str, reason: str, *, full: float | None = None, retry_seconds: float = 0.0) -> str:
-    """Return the answer to ``/summarize`` where no summary could be made (FR-5.1.2).
+    """Return the answer to ``/summarize`` if no summary could be made (FR-5.1.2).
 
-    :param full: share of the limit that the conversation takes as it is; None where that is unknown
+    :param full: share of the limit that the conversation takes as it is; None if that is unknown
     :param retry_seconds: how long the summarizer is not asked
     """
     when = f" in {math.ceil(retry_seconds)} s" if retry_seconds > 0 else ""

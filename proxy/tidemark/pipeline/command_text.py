@@ -59,7 +59,7 @@ def command_in(messages: Sequence[Message]) -> tuple[Command, int] | None:
 def is_free_of_commands(request: ModelRequest, mark: str) -> bool:
     """Return whether no message is a command or carries our mark: all that commands cost other requests.
 
-    Where a request continues another one, only its new messages are read.
+    If a request continues another one, only its new messages are read.
     """
     hints = request.hints
     first_new = hints.shared_count if hints is not None and mark in hints.earlier.free_of_commands else 0
@@ -78,7 +78,7 @@ def is_free_of_commands(request: ModelRequest, mark: str) -> bool:
 def command_places(request: ModelRequest, mark: str) -> tuple[frozenset[int], frozenset[int]]:
     """Return the places of answers with their commands, and of commands whose answers were lost.
 
-    The second ones are ours only where the model's commands are on; otherwise they are messages like any other.
+    The second ones are ours only if the model's commands are on; otherwise they are messages like any other.
     """
     answered = answered_places(request.messages, mark)
     return answered, unanswered_places(request.messages, mark) - answered
@@ -130,7 +130,7 @@ def _is_stopped_answer(message: Message, mark: str) -> bool:
 
 
 def without_places(request: ModelRequest, places: Collection[int]) -> ModelRequest:
-    """Return the request without the messages at these places; the very same one where there are none.
+    """Return the request without the messages at these places; the very same one if there are none.
 
     :raises InvalidRequest: no other message is in it
     """

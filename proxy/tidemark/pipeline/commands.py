@@ -133,7 +133,7 @@ class Commands:
         return context_text(self._mark_of(context), facts), report
 
     async def _summaries(self, context: RequestContext) -> list[PrefixSummary] | None:
-        """Return the summaries of prefixes of this conversation; None where the store does not answer."""
+        """Return the summaries of prefixes of this conversation; None if the store does not answer."""
         if context.stored.degraded:
             return None
         chain = context.chain

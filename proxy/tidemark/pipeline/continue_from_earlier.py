@@ -41,7 +41,7 @@ class ContinueFromEarlier:
         self._run_rest = run_rest
 
     async def __call__(self, walk: Walk) -> Walk:
-        """Resolve one request: with what follows its summary, if that is enough, else with all that led to it.
+        """Resolve one request: with the messages after its summary, if they are enough, else with all earlier messages.
 
         :raises InvalidRequest: it asks for a compaction twice, or not with its last element, or its history is stored
         """

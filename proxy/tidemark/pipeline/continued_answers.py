@@ -1,7 +1,7 @@
-"""Learns from answers whether upstreams keep responses, and says how a request goes on that an upstream has refused.
+"""Learns from answers whether upstreams keep responses, and says how a refused request goes on.
 
-It is the end of the step ``continue``: ``continuing.py`` has resolved what came before, and asks here what is known of
-the upstream.
+It is the end of the step ``continue``: ``continuing.py`` has resolved the earlier messages, and asks here what the
+upstream keeps.
 """
 
 from __future__ import annotations
@@ -45,14 +45,14 @@ class ContinuedAnswers:
         """Which base URLs keep responses."""
 
     def keeps(self, route: Route, caller: Caller) -> bool | None:
-        """Return whether a route's upstream keeps a caller's responses; None where nobody knows."""
+        """Return whether a route's upstream keeps a caller's responses; None if nobody knows."""
         keeps = self._upstream.keeps_responses(route, caller)
         return self._lessons.of(caller.fingerprint, route.base_url) if keeps is None else keeps
 
     async def checked(self, request: ModelRequest, result: Result, caller: Caller) -> Result | ModelRequest:
         """Look at what the upstream answered to a request that goes on from an earlier response.
 
-        :returns: the result; where the upstream has lost what it should have kept, the request to send in its place
+        :returns: the result; if the upstream has lost what it should have kept, the request to send in its place
         """
         continuation, responses = request.continuation, request.dialect.responses
         if continuation is None or responses is None or not isinstance(result, Exchange):
@@ -95,7 +95,7 @@ class ContinuedAnswers:
         result: Exchange,
         caller: Caller,
     ) -> Result | ModelRequest:
-        """Return what to do where an upstream refuses a request, perhaps because of what it refers to."""
+        """Return what to do if an upstream refuses a request, perhaps because of what it refers to."""
         reply, responses = result.reply, request.dialect.responses
         try:
             body = await read_whole(reply)

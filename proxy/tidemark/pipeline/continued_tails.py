@@ -39,7 +39,7 @@ class ContinuedTails:
     async def resolve(
         self, request: ModelRequest, responses: ResponseFormat, controls: Controls, *, owner: str, tenant: str
     ) -> tuple[ModelRequest, StoredPlace] | None:
-        """Return a request with the messages that follow the summary, and its place; None where others are needed.
+        """Return a request with the messages that follow the summary, and its place; None if others are needed.
 
         :raises RecordUnreadable: the conversation's record cannot be read
         :raises StoreUnavailable: the store did not answer in time

@@ -1,7 +1,7 @@
 """The step ``continue``: resolves what a request refers to by ids, so that later steps see all its messages.
 
 It stands beside stored history (``stored_history.py``), before the commands. A request may name an earlier response and
-refer to earlier items. Where the upstream has them itself and nothing has to change, the client's own body goes out.
+refer to earlier items. If the upstream has them itself and nothing has to change, the client's own body goes out.
 What its answer teaches is in ``continued_answers.py``. There is no lease: several requests that go on from one response
 are forks.
 """
@@ -54,7 +54,7 @@ class _Asker:
     owner: str
     tenant: str
     keeps: bool | None
-    """Whether the upstream keeps responses itself; None where nobody knows."""
+    """Whether the upstream keeps responses itself; None if nobody knows."""
     caller: Caller
     route: Route
 
@@ -132,7 +132,7 @@ class ContinuedRequests:
     ) -> tuple[ModelRequest, StoredPlace] | None:
         """Return the request with what follows the summary of its conversation (FR-4.3.1), and its place.
 
-        :returns: None where all messages must be read, by ``resolve``
+        :returns: None if all messages must be read, by ``resolve``
         """
         responses, fields = request.dialect.responses, request.fields
         if not request.continues or responses is None or controls.history == "stored":
@@ -160,7 +160,7 @@ class ContinuedRequests:
         )
 
     async def _unreachable(self, identifiers: Sequence[str], asker: _Asker) -> Sequence[str]:
-        """Return which ids the upstream must not be asked for, as nobody but Tidemark can tell its tenants apart."""
+        """Return the ids that the upstream must not be asked for, because only Tidemark can tell its tenants apart."""
         if asker.keeps is False or not identifiers:
             return ()
         return await self._accounts.unreachable(asker.route, asker.caller, identifiers)
@@ -203,7 +203,7 @@ class ContinuedRequests:
         return replace(whole, continuation=continuation)
 
     async def _earlier_of(self, request: ModelRequest, asker: _Asker) -> _Earlier | None:
-        """Return the messages of the response that a request goes on from; None where only the upstream may know."""
+        """Return the messages of the response that a request goes on from; None if only the upstream may know."""
         if not request.continues:
             return None
         record = await self._find(request.continues, asker)
@@ -242,7 +242,7 @@ class ContinuedRequests:
         return self._since_summary(_Earlier(raws, 0, history.conversation), request, asker)
 
     async def _find(self, identifier: str, asker: _Asker) -> ResponseRecord | None:
-        """Return a stored response; where the upstream has it too, the store may be away."""
+        """Return a stored response; if the upstream has it too, the store may be away."""
         try:
             return await self._responses.find(asker.owner, identifier)
         except StoreError:

@@ -28,7 +28,7 @@ class EarlierMessages:
     formats: StoredFormat
 
     async def of(self, record: ResponseRecord, dialect: Dialect) -> tuple[Sequence[bytes], int] | None:
-        """Return all messages up to a response, as a client would send them; None where some are gone.
+        """Return all messages up to a response, as a client would send them; None if some are gone.
 
         :returns: the messages, system messages in their places; and how many are none
         """
@@ -39,16 +39,16 @@ class EarlierMessages:
         return with_systems(record, systems, sendable), len(sendable)
 
     async def stored(self, record: ResponseRecord) -> Sequence[StoredMessage]:
-        """Return the stored messages up to a response, without system messages; none where some are gone."""
+        """Return the stored messages up to a response, without system messages; none if some are gone."""
         return await self._messages(record, 1)
 
     async def output(self, record: ResponseRecord, dialect: Dialect) -> bytes:
-        """Return the bytes of a response's output, in a dialect; empty where it is gone."""
+        """Return the bytes of a response's output, in a dialect; empty if it is gone."""
         messages = await self._messages(record, record.message_count)
         return self._as_native(messages[0].raw, dialect) if messages else b""
 
     async def own_input(self, record: ResponseRecord, dialect: Dialect) -> Sequence[bytes]:
-        """Return the messages that the answered request brought itself; none where one is gone."""
+        """Return the messages that the answered request brought itself; none if one is gone."""
         first = record.earlier_count + 1
         messages, systems = await asyncio.gather(self._messages(record, first), self.responses.system_messages(record))
         if not messages:
@@ -63,11 +63,11 @@ class EarlierMessages:
         return [*raws, *(raw for _, raw in waiting)]
 
     def _as_native(self, raw: bytes, dialect: Dialect) -> bytes:
-        """Return a stored message in its own bytes, or written anew where it came in another dialect."""
+        """Return a stored message in its own bytes, or written anew if it came in another dialect."""
         return raw if not raw or self.formats.is_native(raw, dialect) else self.formats.sendable([raw], dialect)[0]
 
     async def _messages(self, record: ResponseRecord, first: int) -> Sequence[StoredMessage]:
-        """Return the messages from ``first`` up to a response; none where they are gone."""
+        """Return the messages from ``first`` up to a response; none if they are gone."""
         messages = await self.store.messages(record.conversation, start=first, stop=record.message_count)
         if [message.position for message in messages] != list(range(first, record.message_count + 1)):
             return ()

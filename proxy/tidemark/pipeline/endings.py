@@ -1,4 +1,4 @@
-"""Endings: how an exchange ended, decided from what was read of the reply and whether its turn is stored.
+"""Endings: how an exchange ended. The reply so far decides, and whether its turn is stored.
 
 The relay asks when a reply is over, and gives the ending to the endpoint, which sends it to the client.
 """
@@ -21,16 +21,16 @@ _NOT_READ = "The upstream's answer cannot be read, so it cannot be kept in the s
 def whole_ending(reply: Reply | None) -> Ending:
     """Return the ending of a reply that was no stream and came in full.
 
-    :param reply: None where the bytes cannot be read
+    :param reply: None if the bytes cannot be read
     """
     return Ending("complete" if reply is None or reply.complete else "incomplete", reply or EMPTY_REPLY)
 
 
 def stream_ending(reply: Reply | None, broken: UpstreamBroken | None) -> Ending:
-    """Return the ending of a stream. Its content decides or, where that cannot be read, how its connection ended."""
+    """Return the ending of a stream. Its content decides or, if that cannot be read, how its connection ended."""
     if reply is None:
         return Ending("incomplete" if broken else "complete", error=broken)
-    if reply.complete:  # where the connection broke, only its own end is missing
+    if reply.complete:  # if the connection broke, only its own end is missing
         return Ending("complete", reply)
     cut = broken or UpstreamBroken("The upstream ended its answer without a finish_reason.")
     return Ending("incomplete", reply, None if reply.error is not None else cut)
@@ -42,7 +42,7 @@ def unreadable_ending() -> Ending:
 
 
 def with_storage(ending: Ending, turn: PendingTurn, reply: Reply | None, *, stored: bool) -> Ending:
-    """Return the ending of a turn that is stored or not; an error where the client relies on the store."""
+    """Return the ending of a turn that is stored or not; an error if the client relies on the store."""
     if stored and reply is not None:
         return ending
     if turn.must_be_stored and ending.error is None and ending.outcome == "complete":

@@ -166,7 +166,7 @@ class BudgetFitter:
         return wider is not None and could_shrink(self._plan_input(wider))
 
     def prepare_after(self, context: RequestContext, report: Report) -> Prepare | None:
-        """Return what prepares the next summary when the reply has ended; None where nothing is due."""
+        """Return what prepares the next summary when the reply has ended; None if nothing is due."""
         if report.local_tokens <= context.budget.prepare_mark or report.action not in ("none", "reused"):
             return None
         stored = context.stored
@@ -188,7 +188,7 @@ class BudgetFitter:
         return prepare
 
     async def _planned(self, context: RequestContext) -> CompactionPlan:
-        """Decide the same as ``plan``, in a thread where there are very many messages."""
+        """Decide the same as ``plan``, in a thread if there are very many messages."""
         return await offload_if_many(len(context.request.messages), partial(self.plan, context))
 
     def _plan_for(self, context: RequestContext, put_back: PutBack) -> SwapSummary | PutBack:
@@ -301,7 +301,7 @@ class BudgetFitter:
         return self._with_summary(context, result, after, "compacted")
 
     def _with_summary(self, context: RequestContext, result: Summarized, after: int, action: Action) -> Fitted:
-        """Return the request with a new summary; a refusal where even that does not fit."""
+        """Return the request with a new summary; a refusal if even that does not fit."""
         summary = result.summary
         warning = result.warning or by_hand_warning(context, after)
         report = context.report(
@@ -312,7 +312,7 @@ class BudgetFitter:
         return self._fitted(context, summary, report)
 
     def _without_summary(self, context: RequestContext, planned: Compact, result: NotSummarized) -> Fitted:
-        """Return what the failure policy decides where no summary could be made (FR-5.1.1, FR-5.1.2)."""
+        """Return what the failure policy decides if no summary could be made (FR-5.1.1, FR-5.1.2)."""
         policy = context.profile.policy.on_failure
         warning = f"the summary failed ({policy}): {result.reason}"
         accepted = context.controls.acknowledge or policy == "passthrough"
@@ -393,7 +393,7 @@ def _after_plan(attempt: Attempt, state: Performed) -> Recall | Measure | Withou
 
 
 def _with_attempt_warning(attempt: Attempt, fitted: FittedRequest, usual: RequestContext) -> FittedRequest:
-    """Return the request of a later attempt with the warning of what it goes without."""
+    """Return the request of a later attempt, with a warning that names what it lacks."""
     if attempt.gives_up == "reply":
         report = with_less_reply_warning(usual, fitted.report)
     else:
@@ -421,7 +421,7 @@ def _wait_seconds(policy: CompactionPolicy) -> float:
 
 
 def _with_least_reply(context: RequestContext) -> RequestContext | None:
-    """Return a context whose limit leaves the least space for the reply; None where that is no higher."""
+    """Return a context whose limit leaves the least space for the reply; None if that is no higher."""
     budget = context.measure.budget
     reply_tokens, retention = context.request.max_output_tokens, context.controls.retention
     wider = budget_for(context.profile, reply_tokens, retention, least_reply=True)
@@ -431,7 +431,7 @@ def _with_least_reply(context: RequestContext) -> RequestContext | None:
 
 
 def _plan_at_once(context: RequestContext) -> NoCompaction | None:
-    """Decide without a look at the messages; None where that is not possible."""
+    """Decide without a look at the messages; None if that is not possible."""
     if context.request.left_to_upstream and context.controls.mode != "off":
         return NoCompaction("left_to_upstream", context.count.total)
     is_summarized = context.stored.summary is not None

@@ -1,6 +1,6 @@
-"""The states of the step ``fit`` beside the five outcomes of a plan: what comes next, and with what.
+"""The states of the step ``fit`` beside the five outcomes of a plan: each has what the next work needs.
 
-``fit.py`` goes from state to state. They belong to an attempt, which changes only if the request is planned again.
+``fit.py`` goes from state to state. A state belongs to an attempt, and a new plan begins a new attempt.
 """
 
 from __future__ import annotations
@@ -77,7 +77,7 @@ class Crowded:
 
     attempt: Attempt
     put_back: PutBack
-    """What goes out if there is none. Nobody waits for a summary because of what is recalled."""
+    """What goes out if there is none: no request waits for a summary to make space for recalled messages."""
 
 
 @dataclass(frozen=True, slots=True)

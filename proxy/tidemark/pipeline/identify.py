@@ -243,7 +243,7 @@ def _calibration_key(request: ModelRequest, caller: Caller, route: Route) -> Cal
 
 
 def _systems_of(messages: Sequence[Message], others: int) -> InnerSystems:
-    """Return ``inner_systems``, without a look at the messages where most requests have none.
+    """Return ``inner_systems``; it looks at the messages only if some are system messages, beside the first one.
 
     :param others: how many of the messages are no system messages
     """

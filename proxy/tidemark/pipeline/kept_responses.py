@@ -1,6 +1,6 @@
 """Says what is stored of a response that its client may ask for again.
 
-The pipeline begins the record when it sends a request (``pipeline.py``), and the relay completes it with the reply.
+The step ``send`` begins the record (``sending.py``), and the relay completes it with the reply.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ IN_BACKGROUND = (b'"queued"', b'"in_progress"')
 
 
 def response_keeping(context: RequestContext, upstream: Upstream) -> KeepResponse | None:
-    """Return what adds a request's response to the record of its turn; None where it is not to be stored."""
+    """Return what adds a request's response to the record of its turn; None if it is not to be stored."""
     request = context.request
     responses = request.dialect.responses
     if responses is None or not responses.is_kept(request.fields):
@@ -39,9 +39,9 @@ def response_keeping(context: RequestContext, upstream: Upstream) -> KeepRespons
 def _with_response(
     record: TurnRecord, reply: Reply, request: ModelRequest, responses: ResponseFormat, account: str
 ) -> TurnRecord:
-    """Return a turn's record with that of its response, where the reply is one that can be asked for again.
+    """Return a turn's record with that of its response, if the reply is one that can be asked for again.
 
-    :param account: the one that has the response, where tenants share it
+    :param account: the one that has the response, if tenants share it
     """
     answered = responses.response_of(reply.original) if reply.original else None
     if answered is None:

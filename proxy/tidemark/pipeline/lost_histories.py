@@ -1,7 +1,8 @@
-"""Notices where the store has lost a stored conversation, so that it does not begin anew without a word.
+"""Notices that the store has lost a stored conversation, which must not begin anew without a word.
 
-The step ``history`` (``stored_history.py``) asks where a name leads to no conversation. What is left of it tells: its
-record, the entry of its name in another slot, or this worker's memory of a store that was emptied since.
+The step ``history`` (``stored_history.py``) asks it when a name leads to no conversation. What is left of a lost
+conversation shows it: its record, the entry of its name in another slot, or this worker's memory of a store that was
+emptied since.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ class LostHistories:
         self._epochs.put(family, self._identity.epoch)
 
     async def count(self, started: StartedTurn, family: str, owner: str, name: str) -> str:
-        """Return how many messages are lost where a conversation is about to begin: a number, ``unknown`` or nothing.
+        """Return how many messages are lost when a conversation is about to begin: a number, ``unknown`` or nothing.
 
         :raises StoreUnavailable: the store did not answer in time
         """

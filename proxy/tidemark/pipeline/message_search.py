@@ -1,7 +1,7 @@
 """Searches the earlier messages of a compacted conversation for a model that asked for them.
 
-``search_rounds.py`` calls it between two rounds of one request. What is searched are the request's own messages behind
-the summary's cut, by the index that the step ``recall`` uses (docs/adr/0027).
+``search_rounds.py`` calls it between two rounds of one request. It searches the request's own messages behind the
+summary's cut, by the index that the step ``recall`` uses (docs/adr/0027).
 """
 
 from __future__ import annotations
@@ -89,7 +89,7 @@ class OriginalsSearch:
     async def _index(
         self, context: RequestContext, summary: PrefixSummary, originals: Sequence[Message]
     ) -> MessageIndex | None:
-        """Return the index of the originals; None where it takes too long to make."""
+        """Return the index of the originals; None if it takes too long to make."""
         prefix = context.chain.at(summary.covered)
         for _ in range(MOST_WAITS):
             index = await self._indexes.ready(prefix, originals, summary.previous)

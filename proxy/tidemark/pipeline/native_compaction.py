@@ -1,7 +1,7 @@
-"""Has the provider write a summary, and puts its own form into the requests to the model that wrote it.
+"""Has the provider write a summary, and sends it back in the provider's form to the model that wrote it.
 
 The strategy ``native`` calls what ``ask_for`` returns. The messages go out as they are forwarded, up to the cut, with
-the caller's own credential, and the answer is kept byte for byte (docs/adr/0031). Where that is not possible, a reason
+the caller's own credential, and the answer is kept byte for byte (docs/adr/0031). If that is not possible, a reason
 is raised, and the strategy has ``hybrid`` write the summary.
 """
 
@@ -59,13 +59,13 @@ class NativeCompaction:
         return context.profile.policy.strategy == "native" and not self._hindrance(context)
 
     def ask_for(self, context: RequestContext, planned: Compact) -> AskProvider | None:
-        """Return what asks the provider for a planned summary; None where another strategy writes it."""
+        """Return what asks the provider for a planned summary; None if another strategy writes it."""
         if context.profile.policy.strategy != "native":
             return None
         return partial(self._ask, context, planned)
 
     def standing(self, context: RequestContext, summary: PrefixSummary | None) -> NativeForm | None:
-        """Return a summary in its provider's own form, if it goes out in it; None where its text does."""
+        """Return a summary in its provider's own form, if it goes out in it; None if its text does."""
         form, route = context.request.dialect.native_compaction, context.route
         if summary is None or summary.native is None or form is None or context.texts_only:
             return None
@@ -113,7 +113,7 @@ class NativeCompaction:
             self._carrying_lessons.note_refused(context.caller.fingerprint, native.raws)
 
     def _hindrance(self, context: RequestContext) -> str:
-        """Return why the provider cannot be asked for a summary of a request; empty where it can."""
+        """Return why the provider cannot be asked for a summary of a request; empty if it can."""
         request, route = context.request, context.route
         form = request.dialect.native_compaction
         if form is None:
@@ -205,14 +205,14 @@ def _of_one_answer(context: RequestContext) -> RequestContext:
 def _has_inner_systems(context: RequestContext, planned: Compact) -> bool:
     """Return whether system messages stand among what a summary will stand for.
 
-    They are no part of the chain that names a summary, so it would tell them to other readers of equal turns.
+    The chain that names a summary leaves them out, so the summary would reveal them to other readers of equal turns.
     """
     inside = any(position <= planned.covered for position in inner_systems(context.request.messages).values())
     return inside or bool(planned.absorbed)
 
 
 def _hindrance_in(context: RequestContext, form: NativeFormat) -> str:
-    """Return what of a request itself does not let the provider write a summary; empty where nothing does."""
+    """Return what of a request itself does not let the provider write a summary; empty if nothing does."""
     if context.controls.by_hand:
         return "system text and tools are known in a client's request only"
     if context.stored.degraded:
@@ -223,7 +223,7 @@ def _hindrance_in(context: RequestContext, form: NativeFormat) -> str:
 
 
 async def _offloaded(context: RequestContext, work: Callable[..., _Value], *arguments: Any) -> _Value:
-    """Run work, in a thread where the request is large."""
+    """Run work, in a thread if the request is large."""
     if len(context.request.body) > LARGE_BYTES:
         return await asyncio.to_thread(work, *arguments)
     return work(*arguments)

@@ -38,7 +38,7 @@ FULL_RATIO = 0.95
 
 
 def not_done_warning(context: RequestContext, reason: Reason) -> str | None:
-    """Say why no summary was made; None where nobody waited for one."""
+    """Say why no summary was made; None if nobody waited for one."""
     if reason == "left_to_upstream":
         return f"left to the upstream: {context.request.left_to_upstream}"
     if reason != "retained":
@@ -102,7 +102,7 @@ def with_warning(report: Report, notice: str | None) -> Report:
 
 
 def with_cache_break(request: ModelRequest, change: PromptChange, report: Report) -> Report:
-    """Say what the client has changed of what it sent before."""
+    """Say which part of its earlier request the client has changed."""
     notice = (
         f"the client changed what it sent before: {change.words}, and a provider's prompt cache breaks there; "
         "said once a conversation"

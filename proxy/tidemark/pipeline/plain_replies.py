@@ -1,8 +1,8 @@
-"""Undoes the content coding of a reply whose upstream compresses although it was asked not to.
+"""Undoes the content coding of a reply whose upstream compresses although Tidemark asked it not to.
 
-Such a reply is carried as it came, and decoded beside that for the history (``pipeline/relay.py``). It is decoded for
-the client only where its bytes do not stand alone: behind a comment that has begun the response, before an error event
-that may follow, and where an event is to be left out.
+Such a reply is carried as it came, and a decoded copy is read for the history (``pipeline/relay.py``). The client
+gets it decoded only if other bytes join it: a comment has begun the response, an error event may follow, or an event
+is left out.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ def codings_of(headers: Headers) -> list[str]:
 
 
 def is_event_stream(headers: Headers, *, is_requested: bool) -> bool:
-    """Return whether a reply is an event stream; where one was requested, the server may name its type oddly."""
+    """Return whether a reply is an event stream; if one was requested, the server may name its type oddly."""
     for name, value in headers:
         if name == b"content-type":
             kind = value.split(b";")[0].strip().lower()
@@ -90,7 +90,7 @@ async def read_whole(reply: UpstreamReply, most_bytes: int = MAX_PLAIN_BYTES) ->
 
 
 def decode_whole(headers: Headers, data: bytes) -> bytes | None:
-    """Return a whole body without its codings; None where they cannot be undone. It may take long."""
+    """Return a whole body without its codings; None if they cannot be undone. It may take long."""
     codings = codings_of(headers)
     if not codings or not data:
         return data

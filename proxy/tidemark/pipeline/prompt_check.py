@@ -58,7 +58,7 @@ class PromptCheck:
                 )
 
     async def _count(self, prompt: str | list[JsonValue], model: str, most: int) -> int:
-        """Return a prompt's tokens, or a lower number where it cannot exceed the window."""
+        """Return a prompt's tokens, or a lower number if it cannot exceed the window."""
         if not isinstance(prompt, str):
             return len(prompt)
         size = len(prompt.encode("utf-8", "replace"))
@@ -70,7 +70,7 @@ class PromptCheck:
 
 
 def _prompts(prompt: JsonValue) -> Iterator[str | list[JsonValue]]:
-    """Yield each prompt of a request; what is none is left to the upstream."""
+    """Yield each prompt of a request; the upstream judges anything that is no prompt."""
     if isinstance(prompt, str):
         yield prompt
     elif isinstance(prompt, list):

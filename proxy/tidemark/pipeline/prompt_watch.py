@@ -1,8 +1,8 @@
-"""Watches what clients change of what they sent before the newest messages: a provider's prompt cache breaks there.
+"""Finds changes that clients make to earlier parts of their requests: a provider's prompt cache breaks there.
 
-The step ``identify`` asks for each request. What was sent is compared by digests that the store has with the
-conversation, so every worker knows what was told. An earlier message is compared only where a request leaves its
-conversation and has at least two messages after that place: a person who asks something else has one. The other
+The step ``identify`` asks for each request. A request is compared by digests, which the store has with the
+conversation. So every worker knows which changes were reported. An earlier message is compared only if a request leaves
+its conversation and has at least two messages after that place: a person who asks something else has one. The other
 branches that went on from there are compared, too.
 """
 
@@ -46,7 +46,7 @@ MOST_COMPARED = 64
 
 
 class PromptWatch:
-    """Finds what is to be told of a request. Its state is digests of the newest members.
+    """Finds the change that a request's client must hear of. Its state is digests of the newest members.
 
     :param read: reads stored messages of any dialect; without it no message is compared
     """
@@ -61,7 +61,7 @@ class PromptWatch:
     async def look(
         self, request: ModelRequest, stored: StoredState, chain: PrefixChain, *, has_earlier: bool = True
     ) -> PromptNews:
-        """Return what is to be told, and what the turn stores of it; nothing while nothing could be stored.
+        """Return the change to report, and what the turn stores of it; nothing while nothing could be stored.
 
         :param stored: after answers that the request repeats in other words were recognized
         :param chain: the request's
@@ -132,7 +132,7 @@ class PromptWatch:
 async def _digests(
     request: ModelRequest, name: str, cached: BoundedCache[bytes, bytes], digest: Callable[[JsonValue], bytes]
 ) -> bytes:
-    """Return the digests of a member, from the cache where its bytes are known."""
+    """Return the digests of a member, from the cache if its bytes are known."""
     raw, content = request.fields.get(name, b""), request.billed_members[name]
     if len(raw) > MOST_CACHED_BYTES:
         return await asyncio.to_thread(digest, content)

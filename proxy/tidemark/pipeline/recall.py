@@ -55,7 +55,7 @@ class _Epoch:
     tokens: Sequence[int]
     """Of each original."""
     mark: int
-    """The most tokens of a request with what is recalled."""
+    """The most tokens of a request together with the recalled messages."""
     bound: int
     """The most tokens that are recalled in the epoch."""
     dialect: RequestFormat
@@ -81,7 +81,7 @@ class Recaller:
     async def recall(
         self, context: RequestContext, fitted: FittedRequest, summary: PrefixSummary
     ) -> EpochRecall | None:
-        """Return what bears on the questions since the compaction; None where recall is off.
+        """Return what bears on the questions since the compaction; None if recall is off.
 
         :param summary: what stands for the oldest messages of the request
         """
@@ -190,7 +190,7 @@ class Recaller:
     def _text(
         self, index: MessageIndex, source: _Epoch, epoch: EpochRecall, turn: _Question, most: int
     ) -> RecalledText | None:
-        """Return the quotation of what bears on a question and fits; None where nothing does."""
+        """Return the quotation of what bears on a question and fits; None if nothing does."""
         question, count = source.forwarded[turn.at], len(source.originals)
         near = [*source.forwarded[: turn.at], *(source.originals[place] for place in epoch.places)]
         passages = passages_of(source.summary, [message for message in near if message.digest != question.digest])
@@ -214,5 +214,5 @@ class Recaller:
 
 
 def recall_mark(context: RequestContext) -> int:
-    """Return the most tokens that a request may have with what is recalled: a threshold in tokens, or the limit."""
+    """Return the most tokens of a request with recalled messages: a threshold in tokens, or the limit."""
     return context.budget.high_water if context.profile.policy.threshold > 1 else context.budget.limit

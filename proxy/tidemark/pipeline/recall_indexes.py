@@ -74,7 +74,7 @@ class RecallIndexes:
         *,
         patient: bool = False,
     ) -> MessageIndex | None:
-        """Return the index of the messages behind a cut; None where it is not made in time.
+        """Return the index of the messages behind a cut; None if it is not made in time.
 
         :param patient: wait ``PATIENCE`` times as long
         """
@@ -93,7 +93,7 @@ class RecallIndexes:
         await asyncio.gather(*self._tasks.values(), return_exceptions=True)
 
     def _base(self, previous: bytes, count: int) -> MessageIndex | None:
-        """Return the index that another one can go on from; None where a fork went on from it before."""
+        """Return the index that another one can go on from; None if a fork went on from it before."""
         entry = self._entries.get(previous)
         if entry is None or entry.count > count or id(entry.index) in self._growing:
             return None

@@ -1,4 +1,4 @@
-"""Recording: writes a turn that has ended to the store, now or, where its client has left, later.
+"""Recording: writes a turn that has ended to the store, now or, if its client has left, later.
 
 The relay says when a turn has ended. Nobody but the store keeps a turn of stored history, so its write is repeated for
 some seconds, through a restart of the store (ADR 0015).
@@ -20,7 +20,7 @@ PATIENT_SECONDS = 2.5
 """How long a turn of stored history is tried while its client waits for the last byte. It counts from the first
 failure; the embedded store is back from a crash by then."""
 LATE_SECONDS = 60.0
-"""The same where the client has left, and cannot be told."""
+"""The same if the client has left, and cannot be told."""
 PAUSE_SECONDS = 0.25
 """Between two attempts."""
 
@@ -47,7 +47,7 @@ class Recorder:
         If the client leaves meanwhile, a task writes it once more: two writes are the same as one. The next summary's
         lease is taken before the last byte is released, so that the client's next request finds it.
 
-        :param give_up: present for a turn of stored history; takes the turn where it is not stored
+        :param give_up: present for a turn of stored history; takes the turn if it is not stored
         """
         started = self._timer()
         try:
@@ -106,7 +106,7 @@ class Recorder:
     async def _record_again(
         self, turn: TurnRecord, error: Exception, give_up: GiveUp | None, seconds: float
     ) -> str | None:
-        """Repeat the write of a turn, and return the id that it is stored under; None where it is not.
+        """Repeat the write of a turn, and return the id that it is stored under; None if it is not.
 
         :param seconds: how long a store that does not answer is asked again, for a turn of stored history
         """

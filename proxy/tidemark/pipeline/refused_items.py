@@ -1,7 +1,7 @@
 """Keeps encrypted items that their upstream refused out of the requests after that.
 
-Reasoning and compactions that a provider has encrypted can be read by the organization and the family of models that
-made them. A client that has changed one of these sends them all the same, and would be refused in each turn. So the
+Only the organization and the family of models that made encrypted reasoning and compactions can read them. A client
+that has changed the organization or the model still sends them, and the upstream would refuse each turn. So the
 request is sent once more without them, and the conversation's record keeps which items this upstream refused
 (docs/adr/0030). Nothing is looked at before a first refusal.
 """
@@ -24,7 +24,7 @@ from tidemark.pipeline.values import BufferedReply, RequestContext
 
 REFUSED = 400
 MOST_ATTEMPTS = 2
-"""How often a request is sent again. The second time comes only where an item that was taken for read is refused."""
+"""How often a request is sent again. The second time comes only if an item that was taken for read is refused."""
 NOTICE = (
     "the upstream cannot read {count} encrypted {items} of this conversation, which another organization or model has "
     "made; sent again without {them}"
@@ -52,7 +52,7 @@ class RefusedItems:
         self.warning: str | None = None
 
     async def send(self, upstream: Upstream, request: ModelRequest, body: bytes, *, changed: bool) -> UpstreamReply:
-        """Send a request without the items that were refused before; once more where others are refused.
+        """Send a request without the items that were refused before; once more if others are refused.
 
         :raises UpstreamError: there was no answer
         """
@@ -98,7 +98,7 @@ async def readable_body(reply: UpstreamReply, body: bytes, form: ResponseFormat)
     """Return the reply to a request that is no turn, and the body to send again.
 
     :param body: the request's
-    :returns: None for a body where nothing is to be sent again
+    :returns: None in place of the body if nothing is to be sent again
     """
     if reply.status != REFUSED or not form.has_encrypted(body):
         return reply, None
@@ -116,7 +116,7 @@ async def _read(reply: UpstreamReply) -> tuple[UpstreamReply, bytes]:
 def _without_refused(
     body: bytes, refusal: bytes, form: ResponseFormat, *, all_of_them: bool
 ) -> tuple[bytes, Sequence[str]] | None:
-    """Return a body without the items that a refusal is about, and those; None where that is nothing to send."""
+    """Return a body without the items that a refusal is about, and those; None if that is nothing to send."""
     refused = form.refused_items(refusal, body, all_of_them=all_of_them)
     readable = form.without_items(body, frozenset(refused)) if refused else None
     return None if readable is None else (readable, refused)

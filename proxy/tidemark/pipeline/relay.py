@@ -119,7 +119,7 @@ class Relay:
     async def _forward(self, reply: UpstreamReply, turn: PendingTurn, deliver: Deliver, stream: _Stream) -> None:
         """Deliver the events as they come; the turn is stored before the event that ends the stream.
 
-        Where the client relies on a turn that could not be stored, that event is not released.
+        If the client relies on a turn that could not be stored, that event is not released.
         """
         fold, reader, events, leave_out = stream.fold, stream.reader, stream.events, turn.leave_out
         async for chunk in reply.body():
@@ -156,7 +156,7 @@ class Relay:
         return with_storage(whole_ending(content), turn, content, stored=stored)
 
     def _read(self, turn: PendingTurn, data: bytes) -> Reply | None:
-        """Read a whole reply; None where it cannot be read."""
+        """Read a whole reply; None if it cannot be read."""
         try:
             return turn.dialect.fold_body(data)
         except Exception as error:  # noqa: BLE001 - whatever it is, the client must get its bytes
@@ -255,7 +255,7 @@ class Relay:
 class _Stream:
     """A stream on its way: its content, the ends of its events, and its turn.
 
-    :param fold: None where nothing can read the bytes, and they are carried only
+    :param fold: None if nothing can read the bytes, and they are carried only
     :param codings: the codings of the bytes, in the order in which they were applied
     """
 

@@ -1,10 +1,10 @@
 """Answers a turn of stored history that is sent again with the answer of the first try.
 
-Clients send a request again when they wait too long or lose a connection, and nobody but the store has the
-conversation, so it would have the turn twice. A request with the same ``Idempotency-Key`` is one turn for ten minutes.
-Without a key, one with the same bytes and the same ``known=N`` is while the first one is answered; a user may ask the
-same twice later. Another worker finds the answer of a conversation's newest turn with a key in the store; without a key
-it sees the turn there only (``stored_history.py``).
+Clients send a request again when they wait too long or lose a connection. Only the store has the conversation, so it
+would have the turn twice. Requests with the same ``Idempotency-Key`` are one turn for ten minutes. Without a key,
+requests with the same bytes and the same ``known=N`` are one turn while the first one is answered, because a user may
+ask the same twice later. Another worker finds the answer of a conversation's newest turn with a key in the store;
+without a key it sees the turn there only (``stored_history.py``).
 """
 
 from __future__ import annotations
@@ -85,7 +85,7 @@ class RepeatedTurns:
     async def kept_answer(
         self, turn: HistoryTurn, request: ModelRequest, caller: Caller, controls: Controls
     ) -> Repeated | None:
-        """Return the answer that another worker has given to a turn with the same key; None where none did.
+        """Return the answer that another worker has given to a turn with the same key; None if none did.
 
         :raises InvalidRequest: the key came with another request before
         :raises StoreUnavailable: the store did not answer in time
@@ -116,7 +116,7 @@ class RepeatedTurns:
 
 
 def _name_of(request: ModelRequest, caller: Caller, controls: Controls) -> bytes:
-    """Return by what all workers know a turn with a key."""
+    """Return the name by which all workers know a turn with an idempotency key."""
     return digest_of(caller.fingerprint, request.dialect.name.encode(), controls.idempotency_key.encode())
 
 
@@ -138,7 +138,7 @@ class RepeatableTurn:
         self._timer = timer
         self._forget = forget
         self._keep = keep
-        """Present where the turn has a key."""
+        """Present if the turn has a key."""
         self._answer: asyncio.Future[Repeated | None] = asyncio.get_running_loop().create_future()
         self._pending: Repeated | None = None
         self._conversation = ""
@@ -155,14 +155,14 @@ class RepeatableTurn:
         return not self._answer.done()
 
     async def answer(self, seconds: float) -> Repeated | None:
-        """Wait for the answer; None where there is none, or it is late."""
+        """Wait for the answer; None if there is none, or it is late."""
         with suppress(TimeoutError):
             async with asyncio.timeout(seconds):
                 return await asyncio.shield(self._answer)
         return None
 
     def end(self, answer: Repeated | None) -> None:
-        """Take the answer; None where the turn has none that can be given again."""
+        """Take the answer; None if the turn has none that can be given again."""
         if self._answer.done():
             return
         self._answer.set_result(answer)
@@ -190,7 +190,7 @@ class RepeatableTurn:
         return replace(exchange, reply=reply, turn=self._noting(turn))
 
     async def close(self, answer: Repeated | None) -> None:
-        """Note that all bytes of the answer have come; None where they have not."""
+        """Note that all bytes of the answer have come; None if they have not."""
         if answer is None:
             self.end(None)
             return

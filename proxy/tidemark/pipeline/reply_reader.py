@@ -1,7 +1,7 @@
 """Reads a reply beside the bytes that carry it. A large reply is read in a thread.
 
 The relay carries the bytes, and no failure to read them may stop it. A large reply would take the event loop's time
-from all other requests, so a thread reads it; the steps stay in order, also where the client leaves.
+from all other requests, so a thread reads it; the steps stay in order, even if the client leaves.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class ReplyReader:
         self._over = False
         self._size = 0
         self._reading: asyncio.Task[None] | None = None
-        """What a thread takes in; it goes on where its waiter leaves."""
+        """What a thread takes in; it goes on if its waiter leaves."""
 
     @property
     def is_large(self) -> bool:
@@ -68,7 +68,7 @@ class ReplyReader:
         return self._reply
 
     def reply(self) -> Reply | None:
-        """Return the reply, the same at every call; None where the bytes cannot be read."""
+        """Return the reply, the same at every call; None if the bytes cannot be read."""
         if not self._over:
             self._over = True
             try:
@@ -78,7 +78,7 @@ class ReplyReader:
         return self._reply
 
     def _note_failure(self) -> None:
-        """Give up where a thread could not read."""
+        """Give up if a thread could not read."""
         reading, self._reading = self._reading, None
         error = reading.exception() if reading is not None else None
         if isinstance(error, Exception) and not self._over:

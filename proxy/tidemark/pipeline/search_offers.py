@@ -1,4 +1,4 @@
-"""Offers the search function to the model of a compacted conversation, where ``recall: {tool: true}`` says so.
+"""Offers the search function to the model of a compacted conversation, if ``recall: {tool: true}`` says so.
 
 It takes the place of the step ``send`` for such a request. The relay, the store and the client see one reply, without
 calls of the function and without their answers (docs/adr/0027).
@@ -32,7 +32,7 @@ class SearchOffers:
         """By address and model."""
 
     def tokens(self, context: RequestContext) -> int:
-        """Return the tokens that the function takes in a compacted request; 0 where it is not offered."""
+        """Return the tokens that the function takes in a compacted request; 0 if it is not offered."""
         function = context.request.dialect.search_function
         if self._offering(context) is None or function is None:
             return 0
@@ -41,9 +41,9 @@ class SearchOffers:
     def offer(
         self, context: RequestContext, fitted: FittedRequest, thinking: Watch | None = None
     ) -> SearchOffer | None:
-        """Return the request with the function; None where it goes out without.
+        """Return the request with the function; None if it goes out without.
 
-        :param thinking: what watches over the request's thinking, where its upstream may check that
+        :param thinking: what watches over the request's thinking, if its upstream may check that
         """
         summary, function = fitted.summary, context.request.dialect.search_function
         offering = self._offering(context) if fitted.has_search_tokens else None
@@ -52,7 +52,7 @@ class SearchOffers:
         return SearchOffer(context, fitted, summary, offering, function, thinking)
 
     def _offering(self, context: RequestContext) -> ModelRequest | None:
-        """Return a request with the function; None where the policy, the client or the upstream does not want it."""
+        """Return a request with the function; None if the policy, the client or the upstream does not want it."""
         function = context.request.dialect.search_function
         if function is None or not context.profile.policy.recall_tool:
             return None
@@ -78,7 +78,7 @@ class SearchOffers:
         return await whole_reply(rounds, reply)
 
     async def _without_function(self, rounds: SearchRounds, reply: UpstreamReply) -> UpstreamReply:
-        """Send the client's own request where the upstream refused the function; else return the refusal."""
+        """Send the client's own request if the upstream refused the function; else return the refusal."""
         data, context = await read_reply(reply), rounds.offer.context
         if not rounds.offer.format.is_refused(decode_whole(reply.headers, data) or data):
             return BufferedReply(reply.status, reply.headers, data)

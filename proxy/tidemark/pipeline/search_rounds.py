@@ -32,7 +32,7 @@ class SearchOffer:
     """The client's, with the function."""
     format: SearchFunctionFormat
     thinking: Watch | None = None
-    """What watches over the thinking of the rounds, where the upstream may check that."""
+    """What watches over the thinking of the rounds, if the upstream may check that."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +67,7 @@ class SearchRounds:
     async def send_next(self, calls: Message) -> UpstreamReply | None:
         """Answer the calls of a round, and send the next one.
 
-        None where the next one would pass the limit, or the round was the last.
+        None if the next one would pass the limit, or the round was the last.
 
         :param calls: the message that has the calls
         :raises UpstreamError: there was no answer

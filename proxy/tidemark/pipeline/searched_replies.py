@@ -1,6 +1,6 @@
 """Makes one reply of the rounds in which a model searches, streamed or not.
 
-The relay reads it like any upstream's reply. A stream goes on with the next round where the one before ended in
+The relay reads it like any upstream's reply. A stream goes on with the next round if the one before ended in
 searches alone; what the client has of it stays.
 """
 
@@ -106,7 +106,7 @@ class SearchedStreamReply:
         await reply.close()
 
     async def _send_next(self) -> UpstreamReply | None:
-        """Send the next round; None where there is none."""
+        """Send the next round; None if there is none."""
         calls = self._reader.calls
         try:
             following = None if calls is None else await self._rounds.send_next(calls)

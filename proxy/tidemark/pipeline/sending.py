@@ -65,7 +65,7 @@ class RequestSender:
         """Send a request, and return its reply and what takes out of it what the client did not ask for.
 
         :param with_counts: whether the provider's own counts of the reply are needed
-        :param thinking: what watches over the request's thinking, where its upstream may check that
+        :param thinking: what watches over the request's thinking, if its upstream may check that
         :raises UpstreamError: there was no answer
         """
         request = context.request
@@ -153,7 +153,7 @@ class PendingTurns:
         )
 
     def learner(self, context: RequestContext, counted: int) -> Learn | None:
-        """Return what learns from the upstream's own count; that of images and files tells nothing of a tokenizer."""
+        """Return what learns from the upstream's own count; a count of images and files says nothing of a tokenizer."""
         key, request = context.measure.key, context.request
         if key is None or any(message.media for message in request.messages):
             return None
@@ -206,7 +206,7 @@ class Send:
     async def _send_native(
         self, context: RequestContext, fitted: FittedRequest, progress: Progress
     ) -> Exchange | Refused:
-        """Send a request with its provider's own summary; again with the text where the provider refuses that."""
+        """Send a request with its provider's own summary; again with the text if the provider refuses that."""
         exchange = await self._send_fitted(self._natives.carrying(context), fitted, progress)
         if isinstance(exchange, Refused):
             return exchange
@@ -259,7 +259,7 @@ class Send:
 
 
 def _body(context: RequestContext, request: ModelRequest, fitted: FittedRequest) -> bytes:
-    """Return the bytes to send: the client's own where nothing changes (promise 1)."""
+    """Return the bytes to send: the client's own if nothing changes (promise 1)."""
     model = context.route.upstream_model
     if fitted.changed:
         return request.dialect.body_with(request, fitted.messages, model=model)

@@ -1,7 +1,7 @@
 """Decides who may reach what a provider's account has, if several tenants use that account by one configured key.
 
 The provider sees one key and cannot tell the tenants apart, so Tidemark does (promise 8). What it saw a tenant make is
-that tenant's alone. All else follows ``auth.shared_account``. Where clients use their own keys, the provider decides.
+that tenant's alone. All else follows ``auth.shared_account``. If clients use their own keys, the provider decides.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ PROVIDERS_ID = re.compile(
 )
 """The form of a provider's ids, which the names of files and stores (``file_reader.py``, ``file-list``) lack."""
 _WORD = re.compile(rf"(?!(?:{ID_PREFIXES})_)[a-z]+(?:_[a-z]+)*|file_batches")
-"""A part of a path that is no id, but the name of what ids are below (``files``, ``input_items``)."""
+"""A part of a path that is no id, but a word above ids (``files``, ``input_items``)."""
 
 
 _ESCAPED = re.compile(rb"\\u00([2-7][0-9A-Fa-f])")
@@ -110,7 +110,7 @@ class SharedAccounts:
 
 
 def account_of(upstream: Upstream, route: Route) -> str:
-    """Return the name of the account that a route's configured key opens; empty where clients use their own keys.
+    """Return the name of the account that a route's configured key opens; empty if clients use their own keys.
 
     Two keys at one address count as one account, because ids of one provider are unique.
     """

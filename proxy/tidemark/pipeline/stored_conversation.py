@@ -51,9 +51,9 @@ class SendableHistory:
     raws: Sequence[bytes]
     """As a client would send them."""
     messages: Sequence[Message] | None
-    """As they are stored; None where ``raws`` mean the same.
+    """As they are stored; None if ``raws`` mean the same.
 
-    They do where all came in the dialect that asks, and have a content.
+    They do if all came in the dialect that asks, and have a content.
     """
     hashes: Sequence[bytes]
     """The chain hash at each message."""
@@ -153,5 +153,5 @@ def chain_of_stored(conversation: str, messages: Sequence[StoredMessage]) -> Pre
 
 
 async def offloaded(work: Callable[[], T], raws: Sequence[bytes]) -> T:
-    """Do work that parses ``raws``; in a thread where they are large, so that other requests go on."""
+    """Do work that parses ``raws``; in a thread if they are large, so that other requests go on."""
     return await asyncio.to_thread(work) if sum(map(len, raws)) > LARGE_BYTES else work()

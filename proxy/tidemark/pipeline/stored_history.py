@@ -1,4 +1,4 @@
-"""The step ``history``: where the client sends its new messages only, the store supplies the earlier ones.
+"""The step ``history``: if the client sends its new messages only, the store supplies the earlier ones.
 
 It is the first step. It turns the request into the one that a client with all messages would send, so the later steps
 are the same for both. One turn of a conversation is in progress at a time: a lease protects it from before anything is
@@ -49,11 +49,11 @@ _LONGEST_RETRY_SECONDS = 0.5
 
 @dataclass(frozen=True, slots=True)
 class TurnRules:
-    """What happens where two turns of one conversation meet."""
+    """What happens when two turns of one conversation meet."""
 
     on_conflict: OnConflict = "reject"
     wait_seconds: float = 20.0
-    """How long a turn waits for its predecessor, where it waits."""
+    """How long a turn waits for its predecessor, if it waits."""
 
 
 class HistoryTurn:
@@ -90,7 +90,7 @@ class HistoryTurn:
         self.gap = whole.gap
         """What client and store do not both know, for the report."""
         self.place = whole.place
-        """Present where the chain is that of the store: messages came in another dialect, or were left out."""
+        """Present if the chain is that of the store: messages came in another dialect, or were left out."""
         self._heads = whole.heads
         self._is_lossy = whole.is_lossy
 
@@ -115,7 +115,7 @@ class HistoryTurn:
         return replace(result, reply=_LeasedReply(result.reply, self._keeper), turn=turn)
 
     def _add_gap(self, report: Report) -> Report:
-        """Return a report with the gap, and with a warning where the store has lost something."""
+        """Return a report with the gap, and with a warning if the store has lost something."""
         warning = report.warning
         if self._is_lossy:
             warning = f"{LOST}; {warning}" if warning else LOST
@@ -161,7 +161,7 @@ class StoredHistory:
         self._rules = rules
         self._lost = lost
         self.wait_seconds = rules.wait_seconds
-        """How long a turn waits for another one, where it waits."""
+        """How long a turn waits for another one, if it waits."""
         self._full = full
 
     async def start_turn(self, request: ModelRequest, caller: Caller, controls: Controls) -> HistoryTurn:
@@ -215,9 +215,9 @@ class StoredHistory:
             turn.complete_with(await self._complete_whole(request, turn.tenant, controls, record))
 
     async def _take(self, tenant: str, name: str) -> tuple[StartedTurn, Lease, int | None]:
-        """Take the turn at once or, where the rules say so, when the turn before it has ended.
+        """Take the turn at once or, if the rules say so, when the turn before it has ended.
 
-        :returns: also how many messages were stored when it began to wait; None where it did not
+        :returns: also how many messages were stored when it began to wait; None if it did not
         """
         family, own = chain_of(tenant, (), conversation=name).family, ""
         if is_id(name):
@@ -241,7 +241,7 @@ class StoredHistory:
     async def _complete(
         self, request: ModelRequest, tenant: str, controls: Controls, record: StoredConversation | None
     ) -> WholeRequest:
-        """Add a conversation's earlier messages to a request; those that a summary stands for only where needed."""
+        """Add a conversation's earlier messages to a request; those that a summary stands for only if needed."""
         if record is None:
             return WholeRequest(request, controls)
         tail = await self._tails.read(record, request, controls)
@@ -251,7 +251,7 @@ class StoredHistory:
     async def _complete_with_tail(
         self, request: ModelRequest, tenant: str, controls: Controls, record: StoredConversation, tail: StoredTail
     ) -> WholeRequest | None:
-        """Add the messages that follow the summary; None where what comes before them decides what is new."""
+        """Add the messages that follow the summary; None if what comes before them decides what is new."""
         others = [message for message in request.messages if not message.is_system]
         alignment = align_newest(tail.messages, others)
         if alignment is None:
@@ -306,7 +306,7 @@ class StoredHistory:
     ) -> tuple[ModelRequest, Sequence[Message], str]:
         """Return the request with stored messages and system messages before its new ones.
 
-        :returns: also the system messages whose text stands beside the messages, and the gap where some are lost
+        :returns: also the system messages whose text stands beside the messages, and the gap if some are lost
         """
         dialect, raws = request.dialect, joined(request.messages, stored, alignment)
         heads: Sequence[Message] = ()
@@ -325,7 +325,7 @@ class StoredHistory:
     ) -> tuple[Sequence[bytes], Sequence[Message], str]:
         """Return the system messages that began the last request.
 
-        :returns: as messages of the dialect, or where it has none, those whose text belongs beside its messages; and
+        :returns: as messages of the dialect, or if it has none, those whose text belongs beside its messages; and
             how many are lost
         """
         formats = self._reader.formats
@@ -339,7 +339,7 @@ class StoredHistory:
 def _is_answered(request: ModelRequest, record: StoredConversation | None, waited: int | None) -> bool:
     """Return whether the turn that a request waited for may be its own, which another worker has answered.
 
-    :param waited: how many messages were stored before that turn; None where it did not wait
+    :param waited: how many messages were stored before that turn; None if it did not wait
     """
     if record is None or waited is None:
         return False

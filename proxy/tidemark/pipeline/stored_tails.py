@@ -1,8 +1,8 @@
 """Reads of a stored conversation only what follows its summary, and nothing older (FR-4.3.1).
 
 The steps ``history`` (``stored_history.py``) and ``continue`` (``continued_tails.py``) share one ``StoredTails``,
-and ask it where the last request was sent with a summary. So a turn costs what its newest messages cost, however long
-the conversation is. Where the older messages turn out to be needed, the request is made again with all of them
+and ask it when the last request was sent with a summary. So a turn costs what its newest messages cost, however long
+the conversation is. If the older messages turn out to be needed, the request is made again with all of them
 (``EarlierMessagesNeeded``).
 """
 
@@ -48,7 +48,7 @@ class StoredTails:
         self._hashes: SizedCache[str, tuple[bytes, ...]] = SizedCache(MAX_LINKS, len)
 
     async def read(self, record: StoredConversation, request: ModelRequest, controls: Controls) -> StoredTail | None:
-        """Return what follows the summary of the last request; None where all messages must be read.
+        """Return what follows the summary of the last request; None if all messages must be read.
 
         :raises StoreUnavailable: the store did not answer in time
         """

@@ -2,7 +2,7 @@
 
 It comes after ``send`` and before the relay. OpenAI answers a streamed request of the Responses API with status 200 and
 says only in the first events that the input was too long. No content of a reply waits here: the events that wait say
-only that it was begun, and only where the request may be too long.
+only that it was begun, and only if the request may be too long.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ HOLD_SECONDS = 1.0
 HOLD_BYTES = 262_144
 """The most of an opening that is held. Its events repeat the request's instructions and tools."""
 REFUSED = 400
-"""The status of the same error where the request is not streamed."""
+"""The status of the same error if the request is not streamed."""
 SUSPECT_SHARE = 2
 """A request that takes less than one part of so many of its limit is not too long."""
 
@@ -78,7 +78,7 @@ class OpenedReply:
 async def look_at_opening(context: RequestContext, exchange: Exchange) -> tuple[Exchange, Exchange | None]:
     """Look at the first events of a stream.
 
-    :returns: the exchange to go on with; where its stream only says that the request was refused, the same refusal
+    :returns: the exchange to go on with; if its stream only says that the request was refused, the same refusal
         as an answer without a stream, else None
     """
     responses, reply = context.request.dialect.responses, exchange.reply

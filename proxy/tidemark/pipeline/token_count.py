@@ -33,9 +33,9 @@ class InputTokenCounting:
     lessons: Lessons[tuple[str, str, str]]
     """Which base URLs count, by model and path."""
     accounts: SharedAccounts | None = None
-    """Knows whose the files of a request are; None where no provider is asked with a configured key."""
+    """Knows whose the files of a request are; None if no provider is asked with a configured key."""
     continued: ContinuedRequests | None = None
-    """Resolves earlier responses and items, which count; None where nothing is stored of them."""
+    """Resolves earlier responses and items, which count; None if nothing is stored of them."""
 
     async def count(
         self, dialect: Dialect, body: bytes, caller: Caller, path: str, *, asks_any: bool = False
@@ -72,7 +72,7 @@ class InputTokenCounting:
         return (await self.counter.count(request, route.upstream_model)).total
 
     async def _ask(self, request: ModelRequest, route: Route, caller: Caller, path: str) -> UpstreamReply | None:
-        """Return the provider's answer; None where it does not have the endpoint."""
+        """Return the provider's answer; None if it does not have the endpoint."""
         if request.continuation is not None and request.continuation.received is not None:
             request = request.continuation.received
         model = route.upstream_model

@@ -30,15 +30,15 @@ from tidemark.core.values import value
 
 History = Literal["client", "stored"]
 Learn = Callable[[Reply], Awaitable[None]]
-"""Learns from the usage of a complete reply, where the model is calibrated."""
+"""Learns from the usage of a complete reply, if the model is calibrated."""
 Prepare = Callable[[str], Awaitable[None]]
 """Begins to prepare the next summary; takes the id that the turn was stored under."""
 LeaveOut = Callable[[bytes], bytes]
 """Takes whole events of a stream, and returns them without what the client did not ask for."""
 Add = Callable[[Reply], Coroutine[Any, Any, None]]
-"""Adds a complete reply to the conversation that its client named; raises where the store does not take it."""
+"""Adds a complete reply to the conversation that its client named; raises if the store does not take it."""
 Bind = Callable[[Reply], bytes]
-"""Returns what is to be stored of what a reply's thinking is bound to."""
+"""Returns the bytes to store about the prefix that a reply's thinking is bound to."""
 
 
 class Watch(Protocol):
@@ -147,15 +147,15 @@ class RequestContext:
     conversation: str
     """The id that the client gets."""
     prompt: PromptNews = NO_NEWS
-    """What the client has changed of what it sent before, where that is to be told."""
+    """Which part of its earlier request the client has changed, if the response must report it."""
     unclipped: RequestContext | None = None
-    """The same request as it came, where tool results were clipped since."""
+    """The same request as it came, if tool results were clipped since."""
     put_in_use: PrefixSummary | None = None
     """The summary that an earlier attempt of this very request put into use."""
     texts_only: bool = False
     """Whether a summary that the provider wrote goes out as its text, because the provider refused it."""
     owner: str = ""
-    """Whose conversation it is, where somebody else may ask (the operator); empty for the caller's own."""
+    """Whose conversation it is, if somebody else may ask (the operator); empty for the caller's own."""
 
     @property
     def budget(self) -> Budget:
@@ -211,9 +211,9 @@ class FittedRequest:
     full: bool = False
     """Whether the request is critically near its limit, and no compaction would change that (FR-5.3.1c)."""
     native: NativeForm | None = None
-    """The summary in its provider's own form, where it goes out in it."""
+    """The summary in its provider's own form, if it goes out in it."""
     has_search_tokens: bool = True
-    """Whether the tokens of the search function, where it is offered, are among those of the report."""
+    """Whether the tokens of the search function, if it is offered, are among those of the report."""
 
 
 @value
@@ -228,23 +228,23 @@ class PendingTurn:
     """The format of the reply."""
     learn: Learn | None = None
     prepare: Prepare | None = None
-    """Present where the next summary is due."""
+    """Present if the next summary is due."""
     give_up: GiveUp | None = None
-    """Present where the client keeps no messages itself (stored history)."""
+    """Present if the client keeps no messages itself (stored history)."""
     leave_out: LeaveOut | None = None
-    """Present where the upstream reports what Tidemark asked for and the client did not."""
+    """Present if the upstream reports what Tidemark asked for and the client did not."""
     keep_response: KeepResponse | None = None
-    """Present where the client may ask for the response again by its id."""
+    """Present if the client may ask for the response again by its id."""
     bind: Bind | None = None
-    """Present where the upstream may check the thinking of the reply when it comes back."""
+    """Present if the upstream may check the thinking of the reply when it comes back."""
     add: Add | None = None
-    """Present where Tidemark keeps the conversation that the client named."""
+    """Present if Tidemark keeps the conversation that the client named."""
     answered_here: bool = False
     """Whether the reply is Tidemark's own, so that its counts are no provider's."""
 
     @property
     def must_be_stored(self) -> bool:
-        """Whether the client relies on the store for this turn, so that it must hear where it is not stored."""
+        """Whether the client relies on the store for this turn, so that it must hear if it is not stored."""
         return self.give_up is not None or self.add is not None
 
     def record_with(self, reply: Reply, counter: TokenCounter) -> TurnRecord:

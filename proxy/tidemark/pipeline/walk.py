@@ -27,7 +27,7 @@ class Obligation(Protocol):
     """What a step has begun and must end, whatever becomes of the request."""
 
     async def settle(self, result: Result) -> Result:
-        """Return the result, with what belongs to its end."""
+        """End it, and return the result, which this may change."""
         ...
 
     async def abandon(self) -> None:

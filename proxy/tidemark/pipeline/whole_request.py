@@ -48,7 +48,7 @@ def joined(messages: Sequence[Message], stored: Sequence[bytes], alignment: Alig
 def name_of(tenant: str, record: StoredConversation, first: Sequence[bytes], *, gaps: bool) -> str | None:
     """Return the name that a conversation's chain is made by: its client's, none, or the empty one.
 
-    Where the first message of a conversation without a name is unreadable, the rest is another conversation.
+    If the first message of a conversation without a name is unreadable, the rest is another conversation.
 
     :param first: the chain hash at the first message, if it can be read
     """
@@ -73,7 +73,7 @@ def place_of(
     """Return the chain of a request whose earlier messages are stored in other dialects.
 
     What they mean may have changed a little when they were written in this dialect, such as the place of an image
-    among texts, and the chain stays that of the store. None where the messages of the whole request are not one by
+    among texts, and the chain stays that of the store. None if the messages of the whole request are not one by
     one the stored and the new ones.
 
     :param left_out: the first stored messages, which are not in the request

@@ -1,4 +1,4 @@
-"""Admits model requests within the bounds of a worker, and refuses those beyond them with 503 before their bodies.
+"""Admits model requests within the bounds of a worker, and refuses further ones with 503 before it reads their bodies.
 
 ``app/application.py`` passes every ``POST`` below ``/v1`` through it, and nothing else: no page of the operator, no
 health check and no metrics. A request that is refused is not parsed, not counted and not logged by itself.

@@ -92,7 +92,7 @@ class CancelOnDisconnect:
         self._timer.cancel()
         if self._watch is not None:
             self._watch.cancel()
-        # Where another task cancelled this one too, its cancellation must go on.
+        # If another task cancelled this one too, its cancellation must go on.
         return (
             self._is_disconnected
             and self._task.uncancel() <= 0
@@ -118,7 +118,7 @@ class Response:
         self._errors = errors
         self._is_started = False
         self.status: int | None = None
-        """None until the status line was handed to the server; nothing can follow where that was cancelled."""
+        """None until the status line was handed to the server; nothing can follow if that was cancelled."""
         self.ended = False
         self._last_piece = b""
         """The newest piece that was sent. An error that follows goes on with the numbers of its events."""

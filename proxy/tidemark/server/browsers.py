@@ -3,7 +3,7 @@
 Every request passes it before any endpoint. A loopback port does not keep out a browser on the same machine: any page
 can send it requests, and can read the answers through a host name of its own that resolves to 127.0.0.1 (DNS
 rebinding). So a request of another site's page is refused unless it has a credential that no browser adds by itself.
-One under another host name is refused whatever it has: its page is of the same origin as the answers, so it can add any
+A request under another host name is refused in any case: its page has the same origin as the answers, so it can add any
 header, and its GET has no ``Origin``. The Fetch standard defines the headers (``Origin``, ``Sec-Fetch-Site``, CORS).
 """
 
@@ -103,7 +103,7 @@ class BrowserAccess:
             await Response(send, errors).send_error(refusal)
 
     def _learn(self, names: tuple[bytes, ...]) -> int:
-        """Find and cache the position of ``Host``. It is -1 where there is none, or a web page may be the caller."""
+        """Find and cache the position of ``Host``. It is -1 if there is none, or a web page may be the caller."""
         plain = names.count(b"host") == 1 and b"origin" not in names and b"sec-fetch-site" not in names
         position = names.index(b"host") if plain else -1
         if sum(map(len, names)) <= MAX_HEAD_BYTES:
@@ -111,7 +111,7 @@ class BrowserAccess:
         return position
 
     def _refusal(self, lines: Mapping[bytes, bytes], headers: Headers) -> ForeignPage | None:
-        """Return the reason why a request is refused; None where it is served."""
+        """Return the reason why a request is refused; None if it is served."""
         host, origin = lines.get(b"host"), lines.get(b"origin")
         if self._is_named and not self._is_own(host):
             if origin is not None:

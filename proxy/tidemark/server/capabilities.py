@@ -1,4 +1,4 @@
-"""Answers clients that ask what a path can do in place of using it: ``OPTIONS``, and an offer of WebSocket.
+"""Answers clients that only ask what a path can do: ``OPTIONS``, and an offer of WebSocket.
 
 ``app/application.py`` asks it before any route; requests with ``POST`` never pass here. A WebSocket handshake is
 answered with 426: its client (Codex) then goes on over HTTP at once, while 404, 405 and 501 make it wait and try again,
@@ -35,7 +35,7 @@ async def refuse_websocket(scope: Scope, send: Send, errors: ErrorFormat) -> Non
 
 
 def allowed_methods(scope: Scope, routes: Iterable[BaseRoute]) -> tuple[str, ...]:
-    """Return the methods that a path is served with, ``OPTIONS`` among them; empty where no route has the path.
+    """Return the methods that a path is served with, ``OPTIONS`` among them; empty if no route has the path.
 
     Routes that take every method say nothing about a path. The path ``*`` stands for the server.
     """

@@ -1,7 +1,7 @@
 """Decides by its name whether a request header identifies a caller, so that its values separate tenants (promise 8).
 
-``auth.py`` asks it for each header that goes upstream; it does no I/O. In doubt the rule makes more tenants: a header
-too many hides a client's own conversations from it, a header too few shows them to another client.
+``auth.py`` asks it for each header that goes upstream; it does no I/O. In doubt the rule makes more tenants: if it
+takes a header too many, a client misses its own conversations; if it takes one too few, another client sees them.
 ``docs/operations.md`` states the rule.
 """
 
@@ -24,7 +24,7 @@ WORDS = (
     "signature",
     "token",
 )
-"""A header holds a credential where a word of its name is one of these, or ends in one (``apikey``). ``tokens`` is not
+"""A header holds a credential if a word of its name is one of these, or ends in one (``apikey``). ``tokens`` is not
 among them: it is a number, as in ``max-tokens``."""
 GATEWAY_NAMES = frozenset(
     {

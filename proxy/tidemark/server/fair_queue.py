@@ -1,4 +1,4 @@
-"""A queue that is fair between tenants: each gets an equal share, however much another one has waiting.
+"""A queue that is fair between tenants: each gets an equal share, however many requests of another one wait.
 
 ``waiting.py`` queues requests in it. It is start-time fair queueing (Goyal, Vin and Cheng, 1996): a tenant's next
 item begins where its last one ended, in a time that passes by the cost of what is served.
@@ -43,7 +43,7 @@ class FairQueue(Generic[T]):
         heappush(self._heap, (start, next(self._numbers), tenant, item))
 
     def pop(self) -> T | None:
-        """Remove and return the item that is next; None where nothing waits."""
+        """Remove and return the item that is next; None if nothing waits."""
         while self._heap:
             start, _, tenant, item = heappop(self._heap)
             self._now = start

@@ -21,7 +21,7 @@ EVENT_STREAM: Lines = (
     (b"cache-control", b"no-cache"),
 )
 FIRST = 5 / 3
-"""How much later the first comment comes, as a factor: at 25 s where further ones are 15 s apart. It fixes the status,
+"""How much later the first comment comes, as a factor: at 25 s if further ones are 15 s apart. It fixes the status,
 so it waits as long as possible for an upstream that may still refuse. It comes before the strictest balancers (Heroku,
 Google Cloud) close a silent connection at 30 s."""
 
@@ -32,8 +32,8 @@ class KeepAlive:
     While the client waits for a summary, the comments say so, and the first one comes after ``notice`` seconds
     (FR-1.6), because people want to know what they wait for.
 
-    The first comment fixes status and headers: the upstream's own where they are there already, else 200. A later error
-    is sent as an event. The headers report what was done to the request (promise 9). Where that is not known yet, a
+    The first comment fixes status and headers: the upstream's own if they are there already, else 200. A later error
+    is sent as an event. The headers report what was done to the request (promise 9). If that is not known yet, a
     comment reports it before the first byte.
 
     :param seconds: the time between two comments; 0 for no comments
@@ -94,7 +94,7 @@ class KeepAlive:
                 self._wake_at(self._first)
 
     async def stop(self) -> None:
-        """Stop sending comments; wait for one that is being sent, and send the report where it is still owed."""
+        """Stop sending comments; wait for one that is being sent, and send the report if it is still owed."""
         self._cancel_timer()
         if self._sending is not None:
             await asyncio.wait((self._sending,))

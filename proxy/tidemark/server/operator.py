@@ -1,4 +1,4 @@
-"""Decides who is the operator: whoever has the admin token or, where none is configured, whoever is on this machine.
+"""Decides who is the operator: whoever has the admin token or, if none is configured, whoever is on this machine.
 
 The endpoints of the operator ask it. Without a token the port must be bound to loopback, and the request must name a
 loopback host. Otherwise any page in a browser on this machine could send such a request (DNS rebinding).

@@ -1,4 +1,4 @@
-"""Gives large requests permits to be worked on, so that they keep no small request waiting, nor one tenant another.
+"""Gives large requests permits to be worked on, so that no small request and no other tenant waits for them.
 
 ``endpoints/dialect.py`` takes a permit before it parses a large body, and ends it when the request goes upstream.
 Parsing, hashing and counting 400 KB that are new take some 40 ms of CPU. Two hundred of them at once would keep the

@@ -26,7 +26,7 @@ class RequestLog:
         self.response = response
         self.request: ModelRequest | None = None
         self.model = ""
-        """The model's name, where the request is none that Tidemark understands."""
+        """The model's name, if the request is none that Tidemark understands."""
         self.endpoint = ""
         """The label of the endpoint of such a request."""
         self.trace_id = ""

@@ -24,7 +24,7 @@ Handler = Callable[[Request], Awaitable[Response]]
 
 
 def with_error_envelope(handler: Handler, errors: ErrorFormat = OPENAI_ERRORS) -> Handler:
-    """Return a handler that answers with an error's envelope where the given one raises an error of Tidemark."""
+    """Return a handler that answers with an error's envelope if the given one raises an error of Tidemark."""
 
     async def answer(request: Request) -> Response:
         try:
@@ -42,7 +42,7 @@ def with_error_envelope(handler: Handler, errors: ErrorFormat = OPENAI_ERRORS) -
 def to_json(value: JsonValue, status: int = 200) -> Response:
     """Return a value as a response.
 
-    A lone surrogate, which clients make where they cut an emoji in two, can only be written escaped.
+    A lone surrogate, which clients make when they cut an emoji in two, can only be written escaped.
     """
     try:
         body = json.dumps(value, ensure_ascii=False).encode()

@@ -1,7 +1,7 @@
 """Keeps the beginnings of forms whose model is not known yet, in temporary files within one budget for a worker.
 
 ``endpoints/destinations.py`` fills them, because clients may send a form's fields after its file. The budget is shared
-out by credential: where it is full, the credential that keeps most loses its largest form.
+out by credential: if it is full, the credential that keeps most loses its largest form.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ class Spools:
         self._tenants: Counter[bytes] = Counter()
 
     def add(self, form: KeptBeginning, size: int) -> None:
-        """Count more bytes of a form; where they do not fit, refuse a form.
+        """Count more bytes of a form; if they do not fit, refuse a form.
 
         :raises ServerBusy: it is this form
         """
@@ -86,7 +86,7 @@ class Spools:
 
 
 class KeptBeginning:
-    """The beginning of a form whose destination is not known yet, in a temporary file where it is long.
+    """The beginning of a form whose destination is not known yet, in a temporary file if it is long.
 
     Mutable: what was kept, and whether more is awaited.
 

@@ -70,7 +70,7 @@ async def _continued(beginning: bytes, pieces: AsyncGenerator[bytes, None]) -> A
 
 
 def declared_length(headers: Headers) -> int | None:
-    """Return the length that a request states for its body; None where it has chunks, or no body."""
+    """Return the length that a request states for its body; None if it has chunks, or no body."""
     for name, value in headers:
         if name == b"content-length" and value.isdigit():
             return int(value)
@@ -100,7 +100,7 @@ class ArrivingBody:
         self._reading.cancel()
 
     async def pieces(self) -> AsyncGenerator[bytes, None]:
-        """Yield the body as it arrives. It has no end where it breaks off, nor after ``discard``."""
+        """Yield the body as it arrives. It has no end if it breaks off, nor after ``discard``."""
         while True:
             while self._is_unwanted or not (self._pieces or self._is_complete):
                 self._news.clear()

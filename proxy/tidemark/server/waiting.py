@@ -1,4 +1,4 @@
-"""A line in which requests wait for something scarce: fair between tenants, and with a bound.
+"""A queue in which requests wait for something scarce. It is fair between tenants and has a bound.
 
 ``admission.py`` lets requests wait in it for a place, and ``permits.py`` for a permit.
 """
@@ -21,7 +21,7 @@ class WaitingLine:
 
     :param most: the most that wait at once
     :param refusal: makes the error for a request that may not wait on
-    :param give_back: called where a request was called and has ended just then
+    :param give_back: called if a request was called and has ended just then
     """
 
     def __init__(self, most: float, refusal: Callable[[ShedReason], Overloaded], give_back: Callable[[], None]) -> None:

@@ -1,7 +1,7 @@
 """Repairs what failed calls may have left behind in the store, as soon as it answers again.
 
-The store may still run a command whose caller has given up: then a lease has no owner, or a turn is stored that its
-client was told is lost. Each repair is a call that may be repeated. ``turns.py`` registers them.
+The store may still run a command whose caller has given up: then a lease has no owner, or a turn is stored
+although its client heard that it is lost. Each repair is a call that may be repeated. ``turns.py`` registers them.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ MOST = 10_000
 
 
 Work = Callable[[], Awaitable[object]]
-"""Raises ``StoreError`` where it is to be done again; doing it twice changes nothing."""
+"""Raises ``StoreError`` if it is to be done again; doing it twice changes nothing."""
 
 
 class Amends:

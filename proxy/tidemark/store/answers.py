@@ -1,4 +1,4 @@
-"""Keeps the newest answer of a stored history that was asked for with an ``Idempotency-Key``: for all workers.
+"""Keeps, for all workers, the newest answer to a turn of stored history with an ``Idempotency-Key``.
 
 It is one key of the conversation, so it is deleted with it.
 """
@@ -28,7 +28,7 @@ class RedisAnswers:
         self._codec = codec
 
     async def find(self, conversation: str) -> KeptAnswer | None:
-        """Return the answer; None where none is kept, or it cannot be read.
+        """Return the answer; None if none is kept, or it cannot be read.
 
         :raises StoreUnavailable: the store did not answer in time
         """

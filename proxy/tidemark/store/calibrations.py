@@ -1,8 +1,8 @@
 """Stores what was learned of providers' tokenizers, by credential: the adapter of ``CalibrationStore``.
 
-A request whose model is calibrated meets it twice: it is read beside ``recall`` and written beside ``record``. A write
-takes effect only where the stored value is still the one it was learned from; else it is learned again from the newer
-value.
+If a request's model is calibrated, its calibration is read beside ``recall`` and written beside ``record``. A write
+takes effect only if the store still has the value from which the new one was learned. Otherwise the new value is
+learned again, from the stored one.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Packs what the store holds into bytes, and unpacks it again.
 
-Every adapter of this package is given the one ``Codec`` of the process (``app/stored_parts.py``): a cipher passes all
-stored text or none. A record is one version byte and msgpack in array form. A field may be added at the end, with a
+All adapters of this package share the one ``Codec`` of the process (``worker/stored.py``): a cipher seals all stored
+text or none. A record is one version byte and msgpack in array form. A field may be added at the end, with a
 default: old records are still read, and old programs ignore it. Anything else is a new version.
 
 Sealed, which means given to the cipher as a whole:
@@ -114,7 +114,7 @@ class StoredTurn(msgspec.Struct, array_like=True, frozen=True):
     """How many messages after ``last`` the turn covered that a fork does not have. Set for a fork's parents only, and
     never stored."""
     max_output_tokens: int = 0
-    """The longest reply that the request asked for; 0 where it named none, and in records of before."""
+    """The longest reply that the request asked for; 0 if it named none, and in records of before."""
 
 
 MAX_NUMBER = 2**53
@@ -140,7 +140,7 @@ class Codec:
     their argument, in a tenth of the time of a method.
 
     :param cipher: seals all stored text; None stores it as it is
-    :param is_message: whether stored bytes are a message of any dialect; an unreadable record is reported where not
+    :param is_message: whether stored bytes are a message of any dialect; an unreadable record is reported if not
     :param compress_messages: compress long messages; compressed ones are read in any case
     """
 

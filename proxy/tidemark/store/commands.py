@@ -70,7 +70,7 @@ class CommandSender:
             self._client = connect_replicated(plain, replication, library=library)
         self._only = StoreNode(times, self._write_probe)
         self._routed = self._cluster
-        """The cluster, whose servers each have a state of their own; None where calls have one state."""
+        """The cluster, whose servers each have a state of their own; None if calls have one state."""
 
     def node(self, family: str) -> StoreNode:
         """Return the server that has a family's keys: the time limits of calls to it, and whether it is away."""
@@ -149,7 +149,7 @@ class CommandSender:
             return await self._client.call("EVAL", script.source, 1, prefix, *arguments)
 
     async def run_with_keys(self, script: scripts.Script, names: Sequence[str], *arguments: str | bytes | float) -> Any:
-        """Run a script over several keys, which need not be in one slot where the store is no cluster."""
+        """Run a script over several keys, which need not be in one slot if the store is no cluster."""
         try:
             return await self._client.call("EVALSHA", script.sha, len(names), *names, *arguments)
         except UNKNOWN_SCRIPT:
@@ -164,7 +164,7 @@ class CommandSender:
             return await self._client.call_large("EVAL", script.source, 1, prefix, *arguments)
 
     async def read(self, script: scripts.Script, conversation: str, *more: str) -> Any:
-        """Run a script over one conversation within the time limit; return nothing where the id is none.
+        """Run a script over one conversation within the time limit; return nothing if the id is none.
 
         :raises StoreUnavailable: the store did not answer in time
         """

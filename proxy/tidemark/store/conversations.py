@@ -112,7 +112,7 @@ class RedisStore(RecordReader):
     ) -> StoredState:
         """Return what is stored of a request's conversation; the chain holds its tenant.
 
-        The newest prefixes are sent first, and all of them only where none of those is stored and there are more.
+        The newest prefixes are sent first, and all of them only if none of those is stored and there are more.
 
         :param systems: the request's own; a summary that absorbed any other system message does not apply
         :raises StoreUnavailable: the store did not answer in time
@@ -185,7 +185,7 @@ class RedisStore(RecordReader):
     ) -> PrefixSummary | None:
         """Store a summary of the first ``summary.covered`` messages of ``chain``; the first one stays.
 
-        :returns: the one that is stored now; None where there is none and another worker has the lease by now
+        :returns: the one that is stored now; None if there is none and another worker has the lease by now
         :raises SummaryOutdated: a person has replaced ``upon`` since, or has had the conversation forgotten
         :raises StoreUnavailable: the store did not answer in time
         """
@@ -263,7 +263,7 @@ class RedisStore(RecordReader):
     async def check_schema(self) -> int:
         """Refuse all calls while the store has an unknown schema; note the known one in a new store.
 
-        :returns: the store's schema; 0 where it does not answer
+        :returns: the store's schema; 0 if it does not answer
 
         :raises SchemaUnknown: it is a newer one
         """

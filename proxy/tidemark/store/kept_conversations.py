@@ -34,7 +34,7 @@ _WEIGH = """
 local size = redis.pcall('MEMORY', 'USAGE', KEYS[1], 'SAMPLES', 0)
 return type(size) == 'number' and size or -redis.call('EXISTS', KEYS[1])
 """
-"""The bytes of memory of a conversation; 0 where it is gone, -1 where the server does not report them."""
+"""The bytes of memory of a conversation; 0 if it is gone, -1 if the server does not report them."""
 
 
 class RedisKeptConversations:
@@ -59,7 +59,7 @@ class RedisKeptConversations:
         await (self._ask("EXPIRE", index, longest) if longest else self._ask("PERSIST", index))
 
     async def find(self, owner: str, identifier: str) -> KeptHistory | None:
-        """Return a conversation, which lives on as if it were new; None where the owner has none.
+        """Return a conversation, which lives on as if it were new; None if the owner has none.
 
         An item that cannot be read is missing.
 
@@ -96,7 +96,7 @@ class RedisKeptConversations:
         return await self._write(owner, conversation, items, tenant=tenant)
 
     async def change(self, owner: str, conversation: KeptConversation, metadata: bytes) -> KeptConversation | None:
-        """Replace the metadata; None where the conversation is gone.
+        """Replace the metadata; None if the conversation is gone.
 
         :raises StoreUnavailable: the store did not answer in time
         """

@@ -13,10 +13,10 @@ key                      type     content
 ``tm:{F}:t:OWN``         list     one entry for each turn (``Codec.pack_turn``)
 ``tm:{F}:y:OWN``         hash     every distinct system message: digest -> the client's bytes (``Codec.seal``)
 ``tm:{F}:r:OWN``         list     references to the summaries that apply (``references.pack_reference``)
-``tm:{F}:a:OWN``         string   an id that a client was told but that has no turns -> the id that has them
+``tm:{F}:a:OWN``         string   an id that a client got but that has no turns -> the id that has them
 ``tm:{F}:e:OWN``         set      the ids that lead to this conversation so
 ``tm:{F}:n:HASH``        string   a chain hash at the end of a request or reply -> the conversation that has it
-``tm:{F}:s:RECIPE:HASH`` string   a summary of the prefix with that hash (``Codec.pack_summary``); where it absorbed
+``tm:{F}:s:RECIPE:HASH`` string   a summary of the prefix with that hash (``Codec.pack_summary``); if it absorbed
                                   system messages, the SHA-1 of their digests stands behind ``RECIPE``
 ``tm:{F}:w:RECIPE:HASH`` string   the same for a prepared summary that is not in use yet
 ``tm:{F}:q:OWN``         list     references to prepared summaries
@@ -56,7 +56,7 @@ key                      type     content
 ``tm:{models}:k``        hash     ``provider:model`` -> the newest calibration of any credential, for the operator
 ``tm:k:OWNER``           hash     model, upstream and tool set -> their calibration (``calibrations.py``)
 ``tm:w:OWNER``           hash     what overflows taught of models' windows (``lessons.py``)
-``tm:{flush}:s``         stream   what left the context (``flush_queue.py``), with a group for each consumer
+``tm:{flush}:s``         stream   what left the context (``delivery/queue.py``), with a group for each consumer
 ``tm:{flush}:d``         stream   dead letters
 ``tm:{flush}:k:KEY``     string   the idempotency key of an entry that was added
 ``tm:{flush}:o``         hash     idempotency key -> a note of what is about to leave and was not added yet
@@ -68,7 +68,7 @@ key                      type     content
 ``tm:{traffic}:h:HOUR``   hash     the same for an hour
 ``tm:{traffic}:b:WORKER`` string   the number of the last batch of figures that a worker added
 ``tm:{event-posts}:*``            the same keys as of ``tm:{flush}``, for live events on their way to a webhook
-``tm:{events}:s``        stream   the newest batches of live events (``live_events.py``), for ten minutes
+``tm:{events}:s``        stream   the newest batches of live events (``live_events/store.py``), for ten minutes
 ``tm:{events}:l``        string   a mark that somebody listens to them
 ``tm:{events}:r``        hash     owner:id of a conversation -> the compaction of it that runs
 ``tm:aside:KEY``         any      what ``tidemark store check --repair`` moved aside (``upkeep_aside.lua``)

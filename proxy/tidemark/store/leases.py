@@ -39,7 +39,7 @@ class RedisLeases:
         *,
         absorbed: Sequence[bytes] = (),
     ) -> Lease | None:
-        """Take a lease; None where another worker has it.
+        """Take a lease; None if another worker has it.
 
         :raises StoreUnavailable: the store did not answer in time
         """
@@ -49,14 +49,14 @@ class RedisLeases:
         return None if value is None else Lease(chain.family, name, value)
 
     async def renew(self, lease: Lease, seconds: float) -> bool:
-        """Renew a lease; False where another worker has it by now.
+        """Renew a lease; False if another worker has it by now.
 
         :raises StoreUnavailable: the store did not answer in time
         """
         return bool(await self._keep(lease, _milliseconds(seconds)))
 
     async def release(self, lease: Lease) -> None:
-        """Release a lease; nothing happens where another worker has it by now.
+        """Release a lease; nothing happens if another worker has it by now.
 
         :raises StoreUnavailable: the store did not answer in time
         """

@@ -32,7 +32,7 @@ class Lifetimes:
 
     @property
     def longest(self) -> int:
-        """The longest idle time of any tenant; 0 where one has no limit."""
+        """The longest idle time of any tenant; 0 if one has no limit."""
         idle = [lifetime.idle for lifetime in (self.usual, *self._by_tenant.values())]
         return max(idle) if all(idle) else 0
 

@@ -155,9 +155,9 @@ class Listing:
         return sorted(set(entries), reverse=True)
 
     async def drop(self, owner: str | None, conversation: str, name: str, until: float) -> None:
-        """Remove a conversation from the lists, unless it was used again, and its name where nothing else has it.
+        """Remove a conversation from the lists, unless it was used again, and its name if nothing else has it.
 
-        :param owner: None where only the list of all conversations has it
+        :param owner: None if only the list of all conversations has it
         :param until: Unix time, seconds; a use up to then is not listed later, whichever worker still has to write it
         :raises StoreUnavailable: the store did not answer in time
         """
@@ -236,7 +236,7 @@ class Listing:
             return
         loop = asyncio.get_running_loop()
         if loop.time() - self._pruned_at.get(index, -math.inf) < PAUSE_SECONDS:
-            self._unlimited.add(index)  # where its last entry was deleted meanwhile, it has begun anew
+            self._unlimited.add(index)  # if its last entry was deleted meanwhile, it has begun anew
             if self._lifetime_timer is None:
                 self._lifetime_timer = loop.call_later(PAUSE_SECONDS, self._limit_soon)
             return

@@ -1,4 +1,4 @@
-"""Remembers which credential made what a provider's account has, where several share the account: ids, and no content.
+"""Remembers which credential made each object of a provider's account that several share: ids, and no content.
 
 A conversation's responses are written with their turn (``lua/answered.lua``); all else is written when the answer to
 its creation comes. Each id has a key of its own, so on a cluster they lie in any slot.
@@ -67,7 +67,7 @@ class RedisOwners:
         return [None if value is None else value.decode() for value in values]
 
     async def claim(self, account: str, identifiers: Sequence[str], owner: str) -> None:
-        """Store who made objects of an account; where an id was used before, the newest owner counts.
+        """Store who made objects of an account; if an id was used before, the newest owner counts.
 
         :raises StoreUnavailable: the store did not answer in time
         """

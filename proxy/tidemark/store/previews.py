@@ -1,7 +1,7 @@
 """Previews of regenerated summaries, until somebody uses one or its time is over.
 
 The archive keeps and reads them through a port (``features/conversations/ports.py``). A preview is the whole record
-that its use stores, so what is used is what was shown.
+that is stored when somebody uses it, so people use exactly what they saw.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ class RedisPreviews:
         return bool(answer)
 
     async def read(self, conversation: str, preview_id: bytes) -> tuple[PrefixSummary, PrefixSummary] | None:
-        """Return a preview and the summary that it was made to replace; None where it has expired.
+        """Return a preview and the summary that it was made to replace; None if it has expired.
 
         :raises RecordUnreadable: its bytes have changed since
         :raises StoreUnavailable: the store did not answer in time

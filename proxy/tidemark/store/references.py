@@ -48,7 +48,7 @@ def prepared_for(
 ) -> tuple[int, tuple[bytes, ...]]:
     """Return what a summary that is made under a lease covers: messages of ``chain``, and absorbed system messages.
 
-    :returns: 0 and none where the summary is of no use for a request with these system messages
+    :returns: 0 and none if the summary is of no use for a request with these system messages
     """
     purpose = lease.partition(b":")[2]
     covered, digests = int.from_bytes(purpose[:_COVERED_BYTES], "big"), purpose[_ABSORBED_FROM:]

@@ -35,7 +35,7 @@ class RedisRequestHeads:
         return messages
 
     async def with_missing(self, conversation: str) -> tuple[Sequence[bytes], str]:
-        """Return the same, and how many of them are lost: a number, ``unknown`` where no turn is left, or nothing.
+        """Return the same, and how many of them are lost: a number, ``unknown`` if no turn is left, or nothing.
 
         :raises StoreUnavailable: the store did not answer in time
         """

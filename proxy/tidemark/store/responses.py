@@ -39,7 +39,7 @@ _ID_CHARACTERS = FAMILY_CHARACTERS + OWN_CHARACTERS
 _MARK = b"#"
 """Before the digest of a long member, so that it is no response's id."""
 _MISSING = b"-"
-"""The script's answer where a long member that was not sent is not stored."""
+"""The script's answer if a long member that was not sent is not stored."""
 
 
 class _Response(msgspec.Struct, array_like=True, frozen=True):
@@ -95,7 +95,7 @@ class RedisResponses:
     async def keep(self, owner: str, response: ResponseRecord) -> int:
         """Store a response, and what leads to it from its id and those of its items.
 
-        :returns: how many bytes were sent; 0 where the conversation is gone
+        :returns: how many bytes were sent; 0 if the conversation is gone
         :raises StoreUnavailable: the store did not answer in time
         """
         conversation, beside = response.conversation, self._beside(owner, response, response.conversation)
@@ -120,7 +120,7 @@ class RedisResponses:
         return beside.size
 
     async def claim(self, owner: str, response: ResponseRecord) -> None:
-        """Store only whose a response and its items are, where tenants share the account that has them.
+        """Store only whose a response and its items are, if tenants share the account that has them.
 
         :raises StoreUnavailable: the store did not answer in time
         """
@@ -132,7 +132,7 @@ class RedisResponses:
             await self._owners.note(response.account, [response.id], owner)
 
     def beside_turn(self, owner: str, turn: TurnRecord) -> BesideTurn | None:
-        """Return what stores a turn's response together with it; None without one, or where slots do not allow it."""
+        """Return what stores a turn's response together with it; None without one, or if slots do not allow it."""
         response = turn.response
         return None if response is None or self._slots_apart else self._beside(owner, response, turn.conversation)
 
@@ -142,12 +142,12 @@ class RedisResponses:
             self._stored.put((conversation, digest), value=True)
 
     def note_slots(self, error: StoreError) -> bool:
-        """Note that the store is a cluster, where an error says so, and return whether it does."""
+        """Note that the store is a cluster, if an error says so, and return whether it does."""
         self._slots_apart = self._slots_apart or "CROSSSLOT" in error.internal
         return "CROSSSLOT" in error.internal
 
     async def find(self, owner: str, identifier: str) -> ResponseRecord | None:
-        """Return the response with this id, or with an item of this id; None where the owner has none.
+        """Return the response with this id, or with an item of this id; None if the owner has none.
 
         Its long members are empty until ``with_head`` reads them. What was asked for lives on as if it were new.
 
@@ -284,7 +284,7 @@ def _names(response: ResponseRecord) -> list[str]:
 
 
 def _owned(response: ResponseRecord) -> list[str]:
-    """Return the keys that say whose a response and its items are; none where the upstream knows its client's key."""
+    """Return the keys that say whose a response and its items are; none if the upstream knows its client's key."""
     account = response.account
     return [keys.owned(account, name) for name in _names(response)] if account else []
 

@@ -1,15 +1,16 @@
 """Compares the schema of the store with the one that this program knows, again every second.
 
 The schema is the form of everything in the store as a whole: one number under one key. ``codec.VERSION`` is the form of
-one record. A field at the end of a record, or a further key, needs no new schema, since old programs ignore both. A new
-schema is for what an old program would damage, such as another meaning of a key. Then a step from the schema before it
-comes into this module, or a note why the old form is read as it is, and the release before must know the number
-already: its workers refuse the store from the moment when the first new one has raised it.
+one record. A field at the end of a record, or a further key, needs no new schema, since old programs ignore both. A
+change needs a new schema if an old program would damage the data, as when a key gets another meaning. Then this module
+gets a step from the schema before, or a note why the old form is read as it is. The release before must know the number
+already: its workers refuse the store from the moment when the first new worker has raised it.
 
 Schema 1 is also that of stores without a number, which older versions wrote; they get it at the first start. In schema
-2 messages may be compressed, which versions before cannot read: a store gets it before the first one is, so that
-their workers leave the store alone. New stores have it. Others get it where all workers are known to read it: an
-embedded store, whose workers are those of one command, and where the configuration says ``zstd`` itself.
+2 messages may be compressed, which earlier versions cannot read. A store gets the number before the first compressed
+message, so that workers of earlier versions leave the store alone. New stores have it. Another store gets it if all its
+workers surely read it: an embedded store has the workers of one command only, and a configuration may say ``zstd``
+itself.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ REPEAT_SECONDS = 60.0
 
 
 async def read_schema(client: StoreClient) -> bytes:
-    """Return the schema that a store has. One without gets a number: this program's where it is new.
+    """Return the schema that a store has. One without gets a number: this program's if it is new.
 
     :raises OSError: and the others of ``FAILURES``: the store does not answer
     """
@@ -54,7 +55,7 @@ class CompressionSwitch:
     Mutable: the schema at the look before.
 
     :param switch: takes whether messages are compressed from now on
-    :param raise_schema: gives the store the schema with compressed messages; None where an older worker may be there
+    :param raise_schema: gives the store the schema with compressed messages; None if an older worker may be there
     """
 
     def __init__(self, switch: Callable[[bool], None], raise_schema: Callable[[], Awaitable[object]] | None) -> None:
@@ -72,7 +73,7 @@ class CompressionSwitch:
 
 
 def refusal_of(stored: bytes) -> str:
-    """Say why a store of a schema cannot be used; empty where it can."""
+    """Say why a store of a schema cannot be used; empty if it can."""
     if stored.isdigit() and int(stored) <= SCHEMA:
         return ""
     return (
@@ -87,7 +88,7 @@ class SchemaWatch:
 
     :param checks: ``RedisStore.check_schema`` of each connection to the store
     :param warn: takes the reason for which the store is not used, once a minute
-    :param note: takes the schema that the first of them found; 0 where it does not answer
+    :param note: takes the schema that the first of them found; 0 if it does not answer
     """
 
     def __init__(

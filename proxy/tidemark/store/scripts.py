@@ -111,7 +111,7 @@ def record_arguments(
     :param created: the turn's time, as ``moment`` writes it
     :param skip: how many leading messages are not sent; 0 sends all, system messages too
     :param stored_systems: the conversation and digest of system messages that the store has
-    :param answered: the arguments of the turn's response, where it is stored together with it
+    :param answered: the arguments of the turn's response, if it is stored together with it
     """
     family, own = split_id(turn.conversation)
     new = listed = parts.systems

@@ -123,7 +123,7 @@ class TurnWriter:
     ) -> int:
         """Store a turn's response, unless the turn's own script has done so; return its bytes.
 
-        :param own: what that script returned; a ``-`` ends it where a member of the response was missing
+        :param own: what that script returned; a ``-`` ends it if a member of the response was missing
         """
         if turn.response is None:
             return 0
@@ -136,7 +136,7 @@ class TurnWriter:
     async def _record_beside(
         self, turn: TurnRecord, parts: TurnParts, created: str, beside: BesideTurn | None
     ) -> tuple[bytes | None, BesideTurn | None]:
-        """Record a turn with its response; return its conversation's own id, and ``beside`` where that was stored."""
+        """Record a turn with its response; return its conversation's own id, and ``beside`` if that was stored."""
         if beside is not None and parts.size <= MANY_BYTES and len(parts.new) <= MANY_MESSAGES:
             own = await self._record(turn, parts, turn.stored_count, created, beside)
             return own, beside if own is not None else None

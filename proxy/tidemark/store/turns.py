@@ -39,7 +39,7 @@ class RedisTurns:
         """Take the turn of a conversation of which the client sends new messages only.
 
         :param own: empty for the conversation that the family's name leads to, which may not exist yet
-        :returns: None where the conversation is another tenant's, or there is none with this id
+        :returns: None if the conversation is another tenant's, or there is none with this id
         :raises StoreUnavailable: the store did not answer in time
         """
         await self._amends.settle(family)
@@ -63,7 +63,7 @@ class RedisTurns:
     def give_up(self, turn: TurnRecord) -> None:
         """End a turn whose client was told that it is lost, as soon as the store answers.
 
-        A write that arrives late becomes a fork. Where the write arrived before, its answer is marked as one that no
+        A write that arrives late becomes a fork. If the write arrived before, its answer is marked as one that no
         client received, so that the same question is answered anew.
         """
         chain = turn.chain

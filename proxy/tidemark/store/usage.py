@@ -1,8 +1,8 @@
 """Counts what each credential has stored, and notes which credentials an upstream has accepted; for all workers.
 
-What a turn adds is noted in memory and written some seconds later, so that no request waits for it. The written number
-only grows, since conversations expire without notice. Where it comes near the bound, the conversations that are still
-stored are weighed, and their sum replaces it.
+The bytes of a turn are noted in memory and written some seconds later, so that no request waits for it. The written
+number only grows, since conversations expire without notice. If it comes near the bound, the conversations that are
+still stored are weighed, and their sum replaces it.
 """
 
 from __future__ import annotations
@@ -207,7 +207,7 @@ class OwnerUsage:
         return total
 
     async def _check_memory(self, size: int) -> None:
-        """Check that the server has memory for an import, where it reports its memory.
+        """Check that the server has memory for an import, if it reports its memory.
 
         :raises StoreFull: it has none
         """
@@ -239,7 +239,7 @@ def _day(now: float) -> int:
 
 
 def _number(facts: Any, name: str) -> int:
-    """Return a number of ``INFO``, which redis-py has parsed already; 0 where the server gives none, as a cluster."""
+    """Return a number of ``INFO``, which redis-py has parsed already; 0 if the server gives none, as a cluster."""
     if isinstance(facts, Mapping):
         value = facts.get(name, 0)
         return value if isinstance(value, int) else 0

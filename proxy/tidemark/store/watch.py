@@ -1,7 +1,7 @@
-"""Looks at the store once a minute, whether requests come or not, and tells what is wrong with it.
+"""Looks at the store once a minute, whether requests come or not, and reports what is wrong with it.
 
 ``tidemark/app`` starts one in each worker. It writes one key, as readiness does, and asks each server for its memory
-policy: a store that evicts keys answers every call and loses conversations all the same.
+policy: a store that evicts keys answers every call but loses conversations.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class StoreWatch:
         self._warn = warn
         self._looks = RepeatedLook(self._look, WATCH_SECONDS)
         self.eviction = ""
-        """Why the store may lose conversations, and the mend; empty where it loses none, or does not say."""
+        """Why the store may lose conversations, and the mend; empty if it loses none, or does not say."""
 
     def start(self) -> None:
         """Look at once, and from now on once a minute."""
@@ -87,7 +87,7 @@ def facts_of(answer: Any) -> Mapping[str, str]:
 
 
 def eviction_of(facts: Mapping[str, str]) -> str:
-    """Say that a server evicts keys once its memory is full, and the mend; empty where it does not.
+    """Say that a server evicts keys once its memory is full, and the mend; empty if it does not.
 
     Every key of Tidemark may have a lifetime, so the policies ``volatile-*`` evict conversations as well.
 

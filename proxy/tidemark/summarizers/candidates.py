@@ -29,7 +29,7 @@ class Candidate(NamedTuple):
     label: str = ""
     """The label of a statement, which stands once for all statements that have it."""
     mark: str = ""
-    """What is told beside the text, in square brackets: how often it stood, or the size of a result."""
+    """What the summary says beside the text, in square brackets: how often it stood, or the size of a result."""
 
     @property
     def label_tokens(self) -> float:

@@ -18,7 +18,7 @@ from tidemark.summarizers.native import NativeSummarizer
 
 
 class SummarizerChoice:
-    """Has a summarizer for each policy that was asked for, of which a configuration has few.
+    """Has a summarizer for each policy that was used; a configuration has few policies.
 
     :param window_of: returns the input window of a summarizer's model, or None if nobody knows it
     """

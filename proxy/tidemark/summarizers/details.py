@@ -1,7 +1,7 @@
 """Finds what texts name: files, commands, links and identifiers.
 
 ``ledger`` collects them. Each is taken whole or not at all: a part of a path or of a ticket's number names another
-thing. Each pattern is matched only where a word has a character that it needs; most have none.
+thing. Each pattern is matched only if a word has a character that it needs; most have none.
 """
 
 from __future__ import annotations

@@ -52,7 +52,7 @@ _CANDIDATES = _ARTICLES | _INTENSIFIERS | _BE | {"i"}
 _LEADS = frozenset(
     {"wow", "oh", "yeah", "yep", "yes", "hey", "hi", "hello", "haha", "well", "also", "and", "so", "thanks", "cool"}
 )
-"""Words that open a sentence and say nothing, where a comma or an exclamation mark follows, or another such word."""
+"""Words that open a sentence and say nothing, if a comma or an exclamation mark follows, or another such word."""
 _NEGATIONS = frozenset({"not", "never", "no", "nothing", "none", "neither", "nor", "without"})
 _ENGLISH = frozenset(
     {"the", "and", "you", "with", "that", "have", "this", "for", "my", "i", "it", "to", "we", "was", "at"}
@@ -106,7 +106,7 @@ class ExtractiveSummarizer:
             everything = _candidates(task, deadline, with_bulk=True)
             if len(everything) > len(candidates):
                 text = max(text, self._filled(_ranked(everything), task, deadline), key=len)
-        # Where no sentence fits a bound of a few words, the beginning of the most important one does.
+        # If no sentence fits a bound of a few words, the beginning of the most important one does.
         return text or cut_to_bound(_assembled([ranked[0]]), task, self._counter)
 
     def _filled(self, ranked: Sequence[Candidate], task: SummaryTask, deadline: Deadline) -> str:
@@ -131,7 +131,7 @@ class ExtractiveSummarizer:
             if above[0] and below[0]:
                 share = (_AIM * bound - below[1]) / (above[1] - below[1])
                 budget = below[0] + (above[0] - below[0]) * min(max(share, 0.05), 0.95)
-            else:  # scale by the error, and a little below it where that failed before
+            else:  # scale by the error, and a little below it if that failed before
                 budget *= bound / tokens * (_AIM if fits else 0.98 - 0.04 * attempt)
         return self._topped_up(best, best_choice, ranked, task, deadline)
 
@@ -233,7 +233,7 @@ class _Choice:
         return self._free < 1.0
 
     def add(self, candidate: Candidate) -> bool:
-        """Add a candidate where it fits; return False where only its share is used up."""
+        """Add a candidate if it fits; return False if only its share is used up."""
         cost = candidate.tokens
         if candidate.line not in self._lines:
             cost += _LINE_TOKENS
@@ -283,7 +283,7 @@ def _assembled(chosen: Sequence[Candidate]) -> str:
 
 
 def shorten(sentence: str) -> str:
-    """Return the sentence without empty words; the same text where it may not be shortened.
+    """Return the sentence without empty words; the same text if it may not be shortened.
 
     Interjections, intensifiers, articles, present forms of "be" and a leading "I" go, in English only. Numbers, names,
     negations, modals, hedges and tense stay, and nothing that may be a rule, a quotation or code is touched.
@@ -309,7 +309,7 @@ def _is_english(words: list[str]) -> bool:
 
 
 def _start(words: list[str]) -> int:
-    """Return the place of the first word after the interjections; 0 where nothing would be left."""
+    """Return the place of the first word after the interjections; 0 if nothing would be left."""
     place = 0
     while place < len(words) and words[place].rstrip(_MARKS).lower() in _LEADS and words[place][-1] in ",!":
         place += 1

@@ -49,7 +49,7 @@ def room_in(counter: TokenCounter, model: str, max_tokens: int) -> Callable[[str
 
 
 def cut_to_bound(text: str, task: SummaryTask, counter: TokenCounter, max_tokens: int | None = None) -> str:
-    """Return the text within the bound, cut at a line end where one is near, or else at a word."""
+    """Return the text within the bound, cut at a line end if one is near, or else at a word."""
     bound = task.max_tokens if max_tokens is None else max_tokens
     cut = counter.cut_text(text, task.model, max(bound, 0))
     if len(cut) == len(text):

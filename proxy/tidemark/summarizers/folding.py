@@ -1,7 +1,7 @@
 """Folds sentences that are nearly equal into the newest of them, with a mark that says how often it stood.
 
-``pieces`` and ``salience`` use it. Sentences are nearly equal if they differ in numbers only. What a person or a model
-said is folded only where the mark tells all that is lost; of what a tool returned the mark may tell the count alone.
+``pieces`` and ``salience`` use it. Sentences are nearly equal if they differ in numbers only. Sentences of a
+person or a model are folded only if the mark says all that is lost; for a tool's result the count is enough.
 A mark stands in square brackets after the sentence, and nobody said it: ``[12 times, 0 to 11]``.
 """
 
@@ -16,11 +16,11 @@ _DIGITS = b"0123456789"
 _NUMBER = re.compile(r"\d+(?:[.,:]\d+)*")
 _LEAST_TIMES = 3
 _MOST_VALUES = 8
-"""Values that a mark lists, where they do not follow one another."""
+"""Values that a mark lists, if they do not follow one another."""
 _MOST_SPREAD = 2
 """How far apart values may be, as a multiple of their count. Ticket numbers and prices are no row."""
 _MOST_COUNTED = 1000
-"""Values of a range that are told, and read back; a user may write any range."""
+"""Values of a range that are written and read back; a user may write any range."""
 _LONG_DIGITS = 10
 _MARK_CHARS = 120
 FOLDED_CHARS = 240
@@ -33,15 +33,15 @@ _MARK = re.compile(
 
 
 class Mark(NamedTuple):
-    """What is told beside a text: how often it stood, with which numbers, and a result's size."""
+    """What a summary says beside a text: how often it stood, with which numbers, and a result's size."""
 
     times: int = 1
     values: tuple[str, ...] = ()
-    """The number that differs, in the order of the conversation; empty where none does or several do."""
+    """The number that differs, in the order of the conversation; empty if none does or several do."""
     is_partial: bool = False
-    """Whether the texts differ in more than the values tell."""
+    """Whether the texts differ in more than the values."""
     size: int = 0
-    """Lines of a call's result; 0 where the size is not told."""
+    """Lines of a call's result; 0 if the mark does not say the size."""
 
     def __str__(self) -> str:
         parts = [self._count()] if self.times > 1 else []
@@ -111,10 +111,10 @@ def alike(texts: Sequence[str]) -> Iterator[list[int]]:
 
 
 def mark_of(members: Sequence[Foldable], *, is_output: bool, partial: bool = False) -> Mark | None:
-    """Return a mark for texts that are the same without their digits; None where they are not to be folded.
+    """Return a mark for texts that are the same without their digits; None if they are not to be folded.
 
     :param is_output: whether tools wrote the texts, in which a number that differs may be the number of a row
-    :param partial: whether one text may stand for others that a mark does not tell apart
+    :param partial: whether one text may stand for others although the mark hides how they differ
     """
     times = sum(member.mark.times for member in members)
     if len(members) < 2 or times < _LEAST_TIMES:
@@ -130,7 +130,7 @@ def _telling_mark(members: Sequence[Foldable], times: int, *, is_output: bool) -
     first = _NUMBER.findall(members[0].text)
     varying: set[int] = set()
     differing: list[str] = []
-    """The number that each text has in place of the first one's; empty where it is the same."""
+    """The number that each text has in place of the first one's; empty if it is the same."""
     for member in members:
         numbers = _NUMBER.findall(member.text)
         if member.mark.is_partial or len(numbers) != len(first):
@@ -156,7 +156,7 @@ def _telling_mark(members: Sequence[Foldable], times: int, *, is_output: bool) -
 
 
 def may_tell(text: str, others: Sequence[str], times: int) -> bool:
-    """Return whether a mark may tell all in which texts of one shape differ; mostly it may not.
+    """Return whether a mark may say all differences between texts of one shape; mostly it cannot.
 
     :param others: some of the other texts
     :param times: how many texts there are
@@ -170,7 +170,7 @@ def may_tell(text: str, others: Sequence[str], times: int) -> bool:
 
 
 def _are_near(values: Sequence[str], times: int) -> bool:
-    """Return whether values are whole numbers of one row, of which few are missing; others are names of their own."""
+    """Return whether values are whole numbers of one row with few gaps; other numbers are names of their own."""
     if not all(value.isdecimal() and len(value) < _LONG_DIGITS for value in values):
         return False
     numbers = [int(value) for value in values]

@@ -1,8 +1,9 @@
 """Writes a summary of a ledger, which is carried verbatim, and a model's narrative after it.
 
 It is the strategy ``hybrid``. It imports neither ``extractive`` nor ``llm``: the narrator is a port. The narrative has
-at least half of the bound, and is told the space that it has. The ledger is carried from summary to summary outside the
-prose, because free-form summaries lose rules within a few rounds; what the narrative states is not repeated above it.
+at least half of the bound, and the model hears how much space that is. The ledger is carried from summary to summary
+outside the prose, because free-form summaries lose rules within a few rounds. The ledger does not repeat what the
+narrative states.
 """
 
 from __future__ import annotations
@@ -24,14 +25,14 @@ from tidemark.summarizers.request import REQUEST
 from tidemark.summarizers.sentences import words_of
 
 _LEDGER_SHARE, _OPEN_SHARE = 0.25, 0.36
-"""The ledger's share of the bound that no narrative takes, without and with an open request.
+"""The part of the bound that is the ledger's alone, without and with an open request.
 
-A request may be a long task. The narrative is told the rest, and seldom fills it.
+A request may be a long task. The model hears that the rest is for its narrative, and seldom fills it.
 """
 _REQUEST_CHARS = 0.8
 """Characters of an open request for each token of the bound."""
 _MOST_LEDGER_SHARE = 0.5
-"""The ledger's share where the narrative left more."""
+"""The ledger's share if the narrative left more."""
 _LEAST_NARRATIVE_TOKENS = 48
 """With fewer tokens no prose says anything: the ledger takes the whole bound."""
 _NOTHING = "Nothing was said."
@@ -88,7 +89,7 @@ class HybridSummarizer:
         return await _run(deadline, self._joined, entries, draft, task, deadline)
 
     def _without_narrative(self, entries: Sequence[Entry], prose: str | None, task: SummaryTask) -> SummaryText:
-        """Return the ledger alone, or what is left of the earlier narrative where there is none."""
+        """Return the ledger alone, or what is left of the earlier narrative if there is none."""
         ledger = self._fitting(entries, task, task.max_tokens)
         text = cut_to_bound(render_ledger(ledger or entries[:1]), task, self._counter)
         if text or not prose:

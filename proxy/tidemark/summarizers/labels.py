@@ -20,7 +20,7 @@ def is_labelled(sentence: str) -> bool:
 
 
 def label_of(sentence: str) -> str:
-    """Return the label with which a sentence begins, with its colon; empty where it has none."""
+    """Return the label with which a sentence begins, with its colon; empty if it has none."""
     match = LABEL.match(sentence + " ") if ":" in sentence else None
     return match[0].rstrip() if match else ""
 

@@ -27,10 +27,10 @@ from tidemark.summarizers.transcript import CALLED, EARLIER, USER_SAID, argument
 
 RULE, ERROR = USER_SAID, "Error"
 KINDS = (RULE, REQUEST, ERROR, FILES, COMMANDS, IDENTIFIERS, LINKS)
-"""The kinds in the order of a summary. Where tokens lack, the last kind is dropped first and the request last."""
+"""The kinds in the order of a summary. If tokens lack, the last kind is dropped first and the request last."""
 _ONE_A_LINE = frozenset({RULE, ERROR, REQUEST})
 _STANDING = frozenset({RULE})
-"""Kinds of which the oldest entries stay when there are too many; for all others the newest stay."""
+"""If there are too many entries of these kinds, the oldest stay; of all other kinds the newest stay."""
 _MAX_ENTRIES = {RULE: 60, ERROR: 8, FILES: 30, COMMANDS: 12, IDENTIFIERS: 24, LINKS: 12}
 SHARES = {REQUEST: 0.30, RULE: 0.38, ERROR: 0.07, FILES: 0.08, COMMANDS: 0.07, IDENTIFIERS: 0.06, LINKS: 0.04}
 """Each kind's own share of the ledger's tokens (S2-H2: files, commands and errors always get some)."""

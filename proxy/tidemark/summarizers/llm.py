@@ -1,8 +1,9 @@
 """Writes a summary with a model, through any upstream that serves it.
 
 It is the strategy ``llm``, and the narrator of ``hybrid``. The text is the model's own, byte for byte, if it keeps to
-its space. A transcript longer than the summarizer's window is split: its pieces are summarized side by side, and their
-summaries once more; or one after the other, each with the summary so far, if the window has no space for several ones.
+its space. A transcript longer than the summarizer's window is split. Its pieces are summarized side by side, and then
+their summaries are summarized. If the window has no space for several summaries, the pieces follow one another, each
+with the summary so far.
 """
 
 from __future__ import annotations
@@ -49,10 +50,10 @@ AUTO = "auto"
 SMALL_MODELS = {"openai": "gpt-4o-mini", "anthropic": "claude-haiku-4-5", "gemini": "gemini-2.5-flash"}
 """Fast and cheap models that every key of their provider may use."""
 DEFAULT_WINDOW_TOKENS = 16_000
-"""The summarizer's window where it is unknown: small enough for all but the smallest models."""
+"""The summarizer's window if it is unknown: small enough for all but the smallest models."""
 DEFAULT_PARALLEL = 4
 WindowOf = Callable[[Route, Caller], Awaitable[int | None]]
-"""Returns the window of a route's model, in tokens; None where it is unknown."""
+"""Returns the window of a route's model, in tokens; None if it is unknown."""
 _MARGIN = 0.05
 """Share of the window that stays free, since the provider counts with another tokenizer."""
 _LEAST_PIECE_TOKENS = 128
@@ -61,7 +62,7 @@ _ANSWER_TOKENS = 24
 _BOUND_SHARE = 4
 """A bound is at most this part of the window: earlier summary, answer and a piece share it."""
 _PART_TOKENS = 20
-"""Tokens of what stands around the summary of a part."""
+"""Tokens of the text around the summary of a part."""
 _MOST_REVISED = 20
 """Values that a model is asked about."""
 
@@ -72,12 +73,12 @@ class LlmSummarizer:
     :param template: a prompt template of ours by name, or the operator's own
     :param model: the summarizer's model; ``auto`` for the small model of the conversation's provider, or else the
         conversation's own
-    :param window_tokens: the window of the summarizer's model, where ``window_of`` does not know it
+    :param window_tokens: the window of the summarizer's model, if ``window_of`` does not know it
     :param window_of: returns the window of a model
-    :param cache_friendly: ask at the end of the live conversation, where the conversation's own model summarizes;
+    :param cache_friendly: ask at the end of the live conversation, if the conversation's own model summarizes;
         ``auto`` is that model then
     :param parallel: the most pieces of one transcript that are summarized at once
-    :param revise: ask once more where a text names what nobody said
+    :param revise: ask once more if a text names what nobody said
     :raises ConfigError: there is no such template
     """
 
@@ -154,7 +155,7 @@ class LlmSummarizer:
         return await self._revised(call, pieces, text) if self._revise else text
 
     def _pieces(self, call: _Call, reading: Deadline = UNBOUNDED) -> list[Portion]:
-        """Return the transcript in pieces; as one if it fits where no earlier summary stands beside it."""
+        """Return the transcript in pieces; as one if it fits if no earlier summary stands beside it."""
         task = call.task
         if task.previous is None:
             whole = portions_of(task.messages, self._counter, task.model, call.size + call.bound, reading)
@@ -210,7 +211,7 @@ class LlmSummarizer:
         return shorten_prose(text, room_in(self._counter, call.task.model, call.bound)).text
 
     async def _revised(self, call: _Call, pieces: Sequence[Portion], text: str) -> str:
-        """Return another text where the first one names what nobody said; the first one where that is no better."""
+        """Return another text if the first one names what nobody said; the first one if that is no better."""
         values = self._unsupported(call, text)
         if not values:
             return text
@@ -244,7 +245,7 @@ class LlmSummarizer:
         return await self._window_of(route, caller) or self._window_tokens
 
     async def _live(self, task: SummaryTask, words: int) -> _Live | None:
-        """Return the conversation to continue, where its own model summarizes it and its window has the tokens."""
+        """Return the conversation to continue, if its own model summarizes it and its window has the tokens."""
         prefix, route = task.live, task.route
         if prefix is None or route is None:
             return None
@@ -327,7 +328,7 @@ class LlmSummarizer:
 def small_route(route: Route) -> Route:
     """Return the route to the small model of a route's provider (S3, open question 4), with the same credentials.
 
-    The route stays as it is where the operator set the address, because that server may have other models.
+    The route stays as it is if the operator set the address, because that server may have other models.
     """
     small = SMALL_MODELS.get(route.provider)
     params = route.params or {}
@@ -359,7 +360,7 @@ def _unmarked(previous: str | None) -> str | None:
 
 
 async def _run(work: Callable[..., _Value], *arguments: Any, large: bool) -> _Value:
-    """Run work, in a thread where it is large, so that other streams do not wait."""
+    """Run work, in a thread if it is large, so that other streams do not wait."""
     return await asyncio.to_thread(work, *arguments) if large else work(*arguments)
 
 

@@ -1,7 +1,7 @@
-"""Has the conversation's own provider write the summary, and another strategy where that is not possible.
+"""Has the conversation's own provider write the summary, and another strategy if that is not possible.
 
-It is the strategy ``native``. What asks the provider is a port (``pipeline/native_compaction.py``), because it needs
-the request as it is forwarded. It imports neither ``extractive`` nor ``hybrid``: both are ports.
+It is the strategy ``native``. The part that asks the provider is a port (``pipeline/native_compaction.py``), because it
+needs the request as it is forwarded. It imports neither ``extractive`` nor ``hybrid``: both are ports.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _NO_REQUEST = "there is no request to go on from"
 class NativeSummarizer:
     """Asks the provider; holds no state.
 
-    :param substitute: writes where the provider does not
+    :param substitute: writes if the provider does not
     :param reader: writes the text of a summary that the provider has sealed, for everybody else
     """
 

@@ -30,11 +30,12 @@ _ENCODED = re.compile(r"(?<![\w+/=-])([\w+/=-]{24})[\w+/=-]{36,}", re.ASCII)
 ENCODED_MARK = "…"
 _ENCODED_LINES = re.compile(rf"([\w+/=-]{{24}}{ENCODED_MARK})(?: [\w+/=-]{{24}}{ENCODED_MARK})+", re.ASCII)
 _LEAST_PARTIAL = 8
-"""Lines that one of them may stand for, if the mark does not tell all in which they differ."""
+"""The fewest lines that one of them may stand for if the mark does not say all their differences."""
 _RESULT_CHARS = 1500
-"""Characters of a tool result that are weighed; of a longer one only what matters, once somebody spoke after it."""
+"""The most characters of a tool result that are all weighed. Once somebody spoke after a longer one, only the lines
+that matter are."""
 _SIZED_LINES = 12
-"""Lines of a result from which its call tells them."""
+"""The summary of a call says the size of its result if the result has so many lines."""
 _DENIALS, _DENIAL_WORDS = frozenset({"not", "no", "nicht", "kein", "keine", "pas", "non", "nada"}), 6
 """Words that open a sentence which only denies, and the most words of one."""
 _DIGIT = re.compile(r"\d")
@@ -51,9 +52,9 @@ class PieceKind(NamedTuple):
     """What sets a piece apart from others of its speaker. Most share ``ORDINARY``, which costs nothing."""
 
     bulk: bool = False
-    """Whether it is told only where everything else is."""
+    """Whether the summary has it only if it has everything else."""
     mark: Mark = NO_MARK
-    """What is told of sentences that it stands for, or of a call's result."""
+    """What the summary says of the sentences that it stands for, or of a call's result."""
     taken_up: bool = False
     """Whether it is a line of a result that somebody takes up later."""
     odd: bool = False
@@ -121,7 +122,7 @@ def pieces_of(
 
 
 def _size_of(result: str) -> PieceKind:
-    """Return what is told of a call whose result this is."""
+    """Return the kind of a call with this result: the mark has the result's size, if it is long."""
     size = result.count("\n") + 1
     return PieceKind(mark=Mark(size=size)) if size >= _SIZED_LINES else ORDINARY
 
@@ -132,7 +133,7 @@ def _with_folded_outputs(pieces: list[Piece], answered: Mapping[int, str], long:
     Lines of one result are folded first, and then those of several results.
 
     :param answered: the call of each result, by its line
-    :param long: the lines of results that are too long to be told whole
+    :param long: the lines of results that are too long to be quoted whole
     """
     return _with_folded_reruns(_with_folded_rows(pieces, long), answered)
 
@@ -152,7 +153,7 @@ def _with_folded_rows(pieces: list[Piece], long: Collection[int]) -> list[Piece]
         else:
             changes.update(folded)
             rows += [place for place, mark in folded.items() if mark is not None]
-    # A row of a list tells nothing about the list, whatever it counts.
+    # A row of a list says nothing about the list, whatever it counts.
     for place in rows:
         if not is_trouble(pieces[place].phrase):
             pieces[place] = pieces[place]._replace(kind=pieces[place].kind._replace(bulk=True))
@@ -162,7 +163,7 @@ def _with_folded_rows(pieces: list[Piece], long: Collection[int]) -> list[Piece]
 def _with_folded_reruns(pieces: list[Piece], answered: Mapping[int, str]) -> list[Piece]:
     """Return the pieces with the newest only of the lines that several results have.
 
-    A line that each of them has once is folded only where their calls are equal: else it is what each was asked.
+    A line that each of them has once is folded only if their calls are equal: else it is what each was asked.
     """
     changes: Changes = {}
     several: dict[tuple[int, str, str | int], list[int]] = defaultdict(list)
@@ -179,9 +180,9 @@ def _with_folded_reruns(pieces: list[Piece], answered: Mapping[int, str]) -> lis
 
 
 def _hides_values(changes: Changes) -> bool:
-    """Return whether one of a few lines would stand for others that the mark does not tell apart.
+    """Return whether one of a few lines would stand for others although the mark hides how they differ.
 
-    Of a log's four lines each number may be the cause (seen in ``tests/summarizers/talks``).
+    Each number in four lines of a log may be the cause (seen in ``tests/summarizers/talks``).
     """
     return any(mark and mark.is_partial and mark.times < _LEAST_PARTIAL for mark in changes.values())
 
@@ -199,7 +200,7 @@ def _with_folded_speech(pieces: list[Piece], calls: Collection[int]) -> list[Pie
     """Return the pieces with the newest only of the sentences and calls that are nearly equal, by each speaker.
 
     A rule, a labelled statement and a line of a ledger stand for themselves. A sentence without digits is like no other
-    one; where it is said again the summary has it once anyway, without its count.
+    one; if it is said again the summary has it once anyway, without its count.
 
     :param calls: the lines of calls
     """
@@ -225,7 +226,7 @@ def _with_folded_speech(pieces: list[Piece], calls: Collection[int]) -> list[Pie
 
 
 def _folded(pieces: Sequence[Piece], places: Sequence[int], *, is_output: bool, partial: bool = False) -> Changes:
-    """Return what folding some pieces changes; nothing where they are not folded."""
+    """Return what folding some pieces changes; nothing if they are not folded."""
     members = [Foldable(pieces[place].phrase.plain, pieces[place].kind.mark) for place in places]
     mark = mark_of(members, is_output=is_output, partial=partial)
     if mark is None:
@@ -340,7 +341,7 @@ def _with_own_marks(parts: Sequence[_Part], *, by_user: bool) -> list[_Part]:
 
 
 def _parts_of_result(phrases: Sequence[Phrase], line: int, results: TakenUp) -> Iterator[_Part]:
-    """Yield the lines of a tool's result. Of a long one those are bulk that nobody takes up and that tell no end."""
+    """Yield the lines of a tool's result. In a long one, lines are bulk if nobody takes them up and they say no end."""
     taken_up, odd = results.lines(line), odd_lines(phrases)
     weighed = 0
     is_long = sum(len(phrase.sentence) for phrase in phrases) > _RESULT_CHARS

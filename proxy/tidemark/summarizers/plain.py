@@ -1,6 +1,6 @@
 """Writes a summary without weighing: the open request, lines of the earlier summary, and the newest messages.
 
-``Compactor`` uses it in place of another strategy where the messages took too long to read. It reads no more of a
+``Compactor`` uses it in place of another strategy if the messages took too long to read. It reads no more of a
 message than it may keep, so its time depends on the number of messages and on its bound only.
 """
 

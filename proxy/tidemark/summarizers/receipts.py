@@ -56,7 +56,7 @@ class ReceiptWriter:
         draft: SummaryText,
         reading: Reading | None = None,
     ) -> Receipt:
-        """Return the receipt of a text that stands for ``previous`` and ``messages``; empty where that takes too long.
+        """Return the receipt of a text that stands for ``previous`` and ``messages``; empty if that takes too long.
 
         A receipt is information only, so its failure must not cost a summary.
         """

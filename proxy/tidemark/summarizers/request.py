@@ -51,7 +51,7 @@ def request_of(messages: Sequence[Message]) -> Request | None:
 
 
 def open_request(messages: Sequence[Message], carried: Request | None) -> Request | None:
-    """Return the request that no message of the assistant answers; None where there is none.
+    """Return the request that no message of the assistant answers; None if there is none.
 
     :param carried: the open request of an earlier summary
     """

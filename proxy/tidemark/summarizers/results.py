@@ -1,7 +1,7 @@
 """Finds the lines of tool results that matter: errors, counts, the end, and what somebody takes up later.
 
-``pieces`` uses it. A line is taken up if words of it are said for the first time after it: a number, a path or a name
-that nobody but the tool can have brought. Reading is one pass back from the end, so it grows with the text.
+``pieces`` uses it. A line is taken up if somebody later says words that came first in this line: a number, a path or a
+name that only the tool can have brought. Reading is one pass back from the end, so it grows with the text.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ _LEAST_LETTERS, _LEAST_DIGITS = 5, 3
 _TAKEN_UP = 2
 """The score of a line that is taken up. A word with digits counts two, any other one."""
 _MOST_LINES = 2
-"""Lines of one result in which a word may stand that tells one of them."""
+"""A word that stands in more lines of one result does not say which line is meant."""
 _LAST_LINES = 2
 _LINE_CHARS = 200
 """The most characters of a line, on an average; longer ones are clauses of data."""

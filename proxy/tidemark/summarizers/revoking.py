@@ -1,8 +1,8 @@
 """Recognizes statements by which a user takes back a rule, such as "Forget the rule about tabs", or changes it.
 
-``ledger`` and ``salience`` use it. Only what names the matter of an earlier rule takes it back, so "Never mind!" and
-"Forget it" take back nothing. The statement then stands as a rule. The rule that it takes back is dropped only where it
-names most of it. After a change of mind ("I changed my mind about rounding: ...") what is said instead names it, too.
+``ledger`` and ``salience`` use it. A statement takes a rule back only if it names the rule's matter, so "Never mind!"
+and "Forget it" take back nothing. The statement then stands as a rule. The rule that it takes back is dropped only if
+it names most of it. After a change of mind ("I changed my mind about rounding: ...") the new wish names the rule, too.
 Words are compared by their beginnings. English, and plain German, French and Spanish.
 """
 
@@ -85,7 +85,7 @@ _MOST_CHARS = 240
 _NAMED, _NAMED_BY_LEAVE = 0.5, 1.0
 """The part of a rule that must be named to drop it, by taking it back and by allowing something."""
 _LEAST_SHARED = 2
-"""Words that a rule and a change share, where the change does not say what it is about."""
+"""Words that a rule and a change share, if the change does not say what it is about."""
 _SAFETY = ("safety", "security", "danger", "warning")
 """The labels of rules that are never dropped."""
 
@@ -99,7 +99,7 @@ class Revocation:
     least_named: float
     """The part of a rule's matter from which the rule is dropped."""
     words: frozenset[str] = frozenset()
-    """All words of a change of mind, which names the rule by what it says instead."""
+    """All words of a change of mind: its new wish names the rule, too."""
 
 
 def may_revoke(words: Collection[str]) -> bool:
@@ -108,7 +108,7 @@ def may_revoke(words: Collection[str]) -> bool:
 
 
 def revocation_of(sentence: str, words: Collection[str]) -> Revocation | None:
-    """Return what a sentence takes back; None where it takes back nothing.
+    """Return what a sentence takes back; None if it takes back nothing.
 
     :param words: the sentence's words, in small letters
     """

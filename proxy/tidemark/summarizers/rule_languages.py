@@ -1,9 +1,9 @@
 """Recognizes rules in German, French, Spanish, Portuguese and Italian, and in Arabic, Chinese, Japanese and Russian.
 
-``rules`` asks it for sentences with a word by which one may be known, and for those outside ASCII. A sentence is a rule
-by a ban, a lasting word beside a command, an obligation of a thing, a limit, a form of address, or what somebody must
-not eat. What somebody must do ("Ich muss los.", "Je dois partir.") and what was ("hat nie", "siempre ha") is none, and
-neither is encouragement, courtesy or a polite request for one thing.
+``rules`` asks it for sentences outside ASCII, and for those with a word that rules often have. A sentence is a rule if
+it has a ban, a lasting word beside a command, an obligation of a thing, a limit, a form of address, or what somebody
+must not eat. These are no rules: what somebody must do ("Ich muss los.", "Je dois partir."), what was ("hat nie",
+"siempre ha"), encouragement, courtesy, and a polite request for one thing.
 """
 
 from __future__ import annotations
@@ -76,7 +76,7 @@ class _Language(NamedTuple):
     """How one language words its rules; the patterns are matched against lower-case text after a space."""
 
     words: frozenset[str]
-    """Words of which each rule has one."""
+    """Each rule has one of these words."""
     opening: re.Pattern[str]
     """How a rule begins."""
     anywhere: re.Pattern[str]
@@ -331,7 +331,7 @@ _ENGLISH = frozenset(["the", "and", "of", "you", "to", "with", "this", "that", "
 
 
 def language_rule(plain: str, words: Collection[str]) -> RuleKind | None:
-    """Return the kind of rule of a sentence in one of these languages; None where it is none.
+    """Return the kind of rule of a sentence in one of these languages; None if it is none.
 
     :param plain: in lower case, after a space
     """

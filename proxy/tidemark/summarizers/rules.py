@@ -22,7 +22,7 @@ class Wording(NamedTuple):
     pattern: re.Pattern[str]
     """It is searched in lower-case text after a space."""
     words: Mapping[str, frozenset[str]]
-    """Each word with others, of which it needs one; a word without others needs none."""
+    """Each word with its companions. It needs one of them; a word without companions needs none."""
 
     @classmethod
     def of(cls, pattern: str, *, words: str) -> Wording:
@@ -225,7 +225,7 @@ def is_rule(sentence: str, words: Sequence[str]) -> bool:
 
 
 def rule_kind(sentence: str, words: Sequence[str]) -> RuleKind | None:
-    """Return the kind of rule that a sentence is; None where it is no rule."""
+    """Return the kind of rule that a sentence is; None if it is no rule."""
     label = LABEL.match(sentence) if ":" in sentence else None
     if label and RULE_LABEL.match(sentence):
         return "directive"

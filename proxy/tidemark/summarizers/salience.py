@@ -156,7 +156,7 @@ class _Weighing:
         :param recency: what the newest piece gains over the oldest
         """
         self.phrases: set[tuple[str, ...]] = set()
-        """The words of what stands already."""
+        """The words of the sentences that were chosen already."""
         self._candidates: list[Candidate] = []
         self._taken_up: list[tuple[int, Piece]] = []
         self._weights = _word_weights(pieces)

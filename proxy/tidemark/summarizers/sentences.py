@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 SENTENCE_CHARS = 320
 """The most characters of a sentence, about 80 tokens."""
 _CLIPPED_CHARS = SENTENCE_CHARS // 2
-"""Characters that stay of a longer word where a sentence is cut."""
+"""Characters that stay of a longer word if a sentence is cut."""
 _MONTH = "Jan|Feb|M[aä]r|Apr|Ma[ij]|Jun|Jul|Aug|Sep|O[ck]t|Nov|De[cz]"
 _ARTICLE = "[Dd](?:e[rmns]|as|ie)|[Vv]om|[Zz]u[mr]"
 _NO_ORDINAL = (

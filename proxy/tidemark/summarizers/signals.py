@@ -1,7 +1,7 @@
 """Recognizes statements worth keeping by their wording: facts, decisions and errors.
 
-They weigh more for ``salience``, so that a wrong one costs little; ``ledger`` uses ``reports_error``. Patterns are
-matched against single sentences of bounded length, so that no text makes them slow. The words are English.
+``salience`` only gives them more weight, so that a wrong one costs little; ``ledger`` uses ``reports_error``. Patterns
+are matched against single sentences of bounded length, so that no text makes them slow. The words are English.
 """
 
 from __future__ import annotations
@@ -94,7 +94,7 @@ def has_signs(sentence: str, words: Collection[str]) -> bool:
     return not _SIGNS.isdisjoint(words) or "Error" in sentence or "Exception" in sentence
 
 
-# Each pattern is matched only where the sentence has one of its words; most have none.
+# Each pattern is matched only if the sentence has one of its words; most have none.
 def is_fact(sentence: str, words: Collection[str]) -> bool:
     """Return whether a sentence says who the speaker is, names something of theirs, or has a date or a sum."""
     if not _FACT_WORDS.isdisjoint(words) and _FACT.search(" " + sentence.lower()):

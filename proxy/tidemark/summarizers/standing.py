@@ -1,4 +1,4 @@
-"""Decides which statements of a conversation still stand: of rules and values the newest, unless they are taken back.
+"""Decides which statements of a conversation still stand: the newest rules and values, unless somebody took them back.
 
 ``salience.py`` calls it after it has weighed the sentences; ``superseding.py`` and ``revoking.py`` compare their texts.
 """

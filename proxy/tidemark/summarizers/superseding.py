@@ -1,7 +1,7 @@
 """Recognizes statements that a newer one replaces: the language of answers, and the same words with another value.
 
-``ledger`` and ``salience`` use it. Only these are recognized without a model: two of them cannot hold at once. A rule
-on the language that says anything beside it (a condition, an exception, another matter) is none, and a statement with
+``ledger`` and ``salience`` use it. Only these are recognized without a model, because two of them cannot hold at
+once. A rule on the language must say nothing else: no condition, no exception, no other matter. A statement with
 another value must be the same in every other word.
 """
 
@@ -50,7 +50,7 @@ _UPDATE = re.compile(rf"\b(is|are|ist|est|es) (?:{'|'.join(sorted(_NOW))}) (?={_
 
 
 def answer_language(sentence: str) -> str | None:
-    """Return the language in which a sentence wants all answers; None where it says anything else."""
+    """Return the language in which a sentence wants all answers; None if it says anything else."""
     words = words_of(sentence) if len(sentence) < 12 * _MOST_WORDS else ()
     languages = [word for word in words if word in _LANGUAGES]
     if len(languages) != 1 or len(words) > _MOST_WORDS or _ANSWER.isdisjoint(words):
@@ -59,7 +59,7 @@ def answer_language(sentence: str) -> str | None:
 
 
 def without_value(sentence: str) -> str | None:
-    """Return a statement with a mark for its value; None where it has no value or more than one.
+    """Return a statement with a mark for its value; None if it has no value or more than one.
 
     "The cap is $500 in all." and "The cap is $700 in all." give the same text.
     """
@@ -68,7 +68,7 @@ def without_value(sentence: str) -> str | None:
 
 
 def updated_statement(sentence: str, words: Collection[str]) -> str | None:
-    """Return the statement whose value a sentence says anew, as ``without_value`` gives it; None where it says none.
+    """Return the statement whose value a sentence says anew, as ``without_value`` gives it; None if it says none.
 
     "The port is now 9090." gives what "The port is 8080." gives.
 
@@ -92,7 +92,7 @@ def values_of(statement: str) -> frozenset[str]:
 
 
 def is_prohibition(statement: str) -> bool:
-    """Return whether a statement begins with what must not be done."""
+    """Return whether a statement begins with words of a prohibition."""
     return bool(_PROHIBITION.match(statement))
 
 

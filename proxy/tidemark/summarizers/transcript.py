@@ -108,7 +108,7 @@ def join_lines(parts: Sequence[tuple[str, str]]) -> str:
 
 
 def _split_label(speaker: str, text: str) -> tuple[str, str]:
-    """Return a statement's label and the rest; no label for what a tool returned, since there the order tells more."""
+    """Return a statement's label and the rest; no label for a tool's result, in which the order says more."""
     if ":" not in text or not speaker.startswith(_LABELLING) or text.startswith(CALLED):
         return "", text
     label = label_of(text)
@@ -123,7 +123,7 @@ def _is_label(text: str) -> bool:
 def read_back(summary: str) -> Iterator[Utterance]:
     """Yield the lines of an earlier summary, without the headings and bullets of a model's prose.
 
-    A statement has its label again, where that stands once for several.
+    A statement has its label again, if that stands once for several.
     """
     is_prose, speaker, label, statements = False, "", "", 0
     for line in summary.split("\n"):  # the only line end that a summary has
@@ -148,9 +148,9 @@ def read_back(summary: str) -> Iterator[Utterance]:
 
 
 def _speaker_and_text(line: str, above: str) -> tuple[str, str] | None:
-    """Return the speaker and the text of a line; None where no speaker said it.
+    """Return the speaker and the text of a line; None if no speaker said it.
 
-    :param above: the speaker of the line above; empty where it has none
+    :param above: the speaker of the line above; empty if it has none
     """
     if match := _LINE.fullmatch(line):
         return _RENAMED.get(match["speaker"], match["speaker"]), match["text"]
@@ -172,7 +172,7 @@ def call_text(call: ToolCall) -> str:
 
 
 def arguments_of(call: ToolCall) -> Mapping[str, object] | None:
-    """Return the decoded arguments; None where the model wrote no JSON object."""
+    """Return the decoded arguments; None if the model wrote no JSON object."""
     try:
         arguments = json.loads(call.arguments)
         if "\\ud" in call.arguments.lower():  # a lone surrogate, perhaps: it must not reach a summary

@@ -1,7 +1,7 @@
-"""Finds what a model's summary names and nobody said: identifiers, paths and links that stand nowhere in the talk.
+"""Finds identifiers, paths and links in a model's summary that its conversation does not have.
 
-``receipts.py`` reports them, and ``llm.py`` asks its model about them if the policy says so. They are reported only:
-prose may round, add up and translate, so no other value proves anything, and no statement is changed for it.
+``receipts.py`` reports them, and ``llm.py`` asks its model about them if the policy says so. No other
+values are checked, because prose may round, add up and translate. No statement is changed.
 """
 
 from __future__ import annotations

@@ -75,7 +75,7 @@ class RequestTotals:
         self.number = self.before = self.after = self.saved = self.prompt = self.cached = self.completion = 0
         self.recalled = 0
         self.recalls: dict[str, int] = {}
-        """Requests by what came of recalling earlier messages."""
+        """Requests by the outcome of recalling earlier messages."""
         self.cache_breaks: dict[str, int] = {}
         """Requests by the part that their client changed: ``tools``, ``system`` or ``message``."""
         self.seconds = DurationCounts(REQUEST_SECONDS)
@@ -119,7 +119,7 @@ def traffic_of(
 
     :param gathered: totals by model, status, action and outcome
     :param failures: summaries that failed
-    :param by_hand: compactions that people asked for, by what came of them
+    :param by_hand: compactions that people asked for, by their outcome
     :param shed: requests that were refused beyond the limits
     """
     figures = TrafficFigures(summarizer_failures=failures, shed=shed)

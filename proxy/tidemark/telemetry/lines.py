@@ -64,7 +64,7 @@ def as_json(fields: object, **_: Any) -> str:
 def served_line(served: RequestServed, name: str | None = None, level: str | None = None) -> ServedLine:
     """Return the line of a request, with masked texts.
 
-    :param name: the event's name, and ``level`` its level; None where another processor adds both
+    :param name: the event's name, and ``level`` its level; None if another processor adds both
     """
     line = ServedLine(
         path=_text(served.path),

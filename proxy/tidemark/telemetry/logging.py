@@ -99,7 +99,7 @@ _NAMES: Mapping[type[Event], tuple[str, int]] = {
     FlushLost: ("flush.lost", logging.ERROR),
     FlushWaiting: ("flush.waiting", logging.DEBUG),
 }
-"""The name and the level of each event; a request has a higher level where it did not end well."""
+"""The name and the level of each event; a request has a higher level if it did not end well."""
 _SERVED = _NAMES[RequestServed][0]
 _FIELDS = {fact: tuple(fact.__annotations__) for fact in _NAMES}
 

@@ -45,7 +45,7 @@ class SeriesRegistry(CollectorRegistry):
         self._shared = shared
 
     def add_process(self) -> None:
-        """Add the usual series about a process, where there is a single one."""
+        """Add the usual series about a process, if there is a single one."""
         if self._shared is None:
             ProcessCollector(registry=self)
 

@@ -58,7 +58,7 @@ def connect(url: str, timeout_seconds: float) -> tuple[HTTPConnection, str]:
 
 
 def page(url: str, path: str) -> str | None:
-    """Return a page that needs no credential; None where nobody answers with 200."""
+    """Return a page that needs no credential; None if nobody answers with 200."""
     try:
         connection, prefix = connect(url, ASK_SECONDS)
     except click.UsageError:
@@ -76,7 +76,7 @@ def page(url: str, path: str) -> str | None:
 
 
 def running_url(folder: Path) -> str | None:
-    """Return the address that the data folder's run file names; None where nobody answers there."""
+    """Return the address that the data folder's run file names; None if nobody answers there."""
     running = read(folder)
     return running.url if running is not None and page(running.url, "/health/liveliness") is not None else None
 

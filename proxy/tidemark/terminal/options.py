@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from tidemark.core.ports import Caller
 
 DEFAULT_FILE = "tidemark.yaml"
-"""What ``tidemark init`` writes, and all commands read where no file is named."""
+"""What ``tidemark init`` writes, and all commands read if no file is named."""
 
 
 def _own_or_default(_: click.Context, __: click.Parameter, file: Path | None) -> Path | None:
@@ -41,7 +41,7 @@ json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON."
 def store_url(settings: Settings, stack: ExitStack, *, tell: Callable[[str], None] | None = None) -> str:
     """Return the store's address; start an embedded store that does not run, until ``stack`` unwinds.
 
-    :param tell: mend its files where they are damaged, and say so
+    :param tell: mend its files if they are damaged, and say so
     """
     if str(settings.store.url) != "embedded":
         return str(settings.store.url)

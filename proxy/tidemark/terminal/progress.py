@@ -1,4 +1,4 @@
-"""Shows how far long work is: a bar on standard error where that is a terminal, and nothing elsewhere."""
+"""Shows how far long work is: a bar on standard error if that is a terminal, and nothing elsewhere."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def progress(
 ) -> Iterator[ProgressBar]:
     """Yield a bar that disappears at its end.
 
-    :param total: the size of the work; None where it is unknown, so that the bar only moves
+    :param total: the size of the work; None if it is unknown, so that the bar only moves
     :param is_shown: whether a bar may be drawn at all
     """
     if not is_shown or not sys.stderr.isatty() or os.environ.get("TERM", "dumb") == "dumb":

@@ -15,7 +15,7 @@ def print_json(answer: object) -> None:
 
 
 def print_table(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
-    """Print rows beneath their headings: with styles where standard output is a terminal, else without any."""
+    """Print rows beneath their headings: with styles if standard output is a terminal, else without any."""
     cells = [[printable(cell) for cell in row] for row in rows]
     if sys.stdout.isatty():
         _print_styled(heads, cells)

@@ -36,7 +36,7 @@ TOOL_RESULT = 2
 """A message of role ``tool`` costs two more than its content; its name and the call's id are not billed."""
 NAMESPACE = 9
 SHARED_SYSTEM = -4
-"""Functions add a system message. Where the client sends one, the two are joined."""
+"""Functions add a system message. If the client sends one, the two are joined."""
 CHOICES = {"tool_choice": 7, "function_call": 4}
 """The tokens for choosing one function, beside those of its name."""
 _SYSTEM = ("instructions", "system")

@@ -22,7 +22,7 @@ from tidemark.tokens.tools import serialised
 from tidemark.tokens.vocabulary import OWNER, Vocabulary, vocabulary
 
 ESTIMATED_CHARS = 4
-"""Characters for one token where counting failed and ``on_failure`` is ``estimate`` (S0-5)."""
+"""Characters for one token if counting failed and ``on_failure`` is ``estimate`` (S0-5)."""
 THREAD_CHARS = 20_000
 """More new text than this is counted in a thread. Counting this much takes about 3 ms."""
 PART_CHARS = 50
@@ -80,10 +80,10 @@ class LocalTokenCounter:
     async def count(
         self, request: ModelRequest, model: str, *, stored_count: int = 0, stored: Stored | None = None
     ) -> RequestCount:
-        """Count a request, in a thread where it has more than ``THREAD_CHARS`` of new text.
+        """Count a request, in a thread if it has more than ``THREAD_CHARS`` of new text.
 
         :param stored_count: the number of leading non-system messages that are stored with their counts
-        :param stored: loads those counts; called where many of them are not cached here
+        :param stored: loads those counts; called if many of them are not cached here
         :raises TokenizerFailed: counting failed, and ``on_failure`` is ``error``
         """
         scheme = self._scheme_of(model)
@@ -255,7 +255,7 @@ async def _fixed_key_of(request: ModelRequest, scheme: Scheme) -> Key:
 
 
 def _fixed_key(request: ModelRequest, scheme: Scheme) -> Key:
-    """Hash the raw bytes where the request has them, which is quicker than serialising again."""
+    """Hash the raw bytes if the request has them, which is quicker than serialising again."""
     system = next((message.digest for message in request.messages if message.is_system), b"")
     members = request.billed_members.items()
     parts = [request.fields.get(name) or serialised(value).encode(errors="surrogatepass") for name, value in members]

@@ -21,7 +21,7 @@ class Family:
     """A regular expression that matches in every name of the family."""
     encoding: str
     percent: int = 100
-    """Tokens counted for a hundred of the encoding's, where the model's own tokenizer is not available."""
+    """Tokens counted for a hundred of the encoding's, if the model's own tokenizer is not available."""
     openai: bool = False
     """Whether OpenAI's API serves the models. It bills no ids of calls; other providers' templates may render them."""
     exact: bool = False

@@ -45,7 +45,7 @@ class ImagePricing:
     base: int = 85
     tile: int = 170
     factor: float = 0.0
-    """Tokens for one patch; 0 where tiles are billed."""
+    """Tokens for one patch; 0 if tiles are billed."""
     pixels: int = 0
     """Pixels for one token, as Claude counts; 0 elsewhere."""
     crop: int = 0
@@ -75,7 +75,7 @@ _BY_WORD = (("claude", ImagePricing(pixels=750)), ("gemini", ImagePricing(crop=2
 
 
 def pricing_for(model: str) -> ImagePricing:
-    """Return the formula of a model's family, or that of GPT-4o where the family is unknown."""
+    """Return the formula of a model's family, or that of GPT-4o if the family is unknown."""
     name = model.lower().rpartition("/")[2].removeprefix("ft:")
     pricing = next((formula for prefix, formula in _BY_PREFIX if name.startswith(prefix)), None)
     return pricing or next((formula for word, formula in _BY_WORD if word in name), ImagePricing())
@@ -103,7 +103,7 @@ def image_tokens(part: Mapping[str, JsonValue], pricing: ImagePricing) -> int:
 
 
 def image_size(source: str) -> tuple[int, int] | None:
-    """Return width and height in pixels from a data URL or bare base64; None where they cannot be read."""
+    """Return width and height in pixels from a data URL or bare base64; None if they cannot be read."""
     if source.startswith("data:"):
         head, mark, source = source[:_JPEG_CHARS].partition(";base64,")
         if not mark or not head.startswith("data:image/"):
@@ -214,7 +214,7 @@ def _crops(width: int, height: int) -> int:
 
 
 def _patches(width: int, height: int) -> int:
-    """Count patches, after shrinking to whole patches where there would be more than 1536."""
+    """Count patches, after shrinking to whole patches if there would be more than 1536."""
     patches = math.ceil(width / _PATCH) * math.ceil(height / _PATCH)
     if patches <= _MOST_PATCHES:
         return patches

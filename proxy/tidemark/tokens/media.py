@@ -22,7 +22,7 @@ _CONTENT_FIELDS = ("data", "file_data", "url", "file_url")
 
 
 def kind_of(part: Mapping[str, JsonValue]) -> str:
-    """Return a part's type, or an empty string where it has no type that is a string."""
+    """Return a part's type, or an empty string if it has no type that is a string."""
     kind = part.get("type")
     return kind if isinstance(kind, str) else ""
 

@@ -90,7 +90,7 @@ def split_tools(entries: JsonValue) -> tuple[list[Mapping[str, JsonValue]], list
 
 
 def serialised(value: JsonValue) -> str:
-    """Return a value as JSON, or all its words where it is nested too deep for that."""
+    """Return a value as JSON, or all its words if it is nested too deep for that."""
     try:
         return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
     except RecursionError:

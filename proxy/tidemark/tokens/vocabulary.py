@@ -69,7 +69,7 @@ class Vocabulary:
     def count(self, text: str) -> int:
         """Count the tokens of a text of any length.
 
-        The count is exact where all ``PIECE_CHARS`` characters contain a space or a line end. Without one, a piece ends
+        The count is exact if all ``PIECE_CHARS`` characters contain a space or a line end. Without one, a piece ends
         inside a word, which can add a few tokens to each piece.
 
         :raises TokenizerFailed: the tokenizer failed
@@ -119,7 +119,7 @@ class Vocabulary:
 
 
 def pieces(text: str, limit: int = PIECE_CHARS) -> Iterator[str]:
-    """Split a text into pieces of at most ``limit`` characters, where possible at the end of a token."""
+    """Split a text into pieces of at most ``limit`` characters, if possible at the end of a token."""
     start = 0
     while len(text) - start > limit:
         end = _last_boundary(text, start, start + limit) or start + limit
@@ -167,7 +167,7 @@ def vocabulary(encoding: str, folder: Path | None = None) -> Vocabulary:
 def _load(encoding: str, folder: Path | None) -> Vocabulary:
     ranks = _SAME_RANKS.get(encoding, encoding)
     try:
-        import tiktoken  # noqa: PLC0415 - where it cannot be imported, ``tokenizer.on_failure`` says what follows
+        import tiktoken  # noqa: PLC0415 - if it cannot be imported, ``tokenizer.on_failure`` says what follows
     except Exception as error:  # a broken binary raises more than ImportError
         raise TokenizerFailed(
             f"tiktoken cannot be imported, so tokens cannot be counted. {_REMEDY}", internal=repr(error)

@@ -1,7 +1,7 @@
 """The names of spans' attributes, and the values of some, by OpenTelemetry's semantic conventions.
 
 The other modules here use them. Sources: "Semantic conventions for generative client AI spans", for HTTP spans and for
-database spans; what those do not know begins with ``tidemark.``.
+database spans. Other names begin with ``tidemark.``.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ OTHER_METHOD = "_OTHER"
 def route_attributes(route: Route, operation: str | None) -> dict[str, AttributeValue]:
     """Return the attributes of a call to a route's upstream.
 
-    :param operation: what the upstream is asked for; None where the conventions have no name for it
+    :param operation: what the upstream is asked for; None if the conventions have no name for it
     """
     attributes: dict[str, AttributeValue] = {
         PROVIDER: PROVIDERS.get(route.provider, route.provider),

@@ -1,6 +1,6 @@
 """Makes one span of each request: the outermost layer of the application.
 
-``app/application.py`` serves through it where traces are recorded. The request goes on with the span's own
+``app/application.py`` serves through it if traces are recorded. The request goes on with the span's own
 ``traceparent``, so the log line and everything that is only carried name the same trace.
 """
 

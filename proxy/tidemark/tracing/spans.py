@@ -42,7 +42,7 @@ class Spans:
     def child(
         self, name: str, kind: SpanKind = SpanKind.INTERNAL, attributes: Attributes | None = None
     ) -> Iterator[Span]:
-        """Open a child of the current span; where there is none, as for upkeep, nothing is recorded."""
+        """Open a child of the current span; if there is none, as for upkeep, nothing is recorded."""
         if not get_current_span().get_span_context().is_valid:
             yield INVALID_SPAN
             return
@@ -91,7 +91,7 @@ def failure_of(error: BaseException) -> str:
 
 
 def parent_in(lines: Lines) -> Context:
-    """Return the trace context that a request came with; an empty one where it has none, or a malformed one.
+    """Return the trace context that a request came with; an empty one if it has none, or a malformed one.
 
     :param lines: names in lower case
     """

@@ -22,7 +22,7 @@ _LIBRARY = "opentelemetry"
 
 
 def start_tracing(warn: Callable[[str], None], environ: Mapping[str, str] = os.environ) -> Tracing | None:
-    """Start to record and export traces; None where no collector is configured, or the extra is missing."""
+    """Start to record and export traces; None if no collector is configured, or the extra is missing."""
     named = next((name for name in ENDPOINTS if environ.get(name, "").strip()), None)
     if named is None or environ.get(DISABLED, "").strip().lower() == "true":
         return None

@@ -1,6 +1,6 @@
 """Records the traces of one worker process and exports them, by OTLP over HTTP.
 
-``starting.py`` makes it where a collector is configured. OpenTelemetry's SDK reads its own variables: sampler, limits,
+``starting.py`` makes it if a collector is configured. OpenTelemetry's SDK reads its own variables: sampler, limits,
 headers, certificates. A collector that is slow or gone costs requests nothing, because a thread exports and a full
 queue drops spans.
 """

@@ -182,7 +182,7 @@ class TracedReply:
         return piece
 
     async def close(self) -> None:
-        """Close the reply; where its body had begun and not ended, the call was cancelled."""
+        """Close the reply; if its body had begun and not ended, the call was cancelled."""
         if self._pieces is not None:
             self._call.fail("cancelled")
         self._call.note_end()
@@ -197,7 +197,7 @@ class TracedReply:
 
 
 def below(span: Span, caller: Caller) -> Caller:
-    """Return a caller whose trace context names ``span`` as the parent; the same one where there is no span."""
+    """Return a caller whose trace context names ``span`` as the parent; the same one if there is no span."""
     if not span.get_span_context().is_valid:
         return caller
     return replace(caller, headers=lines_below(span, caller.headers), trace_id=trace_id_of(span))

@@ -1,7 +1,7 @@
 """Bounds the memory that one answer of an upstream may take: not every answer has an end.
 
-Both lanes apply it. Requests that are only carried have no bound but that of their errors, since nothing else of their
-answers is held.
+Both lanes apply it. If a request is only carried, its answer has no bound but that of an error, because Tidemark holds
+nothing else of it.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _TAIL_BYTES = 2
 
 @dataclass(frozen=True, slots=True)
 class AnswerBounds:
-    """The most bytes of one answer. Where it is longer the connection is closed, and the client gets an error."""
+    """The most bytes of one answer. If it is longer the connection is closed, and the client gets an error."""
 
     error: int = MEGABYTE
     """Of any error's body. Errors are read whole, because they may say why to send a request again."""

@@ -1,7 +1,7 @@
 """Turns litellm's answers into OpenAI's: a chunk becomes a server-sent event, a response a JSON object.
 
 The translate lane uses it for every answer. It removes what litellm adds: empty fields, its cost estimate, the usage in
-a chunk with choices, and the ``finish_reason`` that it makes up for a stream that broke off.
+a chunk with choices, and the ``finish_reason`` that it invents for a stream that broke off.
 """
 
 from __future__ import annotations
@@ -93,7 +93,7 @@ class StreamedReply:
             await asyncio.gather(self._pending, return_exceptions=True)
         provider_stream = getattr(self._stream, "completion_stream", None)
         await self._stream.aclose()
-        # litellm 1.105.3 closes a provider's iterator only where it has aclose(). Anthropic's has none, so the
+        # litellm 1.105.3 closes a provider's iterator only if it has aclose(). Anthropic's has none, so the
         # connection would stay open until garbage collection; the generator beneath it has aclose().
         for name in ("streaming_response", "response_iterator"):
             generator = getattr(provider_stream, name, None)

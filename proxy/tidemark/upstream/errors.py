@@ -61,7 +61,7 @@ def refused(route: Route, status: int, body: bytes) -> UpstreamError:
 def timed_out(route: Route, seconds: float, remedy: str = "") -> UpstreamTimedOut:
     """Return the error for an upstream that did not begin its answer in time.
 
-    :param remedy: how to give it more time, where that can be configured
+    :param remedy: how to give it more time, if that can be configured
     """
     alternative = f", or {remedy}" if remedy else ""
     return UpstreamTimedOut(
@@ -83,7 +83,7 @@ def unreachable(route: Route, error: BaseException, failure: ReachFailure) -> Up
 
 
 def words_of(failure: ReachFailure) -> tuple[str, str]:
-    """Return what is wrong where an upstream cannot be reached, and what to do about it."""
+    """Return what is wrong if an upstream cannot be reached, and what to do about it."""
     url = failure.url or "an empty URL"
     if failure.fails_at_proxy and failure.proxy is not None:
         way = f"{url} is asked through the proxy {shown_url(failure.proxy.url)}"

@@ -56,7 +56,7 @@ WRITTEN_BY_LITELLM = frozenset({"model", "stream"})
 CONFIGURED_FOR_LITELLM = (CHAT_FIELDS | {"additional_drop_params", "api_version", "extra_body", "mock_response"}) - {
     "messages"
 }
-"""Entries of ``litellm_params`` that the wire lane cannot apply; ``lane: auto`` translates where one is set."""
+"""Entries of ``litellm_params`` that the wire lane cannot apply; ``lane: auto`` translates if one is set."""
 
 ROUTER_FIELDS = frozenset(
     {

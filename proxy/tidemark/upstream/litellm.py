@@ -46,7 +46,7 @@ def send_once(handler: type) -> None:
 
     :raises AttributeError: this version of litellm has no such method
     """
-    getattr(handler, RESEND_METHOD)  # fails at once where a newer litellm has renamed it
+    getattr(handler, RESEND_METHOD)  # fails at once if a newer litellm has renamed it
 
     async def raise_first_error(_handler: Any, *_: Any, **__: Any) -> NoReturn:
         raise sys.exc_info()[1] or ConnectionError("litellm sends a request again for no error")
@@ -148,8 +148,8 @@ def _filters_kept_off_server_loggers() -> Iterator[None]:
 def _requests_first() -> Iterator[None]:
     """Let requests that come during the import wait little.
 
-    Each full collection of what an import allocates stops all threads for 0.2 s, and finds nothing: modules are never
-    freed. So there is none meanwhile, and later ones pass these objects by.
+    A full garbage collection during the import stops all threads for 0.2 s and finds nothing, because modules are
+    never freed. So there is no collection meanwhile, and later ones pass these objects by.
     """
     interval, collects = sys.getswitchinterval(), gc.isenabled()
     sys.setswitchinterval(SWITCH_SECONDS)
@@ -207,7 +207,7 @@ def make_strict(owner: type, factory: str) -> None:
 
     :raises KeyError: this version of litellm has no such method
     """
-    defined = owner.__dict__[factory]  # fails at once where a newer litellm has renamed it
+    defined = owner.__dict__[factory]  # fails at once if a newer litellm has renamed it
     make = getattr(owner, factory)
 
     @wraps(make)

@@ -1,9 +1,9 @@
 """Sends requests of other dialects than chat completions, as they are or over a bridge.
 
-``upstream.py`` calls it. What an upstream speaks is configured, known of its provider, or learned. One at an address
-that nothing is known of is asked once in the dialect itself; where it has no such endpoint, that is remembered, and the
-same request goes over the bridge (ADR 0018). An upstream that wants the reasoning of its answers back gets it, from its
-first refusal on.
+``upstream.py`` calls it. The dialects of an upstream are configured, known of its provider, or learned. An
+upstream at an unknown address is asked once in the dialect itself. If it has no such endpoint, Tidemark remembers that,
+and the same request goes over the bridge (ADR 0018). If an upstream refuses a request without the reasoning of its
+answers, it gets the reasoning from then on.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class SpokenDialects:
         """By address, model and dialect: an address may be that of several servers."""
 
     def native_route(self, route: Route, dialect: str, caller: Caller) -> Route | None:
-        """Return the route on which a request goes out in its own dialect; None where it needs a bridge."""
+        """Return the route on which a request goes out in its own dialect; None if it needs a bridge."""
         if route.dialects and dialect not in route.dialects:
             return None
         if route.provider == ANTHROPIC:

@@ -45,7 +45,7 @@ _WORDINGS = tuple(
         rf"exceed context limit: {_REQUESTED} \+ \d+ > {_WINDOW}",
         # Gemini
         rf"input token count \(?{_REQUESTED}\)? exceeds the maximum number of tokens allowed \(?{_WINDOW}",
-        # llama.cpp, where a gateway dropped its fields
+        # llama.cpp, if a gateway dropped its fields
         rf"request \({_REQUESTED} tokens\) exceeds the available context size \({_WINDOW} tokens\)",
         # Mistral
         rf"contains {_REQUESTED} tokens.{{0,60}}?too large for model with {_WINDOW} maximum context",
@@ -78,9 +78,9 @@ class Overflow:
     """A request was too long for its model."""
 
     window_tokens: int | None = None
-    """The model's window as the provider states it; None where it does not."""
+    """The model's window as the provider states it; None if it does not."""
     requested_tokens: int | None = None
-    """The size of the input as the provider counted it, without the reply where the provider separates them."""
+    """The size of the input as the provider counted it, without the reply if the provider separates them."""
 
 
 def parse_overflow(status: int, body: bytes) -> Overflow | None:

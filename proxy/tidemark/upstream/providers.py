@@ -31,7 +31,7 @@ DEFAULT_BASES: Mapping[str, str] = {
 ``ANTHROPIC_BASE_URL`` and the like). Users point exactly those variables at Tidemark, which would be a loop."""
 
 WIRE_WITHOUT_LITELLM = frozenset({"openai", "custom_openai", "hosted_vllm", "lm_studio", "llamafile"})
-"""Providers that can be resolved without importing litellm, where their base URL is known."""
+"""Providers that can be resolved without importing litellm, if their base URL is known."""
 WIRE_UNLISTED = frozenset({"openai", "custom_openai", "openrouter"})
 """Providers that speak OpenAI's format but are missing in litellm's ``openai_compatible_providers``."""
 REWRITTEN_BY_LITELLM = frozenset({"azure_ai", "chatgpt", "clarifai", "fireworks_ai", "github_copilot", "ragflow"})
@@ -66,7 +66,7 @@ LOCAL = KEYLESS | {
     "vllm",
     "xinference",
 }
-"""Providers that users run themselves. Where no address is configured, litellm takes one on the server's own machine
+"""Providers that users run themselves. If no address is configured, litellm takes one on the server's own machine
 or from its environment."""
 OPEN_TO_ANY_NAME = KEYED - {"azure"}
 """Providers that a client reaches by ``provider/model`` alone. All others take credentials from the server's own
@@ -90,10 +90,10 @@ def family_of(model: str) -> str | None:
 
 
 def why_closed(name: str, provider: str, lane: Lane, base_url: str | None) -> str | None:
-    """Return the reason why a client's name may not lead to a provider; None where it may.
+    """Return the reason why a client's name may not lead to a provider; None if it may.
 
     :param name: the whole name, as the client wrote it
-    :param base_url: where requests would go; None where litellm chooses it
+    :param base_url: where requests would go; None if litellm chooses it
     """
     if provider in LOGINS:
         return f"{provider} logs in on the server and needs an entry in model_list"

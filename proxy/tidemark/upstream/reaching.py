@@ -47,7 +47,7 @@ AT_ONCE_SECONDS = 0.5
 ASKED_SECONDS = 600.0
 """How long the answer of a server counts."""
 _NO_TLS = ("WRONG_VERSION_NUMBER", "RECORD_LAYER_FAILURE", "PACKET_LENGTH_TOO_LONG", "HTTP_REQUEST", "UNKNOWN_PROTOCOL")
-"""OpenSSL's reasons where the other side answers in plain text."""
+"""OpenSSL's reasons if the other side answers in plain text."""
 _UNKNOWN_NAMES = (socket.EAI_NONAME, socket.EAI_AGAIN, getattr(socket, "EAI_NODATA", socket.EAI_NONAME))
 _BY_PROXY = ("ClientProxyConnectionError", "ClientHttpProxyError")
 """aiohttp's classes of a proxy that is not there or refuses, by name, because few processes import aiohttp."""
@@ -159,7 +159,7 @@ def _cause_of(error: BaseException, headers: Headers) -> tuple[Cause, str]:
 
 
 def _tls_cause(chain: Sequence[BaseException]) -> tuple[Cause, str] | None:
-    """Return what failed in a TLS handshake; None where that is not what failed."""
+    """Return what failed in a TLS handshake; None if that is not what failed."""
     for link in chain:
         if isinstance(link, ssl.SSLCertVerificationError) and (message := getattr(link, "verify_message", "")):
             return "untrusted", message
@@ -184,7 +184,7 @@ def _chain(error: BaseException) -> Iterator[BaseException]:
 
 
 def _server_of(url: str) -> tuple[str, int]:
-    """Return host and port of a URL; an empty host where it is none."""
+    """Return host and port of a URL; an empty host if it is none."""
     try:
         parts = urlsplit(url)
         host, port = parts.hostname or "", parts.port

@@ -39,11 +39,11 @@ class RouteEntry:
     """``litellm_params``, with environment variables replaced by their values."""
     lane: LaneChoice = "auto"
     dialects: frozenset[str] = frozenset()
-    """``model_info.dialects``; empty where it is not stated."""
+    """``model_info.dialects``; empty if it is not stated."""
     thinking_binding: bool | None = None
-    """``model_info.thinking_binding``; None where it is not stated."""
+    """``model_info.thinking_binding``; None if it is not stated."""
     native_compaction: bool | None = None
-    """``model_info.native_compaction``; None where it is not stated."""
+    """``model_info.native_compaction``; None if it is not stated."""
 
     @property
     def target(self) -> str:
@@ -72,13 +72,13 @@ class Destination:
 
     @property
     def provider(self) -> str | None:
-        """Return the provider, where the entry itself names it."""
+        """Return the provider, if the entry itself names it."""
         explicit = _text(self.params.get("custom_llm_provider"))
         return explicit or (self.model.partition("/")[0] if "/" in self.model else None)
 
     @property
     def without_litellm(self) -> tuple[str, str, str | None] | None:
-        """Return bare model, provider and base URL, where the entry itself states enough of them."""
+        """Return bare model, provider and base URL, if the entry itself states enough of them."""
         provider = self.provider
         base = self.base_url or (providers.OPENAI_BASE if provider == "openai" else None)
         if provider in providers.WIRE_WITHOUT_LITELLM and base is not None:
@@ -168,7 +168,7 @@ def read_entries(
 
 
 def served_at(entry: RouteEntry, upstream_base_url: str | None) -> RouteEntry:
-    """Return an entry with ``TIDEMARK_UPSTREAM`` as its address, where it is OpenAI's and has no address of its own."""
+    """Return an entry with ``TIDEMARK_UPSTREAM`` as its address, if it is OpenAI's and has no address of its own."""
     provider = entry.params.get("custom_llm_provider") or entry.target.partition("/")[0]
     if upstream_base_url is None or provider != "openai" or {"api_base", "base_url"} & entry.params.keys():
         return entry
@@ -199,9 +199,9 @@ def _destination(entry: RouteEntry, target: str) -> Destination:
 
 
 def sole_destination(entries: Iterable[RouteEntry]) -> Destination | None:
-    """Return the destination of requests that name no model; None where entries lead to several upstreams, or none.
+    """Return the destination of requests that name no model; None if entries lead to several upstreams, or none.
 
-    Only entries count that need no litellm. They lead to one upstream where address and key are equal.
+    Only entries count that need no litellm. They lead to one upstream if address and key are equal.
     """
     destinations: dict[tuple[str, str | None], Destination] = {}
     for entry in entries:
@@ -212,7 +212,7 @@ def sole_destination(entries: Iterable[RouteEntry]) -> Destination | None:
 
 
 def expand(value: JsonValue) -> JsonValue:
-    """Return a configured value with each ``os.environ/NAME`` replaced; None where the variable is not set."""
+    """Return a configured value with each ``os.environ/NAME`` replaced; None if the variable is not set."""
     if isinstance(value, str) and value.startswith(ENVIRONMENT):
         return os.environ.get(value.removeprefix(ENVIRONMENT))
     if isinstance(value, Mapping):

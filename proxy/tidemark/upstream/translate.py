@@ -31,7 +31,7 @@ from tidemark.upstream.refusals import Refusal, refusal_of
 JSON = (b"content-type", b"application/json")
 UNAUTHORIZED = 401
 NO_KEY = "none"
-"""The key for a server of OpenAI's format where the client sends none: litellm would take one from the environment."""
+"""The key for a server of OpenAI's format if the client sends none: litellm would take one from the environment."""
 
 
 class Completion(Protocol):
@@ -131,7 +131,7 @@ class TranslateLane:
 def decode_request(body: bytes) -> dict[str, Any]:
     """Return the decoded request.
 
-    litellm gets a question mark for a lone surrogate, which JavaScript makes where it cuts an emoji in two.
+    litellm gets a question mark for a lone surrogate, which JavaScript makes when it cuts an emoji in two.
     """
     try:
         return msgspec.json.decode(body, type=dict[str, Any])

@@ -60,7 +60,7 @@ class LiteLLMUpstream:
 
     :param model_list: LiteLLM's own syntax
     :param upstream_base_url: ``TIDEMARK_UPSTREAM``; serves every model that ``model_list`` does not name
-    :param wire: the wire lane, where others use its connections too
+    :param wire: the wire lane, if others use its connections too
     :param data: spares the import of litellm for models that its data file lists under OpenAI
     :param lanes: lane by glob on the model's name, for entries that state none
     :param by_litellm: ``transport.lane: litellm``; an entry's own ``lane`` comes first
@@ -174,7 +174,7 @@ class LiteLLMUpstream:
         return await self.wire.forward(carrying, method, path, body, caller)
 
     def _carrying_route(self, route: Route, caller: Caller) -> Route | None:
-        """Return the route that carries bytes; None where there is only litellm."""
+        """Return the route that carries bytes; None if there is only litellm."""
         if route.takes_bytes:
             route = replace(route, lane="wire" if route.speaks_openai else route.lane, dialects=frozenset())
         # Anthropic has more endpoints than that of messages
@@ -210,7 +210,7 @@ class LiteLLMUpstream:
         return True if is_openai(route.base_url) else None
 
     def writes_summaries(self, route: Route, dialect: str, caller: Caller) -> bool:
-        """Return whether a route's upstream is known to write summaries itself, where it is asked in a dialect.
+        """Return whether a route's upstream is known to write summaries itself, when it is asked in a dialect.
 
         Claude's models say it by their names, OpenAI by its address; ``model_info.native_compaction`` comes first.
         """
@@ -244,7 +244,7 @@ class LiteLLMUpstream:
         return self._switched(await self._find_unlisted(model, by_operator=by_operator))
 
     def _switched(self, route: Route) -> Route:
-        """Return a route that would get the client's bytes as one through litellm, where ``transport.lane`` says so."""
+        """Return a route that would get the client's bytes as one through litellm, if ``transport.lane`` says so."""
         is_anthropics = route.provider == "anthropic" and route.lane == "translate"
         if not self._by_litellm or not (route.lane == "wire" or (is_anthropics and route.dialects != {CHAT})):
             return route
@@ -349,13 +349,13 @@ def _route(lane: Lane, names: tuple[str, str], provider: str, base: str | None, 
 
 
 def _through_litellm(provider: str, entry: Destination) -> frozenset[str]:
-    """Return chat alone where an entry of Anthropic's asks for litellm, or has parameters that only litellm applies."""
+    """Return chat alone if an entry of Anthropic's asks for litellm, or has parameters that only litellm applies."""
     is_asked = entry.lane == "translate" or bool(CONFIGURED_FOR_LITELLM & entry.params.keys())
     return frozenset({CHAT}) if provider == "anthropic" and is_asked else frozenset()
 
 
 async def _lane_of(entry: Destination, provider: str, base: str | None) -> Lane:
-    """Return the lane that the entry states; for ``auto`` it is ``wire`` where the request needs no translation."""
+    """Return the lane that the entry states; for ``auto`` it is ``wire`` if the request needs no translation."""
     match entry.lane:
         case "wire" | "translate":
             return entry.lane

@@ -2,7 +2,7 @@
 
 It stands between assembly and relay, for upstreams that speak OpenAI's format. It adds the configured credential to the
 client's request, and passes the answer on as it arrives, neither decoded nor collected. It uses the project's own HTTP
-client (``http1``). It uses aiohttp where the environment names a proxy, and everywhere with
+client (``http1``). It uses aiohttp if the environment names a proxy, and everywhere with
 ``transport.upstream: library`` (``docs/adr/0012-an-http-client-of-our-own.md``).
 """
 
@@ -42,7 +42,7 @@ MAX_CACHED_URLS = 256
 MAX_ATTEMPTS = 2
 """Times that one request is sent: over a kept connection that turns out dead, then over a new one."""
 DEAD_SECONDS = 0.05
-"""How soon a kept connection has to end to count as dead before the request. A longer round trip raises it. Where it
+"""How soon a kept connection has to end to count as dead before the request. A longer round trip raises it. If it
 ends later, its server may have worked on the request and bills it (RFC 9110, 9.2.2), so it is not sent again."""
 LONGEST_ROUND_TRIP_SECONDS = 0.3
 """A round trip around the globe; a connect that took longer lost a packet or waited for a second address."""
@@ -50,7 +50,7 @@ LONGEST_ROUND_TRIP_SECONDS = 0.3
 CHAT_PATH = "/chat/completions"
 """Summarizers are asked in chat completions, whatever the client speaks."""
 METHODS_WITH_BODY = frozenset({"PATCH", "POST", "PUT"})
-"""Methods whose requests say their length even where it is zero: some servers insist (RFC 9110, section 8.6)."""
+"""Methods whose requests say their length even if it is zero: some servers insist (RFC 9110, section 8.6)."""
 FIRST_ERROR = 400
 """From this status on an answer is an error."""
 JSON_CONTENT = (b"content-type", b"application/json")

@@ -74,7 +74,7 @@ class StoreParts(ModelParts):
         self.deletion_hooks: list[DeletionHook] = []
         """The hooks that delete a conversation's records outside the store's own."""
         self.flushes: list[MemoryFlush] = []
-        """What is told which messages leave the context."""
+        """The consumers that hear which messages leave the context."""
         self.stores: list[RedisStore] = []
         """Every connection to the store, whose schema is looked at."""
         self._shared_metrics = shared_metrics
@@ -195,7 +195,7 @@ class StoreParts(ModelParts):
 
     @cached_property
     def schema(self) -> SchemaWatch:
-        """Looks at the schema of every connection's store, and lets messages be compressed where all can read it."""
+        """Looks at the schema of every connection's store, and lets messages be compressed if all can read it."""
         mode, is_embedded = self.settings.store.compression, str(self.settings.store.url) == "embedded"
         raises = mode == "zstd" or (mode == "auto" and is_embedded)
         compression = CompressionSwitch(

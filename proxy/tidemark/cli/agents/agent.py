@@ -46,6 +46,6 @@ class Agent:
     arguments: Callable[[Place], Sequence[str]] = _no_arguments
     """The words that stand before the user's own."""
     file: JsonFile | TextFile | None = None
-    """The user's settings, for ``--install``; None where the program reads its environment only."""
+    """The user's settings, for ``--install``; None if the program reads its environment only."""
     values: Callable[[Place], Mapping[str, str]] | None = None
     """What ``--install`` sets, by the key; a key of JSON names its path with dots."""

@@ -1,7 +1,7 @@
 """Claude Code. Source of the switches: the texts of the program, 2.1.197.
 
-Behind another address than Anthropic's it sends no search for tools, and takes other features of that address for lost,
-unless it is told otherwise. The long window goes with the model's name (``[1m]``), at any address.
+At another address than Anthropic's it sends no search for tools, and assumes that the address lacks other features,
+unless a variable says otherwise. The long window goes with the model's name (``[1m]``), at any address.
 """
 
 from __future__ import annotations

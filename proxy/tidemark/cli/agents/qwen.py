@@ -1,4 +1,4 @@
-"""Qwen Code, which reads OpenAI's variables once it is told to log in by them."""
+"""Qwen Code, which reads OpenAI's variables if a setting says to log in by them."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """Adds settings to the text of a user's file, and takes them out again; it reads no file.
 
-A file that the user has not changed since is restored from its copy. In one that was changed, only what was added and
-still stands is taken out.
+If the user has not changed a file since, its copy restores it. Otherwise only the added settings that still stand are
+taken out.
 """
 
 from __future__ import annotations

@@ -26,7 +26,7 @@ class Alignment:
 
     standing: Standing
     base: int
-    """How many of the stored messages come first: all, except where a turn is repeated."""
+    """How many of the stored messages come first: all, except if a turn is repeated."""
     new: int
     """The index of the client's first new message."""
     unseen: int = 0
@@ -36,7 +36,7 @@ class Alignment:
 
     @property
     def gap(self) -> str:
-        """Return the gaps as a header's value; empty where there are none."""
+        """Return the gaps as a header's value; empty if there are none."""
         if self.standing == "apart":
             return "unknown"
         counts = {"unseen": self.unseen, "strange": self.strange}
@@ -77,7 +77,7 @@ def align(stored: Sequence[Message], incoming: Sequence[Message], *, reply_lost:
 
 
 def align_newest(newest: Sequence[Message], incoming: Sequence[Message]) -> Alignment | None:
-    """Find the new messages by the newest stored ones alone; None where earlier ones may decide.
+    """Find the new messages by the newest stored ones alone; None if earlier ones may decide.
 
     The result is that of ``align`` with all stored messages, but for ``base``, which counts the newest ones.
 
@@ -99,7 +99,7 @@ def align_newest(newest: Sequence[Message], incoming: Sequence[Message]) -> Alig
 def _overlap_with_newest(stored_digests: Sequence[bytes], incoming: Sequence[Message]) -> tuple[int, int] | None:
     """Find the client's messages that equal the newest stored ones: the index after them, and how many they are.
 
-    The longest run is taken; None where the client does not send the newest stored message. A client may leave out
+    The longest run is taken; None if the client does not send the newest stored message. A client may leave out
     messages in the middle (it sends the first one and the last twenty); then the run must have a reply, or more than
     one message.
     """

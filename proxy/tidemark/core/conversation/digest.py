@@ -138,7 +138,7 @@ def _run(role: Role, texts: Sequence[str]) -> tuple[bytes, ...]:
 
 
 def _canonical(arguments: str) -> bytes:
-    """Return arguments as canonical JSON; their text where that is no JSON, or is too long to parse."""
+    """Return arguments as canonical JSON; their text if that is no JSON, or is too long to parse."""
     if len(arguments) <= MAX_READ_CHARS:
         try:
             return _COMPACT(_NUMBERS(arguments or "{}")).encode()

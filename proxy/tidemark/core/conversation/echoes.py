@@ -1,7 +1,7 @@
 """Changed echoes: finds the stored answers that a request repeats in other words.
 
 Clients take reasoning out of an answer, change its line ends, cut it off or add a footer before they send it back. The
-step ``identify`` asks this module where a request leaves its stored conversation at an answer (docs/adr/0019).
+step ``identify`` asks this module when a request leaves its stored conversation at an answer (docs/adr/0019).
 """
 
 from __future__ import annotations
@@ -81,7 +81,7 @@ def repeated_branch(
 
     :param messages: the request's messages after the shared ones; none is a system message
     :param branches: the messages after the shared ones of stored conversations, newest conversation first
-    :returns: the branch's index and the places in ``messages`` of the changed answers; None where no branch is meant
+    :returns: the branch's index and the places in ``messages`` of the changed answers; None if no branch is meant
     """
     best: tuple[int, tuple[int, ...]] | None = None
     highest = -1.0
@@ -137,7 +137,7 @@ def with_stored_answers(stored: Sequence[Message], incoming: Sequence[Message]) 
 
     Stored history aligns the result with what is stored. A client may send any part of the conversation, so the message
     before an answer must be the stored one. An answer at the beginning is the one before the next message, or the
-    newest one where the next message is new.
+    newest one if the next message is new.
     """
     places: dict[bytes, int] = {message.digest: place for place, message in enumerate(stored)}
     messages = list(incoming)
@@ -158,7 +158,7 @@ def with_stored_answers(stored: Sequence[Message], incoming: Sequence[Message]) 
 def similarity(answer: Message, echo: Message) -> float:
     """Return which part of the shorter answer is in the longer one, from 0 to 1.
 
-    It is -1 where they are two answers. Answers that call other tools are two, and so are texts that share nearly
+    It is -1 if they are two answers. Answers that call other tools are two, and so are texts that share nearly
     nothing although they are long enough to tell. Reasoning in the text, white space and letters' case do not count.
     """
     return _similarity(answer, echo, _sketch(echo.text))
@@ -197,7 +197,7 @@ def _tells_talk(unchanged: Sequence[Message], *, asked_once: bool) -> bool:
 
 
 def _changed_places(messages: Sequence[Message], branch: Sequence[Message]) -> tuple[int, ...]:
-    """Return where a request changed a branch's answers; none where the branch was asked with anything else."""
+    """Return where a request changed a branch's answers; none if the branch was asked with anything else."""
     if not 0 < len(branch) < len(messages):
         return ()
     places: list[int] = []
@@ -212,7 +212,7 @@ def _changed_places(messages: Sequence[Message], branch: Sequence[Message]) -> t
 
 
 def _share_calls(answer: Message, echo: Message) -> bool | None:
-    """Return whether both call one tool the same; None where one of them calls none.
+    """Return whether both call one tool the same; None if one of them calls none.
 
     A client may number the calls anew, so the same arguments are the same call too.
     """

@@ -1,7 +1,7 @@
 """Flushes: the messages that leave the context when a summary comes into use, and the document that lists them.
 
 The compaction makes a flush after it has stored a summary and before the request is forwarded (S0-4). A flush is a
-value; ``tidemark/memory_flush`` queues and delivers it.
+value; ``features/memory_flush/`` queues and delivers it.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class Flush:
     chain: PrefixChain
     summary: PrefixSummary
     first: int
-    """Position of the first client message that leaves; greater than ``summary.covered`` where none does."""
+    """Position of the first client message that leaves; greater than ``summary.covered`` if none does."""
     leaving: tuple[Leaving, ...]
     stored: bool = True
     """Whether the summary is stored; if not, it holds for one request, and the next one sends the messages again."""
@@ -83,13 +83,13 @@ def leaving(
 ) -> tuple[int, tuple[Leaving, ...]]:
     """Return the position of the first client message that leaves, and all messages that leave.
 
-    Client messages that the summary in use stands for have left before. A system message leaves where ``summary``
+    Client messages that the summary in use stands for have left before. A system message leaves if ``summary``
     absorbs it, because it is not forwarded any more.
 
     :param messages: the request's messages, as the client sent them
     :param tokens: the tokens of each message
     :param summary: the summary that comes into use
-    :param in_use: the summary before it, of the same prefix or a shorter one; None where there was none
+    :param in_use: the summary before it, of the same prefix or a shorter one; None if there was none
     :param left_out: how many client messages stand before ``messages``; the summary in use stands for them
     """
     start = in_use.covered if in_use else 0
@@ -107,7 +107,7 @@ def leaving(
 
 
 def _had_left(leaver: Leaving, covered: int, absorbed: set[bytes]) -> bool:
-    """Return whether a message left with an earlier summary; a system message only where that one absorbed it."""
+    """Return whether a message left with an earlier summary; a system message only if that one absorbed it."""
     if leaver.message.is_system:
         return leaver.position - 1 <= covered and leaver.message.digest in absorbed
     return leaver.position <= covered

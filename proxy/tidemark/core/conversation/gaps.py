@@ -1,4 +1,4 @@
-"""Gaps: messages of a stored history whose records cannot be read, and what stands without them.
+"""Gaps: messages of a stored history whose records cannot be read, and the messages that cannot stand without them.
 
 Stored history asks before it aligns the stored messages with the client's. A tool call and its results never part
 (promise 3), so a message that has lost its counterpart is left out as well.

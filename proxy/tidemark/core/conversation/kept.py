@@ -1,6 +1,6 @@
 """Conversations that a client keeps by the id of OpenAI's Conversations API: what is stored of each.
 
-Tidemark serves them where the upstream has none. Their items are the history of a request that names the conversation
+Tidemark serves them if the upstream has none. Their items are the history of a request that names the conversation
 (``pipeline/kept_conversations.py``). Source: OpenAI API reference, "Conversations".
 """
 

@@ -112,7 +112,7 @@ class Message:
 
 
 def _wording(message: Message) -> bytes:
-    """Return a digest of everything that is counted of a message, where ``digest`` ignores some of it.
+    """Return a digest of everything that is counted of a message, if ``digest`` ignores some of it.
 
     ``digest`` ignores white space around an assistant's text, how the JSON of arguments is written, the order of the
     members of a part, and whether an id is missing or empty. All of these cost tokens, and one cache of counts serves
@@ -138,7 +138,7 @@ def system_message(text: str) -> Message:
 
 
 def kind_of(part: Mapping[str, JsonValue]) -> str:
-    """Return a part's ``type``; empty where it is no text, which clients may send and upstreams judge."""
+    """Return a part's ``type``; empty if it is no text, which clients may send and upstreams judge."""
     kind = part.get("type")
     return kind if isinstance(kind, str) else ""
 

@@ -1,7 +1,7 @@
 """Summaries that a provider writes itself, and how a dialect asks for one.
 
 Such a summary goes out in the provider's own form, byte for byte, in the place where the summary message would stand.
-Its text, as far as it can be read, serves every other model and dialect (docs/adr/0031).
+Its readable text serves every other model and dialect (docs/adr/0031).
 """
 
 from __future__ import annotations
@@ -30,14 +30,14 @@ class NativeForm:
     raws: tuple[bytes, ...]
     """The elements of the request's messages, as the provider wrote them."""
     tokens: int = 0
-    """The provider's own count of it; 0 where the text's count stands for it."""
+    """The provider's own count of it; 0 if the text's count stands for it."""
     stands_for: bytes = b""
-    """Digests of what it took the place of, for thinking behind it (``pipeline/bound_thinking.py``)."""
+    """Digests of the messages that it replaced, for thinking behind it (``pipeline/bound_thinking.py``)."""
 
     def messages(self, text: str) -> tuple[Message, ...]:
         """Return the messages that go out.
 
-        :param text: the summary's, as far as it can be read
+        :param text: the summary's readable text
         """
         first, *others = self.raws
         messages = [Message(first, "assistant", text, digest_of(b"native", first))]
@@ -49,7 +49,7 @@ class NativeAnswer:
     """What a provider answered to the request for a summary."""
 
     raws: tuple[bytes, ...] = ()
-    """The elements; empty where there is no summary."""
+    """The elements; empty if there is no summary."""
     text: str = ""
     """What of it can be read."""
     tokens: int = 0
@@ -71,7 +71,7 @@ class NativeFormat(Protocol):
         """Return the body of the request for a summary.
 
         :param body: that of a request with the messages to be summarized
-        :param most_tokens: the longest reply of the model; 0 where it is unknown
+        :param most_tokens: the longest reply of the model; 0 if it is unknown
         """
         ...
 
@@ -99,7 +99,7 @@ def may_part(last: Message, first: Message) -> bool:
 
 @lru_cache(maxsize=REMEMBERED_NAMES)
 def writes_summaries(model: str) -> bool:
-    """Return whether a model of Anthropic's writes summaries on demand, by its name; False where that does not say."""
+    """Return whether a model of Anthropic's writes summaries on demand, by its name; False if that does not say."""
     match = _NAME.search(model.lower())
     if match is None or match[1] not in _FLOORS:
         return False

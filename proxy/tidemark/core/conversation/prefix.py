@@ -36,7 +36,7 @@ class PrefixChain:
     """
 
     seed: bytes
-    """``h0``: the tenant, and the client's own conversation id where it gave one."""
+    """``h0``: the tenant, and the client's own conversation id if it gave one."""
     hashes: tuple[bytes, ...]
     has_seed_family: bool = False
     """Whether the seed names the family: the client named the conversation, or it began without a message."""

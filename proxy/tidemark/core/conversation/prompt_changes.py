@@ -1,7 +1,7 @@
 """Prompt changes: the first part of a request that differs from what its conversation sent before.
 
 A provider's prompt cache holds from the beginning up to the first difference, in the order tools, system, messages
-(Anthropic, "Prompt caching"). Only digests are compared, and nothing that is said of a change quotes contents.
+(Anthropic, "Prompt caching"). Only digests are compared, and no report of a change quotes contents.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ class PromptChange:
 
 
 def first_change(before: SentPrompt, now: SentPrompt) -> PromptChange | None:
-    """Return the first part that the client changed; None where it only added or took back messages at the end."""
+    """Return the first part that the client changed; None if it only added or took back messages at the end."""
     if before.tools != now.tools:
         return _tool_change(before.tools, now.tools)
     if before.systems != now.systems:
@@ -78,7 +78,7 @@ def _tool_change(before: Sequence[tuple[bytes, bytes]], now: Sequence[tuple[byte
 def _edited_place(before: Sequence[bytes], now: Sequence[bytes]) -> int | None:
     """Return the place of a message that was changed although later ones stayed.
 
-    Where no later one stayed, the person went back and asks something else: the cache is lost on purpose. One equal
+    If no later one stayed, the person went back and asks something else: the cache is lost on purpose. One equal
     message proves nothing, since people repeat themselves ("go on"): all the rest has to stay, or two in a row.
     """
     place = _shared(before, now)

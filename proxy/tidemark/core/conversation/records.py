@@ -47,7 +47,7 @@ class StoredState:
     """What thinking of the conversation is bound to, oldest first: keys and prefixes of ``KEY_BYTES`` each
     (``pipeline/bound_thinking.py``). Thinking without an entry is bound to the client's own bytes."""
     echo: ChangedEcho | None = None
-    """Present where the request repeats answers of the conversation in other words, after ``stored_count``."""
+    """Present if the request repeats answers of the conversation in other words, after ``stored_count``."""
     prompt_record: bytes = b""
     """What was sent before the messages, and what was told of its changes (``sent_prompts.py``); empty in
     conversations of earlier versions."""
@@ -104,28 +104,28 @@ class TurnRecord:
     owner: str = ""
     """The owner whose list has the conversation; empty for the tenant's."""
     name: str = ""
-    """The client's name for the conversation; empty where it gave none."""
+    """The client's name for the conversation; empty if it gave none."""
     base_branch: str = ""
     """Stored history only: the second part of the id of the conversation that the turn continues."""
     lease_name: str = ""
-    """Stored history only: the name of the turn's lease, which the write releases; empty where there is none."""
+    """Stored history only: the name of the turn's lease, which the write releases; empty if there is none."""
     lease_value: bytes = b""
     """The value of that lease."""
     imported: bool = False
     """Whether the conversation took place elsewhere, so that no upstream has answered here."""
     response: ResponseRecord | None = None
-    """Present where the client may ask for the response again by its id."""
+    """Present if the client may ask for the response again by its id."""
     echo: ChangedEcho | None = None
-    """Present where the messages after ``stored_count`` take the place of stored ones."""
+    """Present if the messages after ``stored_count`` take the place of stored ones."""
     max_output_tokens: int = 0
-    """The longest reply that the request asks for, which its limit depends on; 0 where it names none."""
+    """The longest reply that the request asks for, which its limit depends on; 0 if it names none."""
     left_out_count: int = 0
     """Stored history only: how many stored messages before ``messages`` were not read."""
     left_out_tokens: int = 0
     bindings: bytes = b""
     """What the turn adds to ``StoredState.bindings``."""
     prompt_record: bytes = b""
-    """What takes the place of ``StoredState.prompt_record``; empty where that stays."""
+    """What takes the place of ``StoredState.prompt_record``; empty if that stays."""
 
     def with_reply(self, reply: Message, tokens: int, usage: Mapping[str, object]) -> TurnRecord:
         """Return the record of the same turn with its complete reply.
@@ -238,7 +238,7 @@ class StoredConversation:
     name: str = ""
     """The client's name for the conversation."""
     cache_breaks: tuple[str, ...] = ()
-    """What the client changed of what it had sent before, in words that quote nothing; oldest first."""
+    """Which parts of its earlier requests the client changed, in words that quote nothing; oldest first."""
     lost_reply_position: int = 0
     """The position of the newest reply that was reported to its client as lost; 0 for none."""
     broken: tuple[str, ...] = ()

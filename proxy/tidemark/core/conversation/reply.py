@@ -26,7 +26,7 @@ class Reply:
     error: JsonValue = None
     """The upstream's own error, sent within the stream."""
     original: bytes = b""
-    """The response object as the upstream wrote it, where the dialect has responses that can be asked for again."""
+    """The response object as the upstream wrote it, if the dialect has responses that can be asked for again."""
 
 
 EMPTY_REPLY = Reply(None, complete=False)

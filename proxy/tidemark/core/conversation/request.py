@@ -28,7 +28,7 @@ class SearchedReply(Protocol):
     """
 
     calls: Message | None
-    """The message of the round that has ended, where it calls for searches alone; None where the reply is over."""
+    """The message of the round that has ended, if it calls for searches alone; None if the reply is over."""
 
     def read(self, data: bytes) -> bytes:
         """Return the client's part of the next bytes.
@@ -42,7 +42,7 @@ class SearchedReply(Protocol):
         ...
 
     def end(self) -> bytes:
-        """Return what ends the client's reply where its calls cannot be answered."""
+        """Return what ends the client's reply if its calls cannot be answered."""
         ...
 
 
@@ -95,13 +95,13 @@ class ModelRequest:
     billed_members: Mapping[str, JsonValue] = field(default_factory=dict)
     """Decoded members that the provider bills as input: tools, response_format and others."""
     parsed: ReuseHints | None = field(default=None, compare=False, repr=False)
-    """Present where the request is a long one."""
+    """Present if the request is a long one."""
     continues: str | None = None
     """The id of an earlier response whose conversation goes on: ``previous_response_id`` of OpenAI's Responses."""
     left_to_upstream: str = ""
-    """Why the provider is to compact the request itself, for the client's warning; empty where Tidemark does it."""
+    """Why the provider is to compact the request itself, for the client's warning; empty if Tidemark does it."""
     continuation: ContinuedRequest | None = None
-    """Present where an earlier response or item was resolved, or only the upstream can resolve it."""
+    """Present if an earlier response or item was resolved, or only the upstream can resolve it."""
     compaction_triggers: tuple[int, ...] = ()
     """For each element that asks for a compaction in place of an answer, how many elements stand behind it."""
 
@@ -112,7 +112,7 @@ class ModelRequest:
 
     @property
     def hints(self) -> ReuseHints | None:
-        """Hints for exactly these messages; None where messages were removed after the parse."""
+        """Hints for exactly these messages; None if messages were removed after the parse."""
         parsed = self.parsed
         return parsed if parsed is not None and parsed.messages is self.messages else None
 
@@ -131,7 +131,7 @@ class ContinuedRequest:
     """How a request goes on from an earlier response (``pipeline/continuing.py``)."""
 
     received: ModelRequest | None = None
-    """The client's own request, which goes out where nothing has to change: the upstream has the rest itself."""
+    """The client's own request, which goes out if nothing has to change: the upstream has the rest itself."""
     earlier_count: int = 0
     """How many of the request's non-system messages Tidemark has put before the client's own."""
     earlier_systems: int = 0
@@ -139,9 +139,9 @@ class ContinuedRequest:
     resolved: str = ""
     """The id of the earlier response whose messages Tidemark has put in, so that the upstream does not see it."""
     kept_turn: KeptTurn | None = None
-    """Present where Tidemark has the conversation that the request names, and has put its items in."""
+    """Present if Tidemark has the conversation that the request names, and has put its items in."""
     upstream_has: str = ""
-    """The earlier response, or the conversation, that only the upstream has; empty where nothing is missing here."""
+    """The earlier response, or the conversation, that only the upstream has; empty if nothing is missing here."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,7 +161,7 @@ class RequestFormat(Protocol):
     """How a dialect reads requests and writes them again."""
 
     def parse(self, body: bytes, *, anonymous: bool = False, bounded: bool = True) -> Awaitable[ModelRequest]:
-        """Parse a body; in a thread where much of it is new.
+        """Parse a body; in a thread if much of it is new.
 
         :param anonymous: whether the model may be missing, because nothing is forwarded
         :param bounded: whether the number of messages has a bound; stored conversations have none
@@ -227,7 +227,7 @@ class RequestFormat(Protocol):
         """Return the members that a provider caches together with the messages.
 
         A summarizer is asked in chat completions, so they must be members of that format, and a dialect without them
-        returns None. None also where a model could not answer with a summary: the request demands JSON or a tool call.
+        returns None. None also if a model could not answer with a summary: the request demands JSON or a tool call.
         """
         ...
 
@@ -253,13 +253,13 @@ class ReplyFormat(Protocol):
 
 
 class StreamCounts(Protocol):
-    """How an upstream is asked for its counts of a stream, where streams have them on request only.
+    """How an upstream is asked for its counts of a stream, if streams have them on request only.
 
     A client that did not ask sees nothing of it.
     """
 
     def asking(self, request: ModelRequest) -> ModelRequest | None:
-        """Return a request that asks for the counts; None where the client's asks, or cannot be changed."""
+        """Return a request that asks for the counts; None if the client's asks, or cannot be changed."""
         ...
 
     def leave_out(self, events: bytes) -> bytes:
@@ -284,7 +284,7 @@ class SearchFunctionFormat(Protocol):
     """The function as it stands in a request; the same bytes in every request."""
 
     def offering(self, request: ModelRequest) -> ModelRequest | None:
-        """Return a request that offers the function; None where the client's request leaves no place for it."""
+        """Return a request that offers the function; None if the client's request leaves no place for it."""
         ...
 
     def without_calls(self, request: ModelRequest, offering: ModelRequest) -> ModelRequest:
@@ -360,11 +360,11 @@ class Dialect(RequestFormat, ReplyFormat, AnswerFormat, Protocol):
     messages_member: str
     """The member that has the messages; errors name it."""
     system_member: str
-    """The member that has the system text beside the messages; empty where only messages have it."""
+    """The member that has the system text beside the messages; empty if only messages have it."""
     tool_members: tuple[str, ...]
     """The members that declare tools."""
     responses: ResponseFormat | None
-    """Present where a client can go on from an earlier response by its id."""
+    """Present if a client can go on from an earlier response by its id."""
 
     @property
     def bound_thinking(self) -> ThinkingFormat | None:
@@ -373,15 +373,15 @@ class Dialect(RequestFormat, ReplyFormat, AnswerFormat, Protocol):
 
     @property
     def native_compaction(self) -> NativeFormat | None:
-        """Return how the provider is asked for a summary; None where the dialect's providers write none."""
+        """Return how the provider is asked for a summary; None if the dialect's providers write none."""
         ...
 
     @property
     def search_function(self) -> SearchFunctionFormat | None:
-        """Return how the search function is offered; None where the dialect has no such way."""
+        """Return how the search function is offered; None if the dialect has no such way."""
         ...
 
     @property
     def stream_counts(self) -> StreamCounts | None:
-        """Return how the counts of a stream are asked for; None where every stream has them."""
+        """Return how the counts of a stream are asked for; None if every stream has them."""
         ...

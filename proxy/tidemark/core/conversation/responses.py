@@ -27,7 +27,7 @@ class OutputItem:
 
     type: str
     id: str
-    """Empty where the upstream gave none."""
+    """Empty if the upstream gave none."""
 
 
 @value
@@ -43,7 +43,7 @@ class ResponseRecord:
     tenant: str = ""
     """Whose request it answered: only at its upstream may it be gone on from."""
     tip: bytes = b""
-    """The chain hash at ``message_count``: the conversation's messages are this response's only where it agrees."""
+    """The chain hash at ``message_count``: the conversation's messages are this response's only if it agrees."""
     conversation: str = ""
     """The conversation that has the messages; empty until it is stored."""
     systems: Sequence[tuple[int, bytes]] = ()
@@ -57,11 +57,11 @@ class ResponseRecord:
     items: Sequence[OutputItem] = ()
     """Those of the output, in order."""
     upstream_has: str = ""
-    """The id of what only the upstream has before this response; empty where nothing is missing here."""
+    """The id of what only the upstream has before this response; empty if nothing is missing here."""
     background: bool = False
     """Whether the upstream makes the response in the background, and has to be asked for it."""
     account: str = ""
-    """The account of a configured key that has the response too; empty where its client's own key has it. It is not
+    """The account of a configured key that has the response too; empty if its client's own key has it. It is not
     stored with the response."""
 
     def may_be_sent_for(self, tenant: str) -> bool:
@@ -162,7 +162,7 @@ class ResponseFormat(Protocol):
         """Return the error of a stream that begins with one, as the body that a request without a stream gets.
 
         :param data: all that came of the stream
-        :returns: empty where the reply has begun, None where the events do not tell yet
+        :returns: empty if the reply has begun, None if the events do not tell yet
         """
         ...
 
@@ -187,7 +187,7 @@ class ResponseFormat(Protocol):
         ...
 
     def without_items(self, body: bytes, left_out: Container[str]) -> bytes | None:
-        """Return a body without elements of these encrypted contents; None where nothing would be left to answer."""
+        """Return a body without elements of these encrypted contents; None if nothing would be left to answer."""
         ...
 
     def refuses_continuation(self, body: bytes) -> bool:

@@ -1,6 +1,6 @@
-"""What the store keeps of a conversation's prompt, so that what a client changes in it is told once.
+"""Digests of a conversation's prompt, which the store keeps: so Tidemark reports a client's change of it once.
 
-It is one line of text for each conversation: the changes that were told, a line end, then digests of each tool and each
+Each conversation has one record: the changes that were reported, a line end, then digests of each tool and each
 leading part of the system text. A request whose digests are the same costs one comparison.
 """
 
@@ -32,9 +32,9 @@ class PromptNews:
     """What a request's prompt adds to its conversation."""
 
     stored: bytes = b""
-    """What the turn stores in place of ``StoredState.prompt_record``; empty where that stays."""
+    """What the turn stores in place of ``StoredState.prompt_record``; empty if that stays."""
     change: PromptChange | None = None
-    """What the client has changed, where that is to be told."""
+    """What the client has changed, if the response must report it."""
 
 
 NO_NEWS = PromptNews()
@@ -43,7 +43,7 @@ NO_NEWS = PromptNews()
 def tool_digests(tools: JsonValue) -> bytes:
     """Return digests of the value of a member that declares tools, as they are stored.
 
-    The order of members counts: a provider's cache breaks where a client writes them in another order (Anthropic,
+    The order of members counts: a provider's cache breaks if a client writes them in another order (Anthropic,
     "Prompt caching").
     """
     return b"".join([_digest(_name_of(tool), NAME_CHARACTERS) + _digest_of_json(tool) for tool in _parts_of(tools)])
@@ -95,7 +95,7 @@ def news_of(prompt_record: bytes, prompt: bytes, *, is_fork: bool) -> PromptNews
 
 
 def told_news(news: PromptNews, change: PromptChange) -> PromptNews:
-    """Return the news with one more change that is told."""
+    """Return the news with one more change, which the response reports."""
     told_words, _, prompt = news.stored.partition(b"\n")
     words = change.words.encode()
     return PromptNews((told_words + b", " + words if told_words else words) + b"\n" + prompt, change)

@@ -76,17 +76,17 @@ class SummaryText:
 
     text: str
     made_by: Strategy
-    """What wrote it: never a strategy with a model where nothing of a model's text is there (promise 9)."""
+    """What wrote it: never a strategy with a model if nothing of a model's text is there (promise 9)."""
     statements: int = 0
-    """The statements of a model's text that was longer than its space; 0 where the text is there whole."""
+    """The statements of a model's text that was longer than its space; 0 if the text is there whole."""
     statements_left_out: int = 0
     """Those of them that had to go."""
     stated: str = ""
     """The lines of a ledger that are not in the text, because the model's own words state them."""
     native: NativeForm | None = None
-    """Present where the provider wrote it, and wants its own form back."""
+    """Present if the provider wrote it, and wants its own form back."""
     warning: str = ""
-    """Why another strategy wrote it than the one that was asked; empty where that one did."""
+    """Why another strategy wrote it than the one that was asked; empty if that one did."""
 
     @property
     def source(self) -> str:
@@ -112,7 +112,7 @@ class PrefixSummary:
     text: str
     recipe: SummaryRecipe
     made_by: Strategy
-    """The strategy that wrote the text: ``extractive`` where another strategy failed."""
+    """The strategy that wrote the text: ``extractive`` if another strategy failed."""
     cause: Cause
     created_at: float
     """Unix time, seconds."""
@@ -128,16 +128,16 @@ class PrefixSummary:
     edited: bool = False
     """Whether a person wrote or changed the text."""
     written_with: str = ""
-    """Key of the recipe that wrote the text, where a person chose another one than ``recipe`` for it."""
+    """Key of the recipe that wrote the text, if a person chose another one than ``recipe`` for it."""
     receipt: Receipt = ()
-    """What the text still has of all that it stands for; empty where nobody compared it."""
+    """What the text still has of all that it stands for; empty if nobody compared it."""
     stated: str = ""
     """The lines of the ledger that the text does not repeat, because the model's own words state them. The next summary
     reads them, so that no rule depends on what a model repeats."""
     native: NativeForm | None = None
-    """Present where the provider wrote it: what goes out in place of the summary message, to that model."""
+    """Present if the provider wrote it: what goes out in place of the summary message, to that model."""
     first_question: int = field(default=0, compare=False)
-    """The position, counted from 1, of the first question that was asked with the summary in use; 0 where unknown.
+    """The position, counted from 1, of the first question that was asked with the summary in use; 0 if unknown.
 
     Recall begins with it (``core/recall/epoch.py``). Equal summaries may differ in it.
     """

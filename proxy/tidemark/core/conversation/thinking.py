@@ -33,7 +33,7 @@ _BEFORE = re.compile(r"claude-(?:\d|instant|v\d)")
 
 @lru_cache(maxsize=REMEMBERED_NAMES)
 def checks_thinking(model: str) -> bool | None:
-    """Return whether a model checks what its thinking stands behind; None where its name does not say so."""
+    """Return whether a model checks what its thinking stands behind; None if its name does not say so."""
     match = _NAME.search(model.lower())
     if match is None or match[1] not in _FLOORS:
         return False if _BEFORE.search(model.lower()) else None
@@ -82,7 +82,7 @@ class ThinkingFormat(Protocol):
         ...
 
     def demanded(self, fields: Mapping[str, bytes], elements: Sequence[bytes]) -> int:
-        """Return the place from which on the upstream demands thinking where it was; the end where it does not."""
+        """Return the place from which on the upstream demands thinking where it was; the end if it does not."""
         ...
 
     def dropping(self, fields: Mapping[str, bytes]) -> Mapping[str, bytes]:
@@ -92,7 +92,7 @@ class ThinkingFormat(Protocol):
     def refused_place(self, body: bytes) -> int | None:
         """Return the place of the first element whose thinking is refused: behind another prefix, or as nobody's.
 
-        None where the refusal is about something else.
+        None if the refusal is about something else.
         """
         ...
 

@@ -11,7 +11,7 @@ class TidemarkError(Exception):
 
     code: str = "internal_error"
     retry_after: float = 0.0
-    """Seconds after which a retry can succeed; 0 where nobody can tell."""
+    """Seconds after which a retry can succeed; 0 if nobody can tell."""
 
     def __init__(self, message: str, *, internal: str = "") -> None:
         super().__init__(message)

@@ -43,7 +43,7 @@ class ModelWindow:
     max_input_tokens: int = DEFAULT_WINDOW_TOKENS
     max_output_tokens: int | None = None
     context_window: int | None = None
-    """Input and output together; None where no source states it, then ``max_input_tokens`` stands for it."""
+    """Input and output together; None if no source states it, then ``max_input_tokens`` stands for it."""
     source: WindowSource = "default"
 
     @property
@@ -141,7 +141,7 @@ class Budget:
     """Above this a compaction is due."""
     prepare_mark: int
     low_water: int
-    """A compaction brings the request to at most this, where its fixed parts allow."""
+    """A compaction brings the request to at most this, if its fixed parts allow."""
     retention: int
     max_summary: int
     """Bound of the whole summary message."""

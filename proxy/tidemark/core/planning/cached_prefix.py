@@ -19,8 +19,8 @@ from tidemark.core.planning.situation import Compact
 def cached_prefix(request: ModelRequest, planned: Compact, profile: ModelProfile) -> CachedPrefix | None:
     """Return the forwarded beginning of a request, up to the last message that the planned summary stands for.
 
-    None where a model could not answer that call with a summary: the request demands JSON or the call of a tool, or the
-    summary must repeat system messages, which the model would take for instructions. None also where system messages
+    None if a model could not answer that call with a summary: the request demands JSON or the call of a tool, or the
+    summary must repeat system messages, which the model would take for instructions. None also if system messages
     stand among the turns: the chain leaves them out, so such a summary might reveal them to other readers.
     """
     if not profile.policy.summarizer_cache_friendly:

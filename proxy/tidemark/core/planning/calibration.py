@@ -1,6 +1,6 @@
 """Calibration: learns from ``usage`` how many tokens the provider counts for each local one.
 
-It adjusts the budget's marks, and is off unless ``calibrate: true`` (FR-1.1.5: local counts decide). Where the provider
+It adjusts the budget's marks, and is off unless ``calibrate: true`` (FR-1.1.5: local counts decide). If the provider
 counts f tokens for each local one, its window holds 1/f as many local tokens. So the marks are divided by f, and all
 counts, the summary's too, stay local.
 """
@@ -101,7 +101,7 @@ class CalibratedBudget:
     factor: float = 1.0
     """The provider's tokens for each local one."""
     key: CalibrationKey | None = None
-    """What the request's reply calibrates; None where the model is not calibrated."""
+    """What the request's reply calibrates; None if the model is not calibrated."""
 
     @property
     def marks(self) -> Budget:
@@ -123,7 +123,7 @@ def calibration_key(fingerprint: bytes, model: str, base_url: str, tools: Sequen
 
 
 def in_local_tokens(budget: Budget, factor: float) -> Budget:
-    """Return the marks in local tokens, where the provider counts ``factor`` tokens for each local one."""
+    """Return the marks in local tokens, if the provider counts ``factor`` tokens for each local one."""
     return replace(
         budget,
         window=int(budget.window / factor),

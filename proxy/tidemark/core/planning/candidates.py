@@ -221,7 +221,7 @@ class Candidates:
     def plan_forced(self, current: NoCompaction | ReuseSummary) -> CompactionPlan:
         """Plan a compaction by hand: no threshold applies, and the retained messages stay (FR-2.2.1, S2-C4).
 
-        Retention and ``keep_last_messages`` give way only where the request is over its limit, as they do when a
+        Retention and ``keep_last_messages`` give way only if the request is over its limit, as they do when a
         compaction is due.
         """
         choices = self.within_retention(self.candidates(), self.budget.retention)

@@ -1,6 +1,6 @@
 """Clipping: removes the middle of tool results that are too large even for a compacted request (FR-5.3.1).
 
-It comes after the plan, and only where the outcome would be ``CannotFit``, with the least retention and the shortest
+It comes after the plan, and only if the outcome would be ``CannotFit``, with the least retention and the shortest
 summary. ``clips_for`` decides how small which results become, and ``clipped`` rewrites one. The store keeps the
 original, and the newest message never changes (promise 2).
 """
@@ -49,7 +49,7 @@ class Scissors:
 
 
 def clips_for(plan_input: PlanInput) -> tuple[Clip, ...]:
-    """Return the fewest clips with which a request fits; none where it fits anyway, or clipping does not help.
+    """Return the fewest clips with which a request fits; none if it fits anyway, or clipping does not help.
 
     The same messages and limit give the same sequence of clips: the largest result first, down a ladder of sizes that
     follow from the limit alone. So a clipped result stays the same for many turns (promise 5).

@@ -17,18 +17,18 @@ from tidemark.core.planning.situation import CannotFit, Compact, CompactionPlan,
 
 _UNKNOWN = SummaryRecipe("extractive", "", 0)
 FAR_RATIO = 0.25
-"""A prepared summary is replaced where more than this share of what must stay is left beside it.
+"""A prepared summary is replaced if more than this share of what must stay is left beside it.
 
-Where a turn is smaller than that share, a turn is enough.
+If a turn is smaller than that share, a turn is enough.
 """
 GAIN_RATIO = 0.75
 """The share of the excess that another preparation must remove, since each may ask a model."""
 LAST_GAIN_RATIO = 0.5
-"""The same share where the next turns will probably cross the high water."""
+"""The same share if the next turns will probably cross the high water."""
 TURN_MESSAGES = 2
 """A reply and the next question: the newest messages by which the size of a turn is estimated."""
 SOON_TURNS = 2
-"""The high water is near where this many turns would cross it."""
+"""The high water is near if this many turns would cross it."""
 
 
 def plan(plan_input: PlanInput) -> CompactionPlan:
@@ -48,7 +48,7 @@ def plan(plan_input: PlanInput) -> CompactionPlan:
     if isinstance(planned, CannotFit) and plan_input.asks_provider:
         return plan(replace(plan_input, asks_provider=False))
     if isinstance(planned, CannotFit) and candidates.summary is not None:
-        # The stored summary was made for a larger window, or covers too much: plan a new one (FR-5.3.1). Where messages
+        # The stored summary was made for a larger window, or covers too much: plan a new one (FR-5.3.1). If messages
         # were left out, that needs them.
         return plan(replace(plan_input, summary=None))
     return planned
@@ -111,7 +111,7 @@ def _next(candidates: Candidates, coming: int) -> Compact | None:
 def _nearer(candidates: Candidates, waiting: Candidates, coming: int) -> Compact | None:
     """Plan a summary in place of a prepared one that would leave far more messages than must stay.
 
-    All messages up to the high water follow a summary that was prepared early. Where the policy retains fewer (FR-1.3,
+    All messages up to the high water follow a summary that was prepared early. If the policy retains fewer (FR-1.3,
     S2), the next summary continues from it once most of those messages have arrived.
     """
     budget, count = candidates.budget, candidates.count

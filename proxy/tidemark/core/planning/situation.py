@@ -114,7 +114,7 @@ class Compact:
     rest_tokens: int
     """Tokens of the request without the summary message."""
     fallback: NoCompaction | ReuseSummary | None
-    """The outcome if no summary can be made; None where nothing else fits."""
+    """The outcome if no summary can be made; None if nothing else fits."""
 
 
 @dataclass(frozen=True, slots=True)

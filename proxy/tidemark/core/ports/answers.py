@@ -1,4 +1,4 @@
-"""The port of answers that are given again to whoever sends a turn of stored history again.
+"""The port of stored answers: a client that sends a turn of stored history again gets one.
 
 ``tidemark/store/answers.py`` implements it; ``tidemark/pipeline/repeated_turns.py`` uses it.
 """
@@ -30,7 +30,7 @@ class AnswerStore(Protocol):
     """The newest answer of each conversation that may be asked for again."""
 
     async def find(self, conversation: str) -> KeptAnswer | None:
-        """Return the answer; None where none is kept, or it cannot be read."""
+        """Return the answer; None if none is kept, or it cannot be read."""
         ...
 
     async def keep(self, conversation: str, answer: KeptAnswer, seconds: int) -> None:

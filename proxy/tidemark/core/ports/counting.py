@@ -25,9 +25,9 @@ class RequestCount:
     """Whether the count uses the model's own tokenizer and its provider's accounting, and is no estimate."""
 
     scheme: str = ""
-    """The mark of the counting rules, to be stored with the count; empty where the count must not be reused."""
+    """The mark of the counting rules, to be stored with the count; empty if the count must not be reused."""
     first_summary_tokens: int = 0
-    """How much ``other_tokens`` changes where a summary becomes the first system message, which has the tools."""
+    """How much ``other_tokens`` changes if a summary becomes the first system message, which has the tools."""
     left_out: LeftOut = NOTHING_LEFT_OUT
     """The messages before ``messages`` that were not read."""
 
@@ -51,7 +51,7 @@ class TokenCounter(Protocol):
         """Count a request for a model; large new text is counted off the event loop.
 
         :param stored_count: the number of leading non-system messages that are stored with their counts
-        :param stored: reads those counts; used where this process does not have many of them
+        :param stored: reads those counts; used if this process does not have many of them
         :raises TokenizerFailed: FR-5.2.1, nothing is approximated
         """
         ...

@@ -81,7 +81,7 @@ class QueueState:
 
 
 class FlushQueue(Protocol):
-    """The queue, one for all workers. Every method raises ``StoreUnavailable`` where the store did not answer."""
+    """The queue, one for all workers. Every method raises ``StoreUnavailable`` if the store did not answer."""
 
     async def intend(self, key: str, note: bytes) -> None:
         """Store a note until the entry of that key is added."""
@@ -96,7 +96,7 @@ class FlushQueue(Protocol):
         ...
 
     async def add(self, entry: FlushEntry) -> bool:
-        """Append an entry; False where one of its key was appended before. An entry without a body is only marked."""
+        """Append an entry; False if one of its key was appended before. An entry without a body is only marked."""
         ...
 
     async def read(self, consumer: str, reader: str, count: int, after: str = "") -> Sequence[FlushEntry]:
@@ -114,7 +114,7 @@ class FlushQueue(Protocol):
     async def begin(self, consumer: str, entry: FlushEntry) -> int:
         """Count an attempt before it is made, so that an attempt that ends the process counts, too.
 
-        :returns: the number of the attempt; 0 where the entry was deleted or replaced, so that it is not delivered
+        :returns: the number of the attempt; 0 if the entry was deleted or replaced, so that it is not delivered
         """
         ...
 
@@ -123,7 +123,7 @@ class FlushQueue(Protocol):
         ...
 
     async def bury(self, consumer: str, entry: FlushEntry, reason: str, attempts: int) -> bool:
-        """Make an entry a dead letter, which waits until the operator replays it; False where the queue lost it."""
+        """Make an entry a dead letter, which waits until the operator replays it; False if the queue lost it."""
         ...
 
     async def lead(self, reader: str, seconds: float) -> bool:

@@ -17,7 +17,7 @@ class OwnerStore(Protocol):
         ...
 
     async def claim(self, account: str, identifiers: Sequence[str], owner: str) -> None:
-        """Store who made objects of an account; where an id was used before, the newest owner counts.
+        """Store who made objects of an account; if an id was used before, the newest owner counts.
 
         :raises StoreUnavailable: the store did not answer in time
         """

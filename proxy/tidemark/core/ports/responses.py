@@ -17,7 +17,7 @@ class ResponseStore(Protocol):
     """Responses that clients ask for again by their ids. ``ConversationStore.record`` stores them with their turns."""
 
     async def find(self, owner: str, identifier: str) -> ResponseRecord | None:
-        """Return the response with this id, or with an item of this id; None where the owner has none.
+        """Return the response with this id, or with an item of this id; None if the owner has none.
 
         Its long members are empty until ``with_head`` reads them.
         """
@@ -44,7 +44,7 @@ class KeptConversationStore(Protocol):
         ...
 
     async def find(self, owner: str, identifier: str) -> KeptHistory | None:
-        """Return a conversation, which lives on as if it were new; None where the owner has none."""
+        """Return a conversation, which lives on as if it were new; None if the owner has none."""
         ...
 
     async def add(
@@ -57,7 +57,7 @@ class KeptConversationStore(Protocol):
         ...
 
     async def change(self, owner: str, conversation: KeptConversation, metadata: bytes) -> KeptConversation | None:
-        """Replace the metadata; None where the conversation is gone."""
+        """Replace the metadata; None if the conversation is gone."""
         ...
 
     async def remove(self, owner: str, conversation: KeptConversation, item: str) -> bool:

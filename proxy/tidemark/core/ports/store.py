@@ -1,7 +1,7 @@
 """Ports of the store: conversations, turns, leases, models, calibrations and learned windows.
 
 ``tidemark/store/`` implements them over Redis; the pipeline, the compaction, the archive and the catalog use them.
-Where a docstring does not say otherwise, a method raises ``StoreUnavailable`` when the store did not answer in time.
+If a docstring does not say otherwise, a method raises ``StoreUnavailable`` when the store did not answer in time.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class ConversationStore(Protocol):
     async def record(self, turn: TurnRecord) -> str:
         """Append what a turn adds, in one atomic write; writing it twice changes nothing.
 
-        A conversation that went on otherwise meanwhile is left as it is, and the turn becomes a fork of it. Where the
+        A conversation that went on otherwise meanwhile is left as it is, and the turn becomes a fork of it. If the
         turn repeats answers in other words (``TurnRecord.echo``), its wording takes the place of the stored one.
 
         :returns: the id of the conversation that holds the turn now
@@ -76,7 +76,7 @@ class ConversationStore(Protocol):
         :param replacing: store it in place of another one, which stays as an earlier version
         :param upon: the summary that was in use when it was planned
         :param begun_at: when its compaction began, as Unix time in seconds; None for when it was made
-        :returns: the one that is stored now; None where there is none and another worker has the lease by now
+        :returns: the one that is stored now; None if there is none and another worker has the lease by now
         :raises SummaryOutdated: a person has replaced ``upon`` since, or has had the conversation forgotten
         :raises StoreUnavailable: the store did not answer in time
         """
@@ -100,7 +100,7 @@ class ConversationStore(Protocol):
         ...
 
     async def conversation(self, conversation: str) -> StoredConversation | None:
-        """Return a conversation's record; None where there is none."""
+        """Return a conversation's record; None if there is none."""
         ...
 
     async def messages(self, conversation: str, *, start: int = 1, stop: int | None = None) -> Sequence[StoredMessage]:
@@ -149,29 +149,29 @@ class StartedTurn:
     """A turn of a conversation whose history is the store's (``X-Tidemark-History: stored``)."""
 
     record: StoredConversation | None
-    """None where the conversation is yet to begin."""
+    """None if the conversation is yet to begin."""
     branch: str
     """The second part of the conversation's id."""
     lease: Lease | None
-    """None where another turn is under way."""
+    """None if another turn is under way."""
     lost: str = ""
-    """How many messages are lost where the name leads to a conversation of which parts are gone, or ``unknown``."""
+    """How many messages are lost, or ``unknown``, if the name leads to a conversation that has lost parts."""
 
 
 class TurnStore(Protocol):
     """Turns of stored history."""
 
     async def start_turn(self, family: str, own: str, tenant: str, seconds: float) -> StartedTurn | None:
-        """Take the turn of a conversation: of this id, or, where ``own`` is empty, of the family's name.
+        """Take the turn of a conversation: of this id, or, if ``own`` is empty, of the family's name.
 
-        :returns: None where the id's conversation is another tenant's, or there is none
+        :returns: None if the id's conversation is another tenant's, or there is none
         """
         ...
 
     def give_up(self, turn: TurnRecord) -> None:
         """End a turn whose client was told that it is lost, as soon as the store answers.
 
-        Its lease is free then. A write that arrives late is no part of the conversation. Where the write arrived
+        Its lease is free then. A write that arrives late is no part of the conversation. If the write arrived
         before, its answer counts as one that no client received: the same question is answered anew.
         """
         ...
@@ -198,11 +198,11 @@ class StoreIdentity(Protocol):
 
     @property
     def epoch(self) -> str:
-        """Return the store's own id as it was read last; empty where it never was."""
+        """Return the store's own id as it was read last; empty if it never was."""
         ...
 
     async def renewed(self) -> str:
-        """Read the store's own id again, and return it; the last one where the store does not answer."""
+        """Read the store's own id again, and return it; the last one if the store does not answer."""
         ...
 
 
@@ -230,14 +230,14 @@ class LeaseStore(Protocol):
         *,
         absorbed: Sequence[bytes] = (),
     ) -> Lease | None:
-        """Take a lease to make a summary of the first ``covered`` messages; None where another worker has it.
+        """Take a lease to make a summary of the first ``covered`` messages; None if another worker has it.
 
         The name of a preparation's lease is the second part of the conversation's id, so ``recall`` finds it.
         """
         ...
 
     async def renew(self, lease: Lease, seconds: float) -> bool:
-        """Renew a lease; False where another worker has it by now."""
+        """Renew a lease; False if another worker has it by now."""
         ...
 
     async def release(self, lease: Lease) -> None:
@@ -277,7 +277,7 @@ class ModelStore(Protocol):
     ) -> None:
         """Change the overrides of a record, which its id identifies.
 
-        :param change: returns the new overrides for the stored ones; called again where another change was faster.
+        :param change: returns the new overrides for the stored ones; called again if another change was faster.
             What it raises leaves everything as it is
         """
         ...
@@ -293,7 +293,7 @@ class SettingStore(Protocol):
     async def change(self, change: Callable[[StoredValues], StoredValues]) -> None:
         """Change the settings.
 
-        :param change: returns the new values for the stored ones; called again where another change was faster. What it
+        :param change: returns the new values for the stored ones; called again if another change was faster. What it
             raises leaves everything as it is
         """
         ...

@@ -23,7 +23,7 @@ class SummaryTask:
     """Everything that a summarizer needs for one summary."""
 
     messages: Sequence[Message]
-    """The messages to summarize, oldest first; a system message only where the summary absorbs it."""
+    """The messages to summarize, oldest first; a system message only if the summary absorbs it."""
     previous: str | None
     """The previous summary as ``PrefixSummary.source`` gives it, which the new one includes (FR-1.4.2)."""
     max_tokens: int
@@ -35,13 +35,13 @@ class SummaryTask:
     caller: Caller | None = None
     timeout_seconds: float = 60.0
     shorten_sentences: bool = True
-    """Whether ``extractive`` may drop empty words where not every sentence fits."""
+    """Whether ``extractive`` may drop empty words if not every sentence fits."""
     reading: Reading | None = None
     """What was read of the texts so far, for the next reader of this compaction."""
     live: CachedPrefix | None = None
     """The conversation as it is forwarded, for a summarizer that uses the provider's prompt cache."""
     ask_provider: AskProvider | None = None
-    """Asks the provider, for the strategy ``native``; None where no client's request is there to go on from."""
+    """Asks the provider, for the strategy ``native``; None if no client's request is there to go on from."""
 
 
 class Summarizer(Protocol):
@@ -70,7 +70,7 @@ class SummaryComparison(Protocol):
         draft: SummaryText,
         reading: Reading | None = None,
     ) -> Receipt:
-        """Return the receipt of a text that stands for ``previous`` and ``messages``; empty where it takes too long.
+        """Return the receipt of a text that stands for ``previous`` and ``messages``; empty if it takes too long.
 
         :param reading: what the strategy has read of the same messages
         """

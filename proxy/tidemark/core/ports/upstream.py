@@ -64,12 +64,12 @@ class Route:
     timeout_seconds: float = 600.0
     """The longest time until a reply begins."""
     dialects: frozenset[str] = frozenset()
-    """The dialects that the upstream speaks (``model_info.dialects``); empty where nothing is configured."""
+    """The dialects that the upstream speaks (``model_info.dialects``); empty if nothing is configured."""
     thinking_binding: bool | None = None
-    """Whether the model checks what its thinking stands behind (``model_info.thinking_binding``); None where its name
+    """Whether the model checks what its thinking stands behind (``model_info.thinking_binding``); None if its name
     is to say so."""
     native_compaction: bool | None = None
-    """Whether the upstream writes summaries itself (``model_info.native_compaction``); None where its name or its
+    """Whether the upstream writes summaries itself (``model_info.native_compaction``); None if its name or its
     address is to say so."""
     silence_seconds: float = 600.0
     """The longest time between two pieces of a reply; comments of a stream are pieces, too."""
@@ -100,9 +100,9 @@ class Upload:
     """A request's body that is still arriving, and never in memory as a whole."""
 
     pieces: AsyncGenerator[bytes, None]
-    """Read once, and closed where nobody reads on. It raises ``OSError`` where the body broke off."""
+    """Read once, and closed if nobody reads on. It raises ``OSError`` if the body broke off."""
     length: int | None = None
-    """In bytes; None where the client did not say it. The body then goes out in chunks (RFC 9112, section 7.1)."""
+    """In bytes; None if the client did not say it. The body then goes out in chunks (RFC 9112, section 7.1)."""
     encoding: bytes = b""
     """The body's ``Content-Encoding``, which is passed on with it."""
 
@@ -165,9 +165,9 @@ class Upstream(Protocol):
         ...
 
     def sole_route(self, caller: Caller | None = None) -> Route | None:
-        """Return the route of requests that name no model: to the only upstream; None where there are none or more.
+        """Return the route of requests that name no model: to the only upstream; None if there are none or more.
 
-        :param caller: where nothing is configured, a key of OpenAI's own form leads to OpenAI
+        :param caller: if nothing is configured, a key of OpenAI's own form leads to OpenAI
         """
         ...
 
@@ -191,19 +191,19 @@ class Upstream(Protocol):
     async def needs_callers_key(self, route: Route) -> bool:
         """Return whether a call without a caller's key would have no credential that the upstream wants.
 
-        An entry's server that wants no key is not known as one: the configuration gives it any key.
+        Nobody knows whether the server of an entry wants a key: for one that wants none, the configuration has any key.
         """
         ...
 
     def keeps_responses(self, route: Route, caller: Caller) -> bool | None:
         """Return whether a route's upstream keeps a caller's responses, so that requests can go on from their ids.
 
-        None where nobody knows beforehand.
+        None if nobody knows beforehand.
         """
         ...
 
     def writes_summaries(self, route: Route, dialect: str, caller: Caller) -> bool:
-        """Return whether a route's upstream is known to write summaries itself, where it is asked in a dialect.
+        """Return whether a route's upstream is known to write summaries itself, when it is asked in a dialect.
 
         :param dialect: its name
         """

@@ -14,7 +14,7 @@ from tidemark.core.recall.quotation import FRAME_TOKENS
 from tidemark.core.report import RecallOutcome
 
 SHARE = 0.5
-"""One question may use this part of what is left of the bound. So later ones find something left."""
+"""One question may use this part of the tokens that are left. So later questions find some left."""
 LEAST_SHARE_TOKENS = 256
 """One question may use so much in any case, if it is left."""
 LEAST_TOKENS = FRAME_TOKENS + 32
@@ -93,7 +93,7 @@ def questions(messages: Sequence[Message]) -> Iterator[tuple[int, int]]:
 
 
 def question_position(messages: Sequence[Message]) -> int:
-    """Return the position of the newest question among the client messages, counted from 1; 0 where there is none."""
+    """Return the position of the newest question among the client messages, counted from 1; 0 if there is none."""
     newest = next(questions(messages), None)
     if newest is None:
         return 0

@@ -30,9 +30,9 @@ MOST_MESSAGES = 1 << 24
 PREVIOUS, BEFORE_PREVIOUS, NEXT = 0.6, 0.3, 0.2
 """What a message gains of its neighbours' scores: an answer seldom repeats the words of its question."""
 MOST_POSTINGS, LEAST_POSTINGS, POSTINGS_BY_TERM = 2_500, 1_000, 10_000
-"""Mentions that one question looks at, rarest terms first: they bound its time, and common words tell nothing.
+"""Mentions that one question looks at, rarest terms first: they bound its time, and common words say nothing.
 
-A question of four terms looks at the most, and one of ten or more at the least, since its rare ones tell enough.
+A question of four terms looks at the most, and one of ten or more at the least, since its rare ones say enough.
 """
 RELEVANT_SHARE = 0.3
 """Messages below this share of the best one's score are left out: they share a common word at most."""
@@ -164,7 +164,7 @@ def _terms_of_question(question: str) -> list[str]:
 
 
 def rarity_of(mentions: int, count: int) -> float:
-    """Return how much a term tells that stands in so many of ``count`` messages."""
+    """Return the weight of a term that stands in so many of ``count`` messages."""
     return log(1 + (count - mentions + 0.5) / (mentions + 0.5))
 
 

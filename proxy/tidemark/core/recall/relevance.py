@@ -18,7 +18,7 @@ LEAST_SHARE = 0.1
 MOST_WORDS = 12
 """A longer question counts as one of so many rare words: one that tells much may ask for little."""
 COVERED_SHARE = 2 / 3
-"""A passage in context that shares this part of what the best original shares is about the same thing."""
+"""A passage in context is about the same thing if it shares so much of what the best original shares."""
 PASSAGE_CHARS = 2_000
 """A longer message in context, such as a file, has words of everything; its lines are compared one by one."""
 

@@ -33,7 +33,7 @@ NOT_READY = "The earlier messages cannot be searched right now."
 
 
 def query_of(arguments: str) -> str:
-    """Return the query of a call; empty where its arguments have none.
+    """Return the query of a call; empty if its arguments have none.
 
     :param arguments: the model's own JSON text
     """

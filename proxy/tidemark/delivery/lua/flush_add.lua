@@ -1,5 +1,5 @@
 -- Arguments: key, seconds that the mark stays (0 for no limit), most entries, most bytes, tenant, conversation, time,
--- body. Answer: the entry's id; nil where an entry of that key was added before. Without a body the key is only
+-- body. Answer: the entry's id; nil if an entry of that key was added before. Without a body the key is only
 -- marked.
 local key, ttl = ARGV[1], tonumber(ARGV[2])
 local mark = P .. ':k:' .. key

@@ -1,4 +1,4 @@
--- Arguments: group, id, reason, attempts, most entries, most bytes, then the fields of the entry. Answer: 1; 0 where
+-- Arguments: group, id, reason, attempts, most entries, most bytes, then the fields of the entry. Answer: 1; 0 if
 -- the entry is in the queue no more, and becomes no dead letter. The second time, when it is not pending, nothing
 -- happens.
 local group, id = ARGV[1], ARGV[2]

@@ -1,4 +1,4 @@
--- Arguments: reader, milliseconds (0 gives the lead up). Answer: 1 where the reader leads now.
+-- Arguments: reader, milliseconds (0 gives the lead up). Answer: 1 if the reader leads now.
 local lead = P .. ':l'
 local holder = redis.call('GET', lead)
 if tonumber(ARGV[2]) == 0 then

@@ -1,4 +1,4 @@
--- Arguments: 'd' or 's', id, consumer ('' for all), most entries, most bytes. Answer: the new id; nil where there is
+-- Arguments: 'd' or 's', id, consumer ('' for all), most entries, most bytes. Answer: the new id; nil if there is
 -- no such entry. A dead letter goes back to its own consumer, and is removed from the dead letters.
 local source = ARGV[1] == 'd' and DEAD or STREAM
 local original = redis.call('XRANGE', source, ARGV[2], ARGV[2])[1]

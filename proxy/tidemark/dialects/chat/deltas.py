@@ -50,7 +50,7 @@ class PartialObject:
                 members[key] = value
 
     def append_text(self, key: str, value: JsonValue) -> bool:
-        """Append a string to a member that is a string; return False where one of them is not."""
+        """Append a string to a member that is a string; return False if one of them is not."""
         member = self.members.get(key)
         if not isinstance(member, _Text) or not isinstance(value, str):
             return False

@@ -52,7 +52,7 @@ RENDERED = 128
 
 
 def cached_members(request: ModelRequest) -> Mapping[str, bytes] | None:
-    """Return the members that a provider caches; None where the request demands JSON or the call of a tool.
+    """Return the members that a provider caches; None if the request demands JSON or the call of a tool.
 
     A summarizer with ``cache_friendly`` repeats them, so that its call reads from the provider's prompt cache. Source:
     OpenAI API guide, "Prompt caching".
@@ -78,7 +78,7 @@ class ChatThinking(SignedThinking):
         return b'"thinking_blocks"' in data
 
     def key_of(self, element: bytes) -> bytes:
-        """Return the digest of an answer's first signature or sealed thinking; empty where it has none."""
+        """Return the digest of an answer's first signature or sealed thinking; empty if it has none."""
         sealed = sealed_text(object_in(element).get(MEMBER)) if self.is_in(element) else ""
         return digest_of_text(sealed) if sealed else b""
 
@@ -123,7 +123,7 @@ class ChatDialect(OpenAIErrors, BaseDialect):
         self.parser = RequestParser(self, ChatElements(), cache_bytes)
 
     def parse(self, body: bytes, *, anonymous: bool = False, bounded: bool = True) -> Awaitable[ModelRequest]:
-        """Parse a body; in a thread where much of it is new."""
+        """Parse a body; in a thread if much of it is new."""
         return self.parser.parse(body, anonymous=anonymous, bounded=bounded)
 
     def parse_lines(self, data: bytes) -> list[Message]:

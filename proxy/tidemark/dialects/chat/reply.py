@@ -83,7 +83,7 @@ class ChunkFold:
     def _add_text(self, chunk: Mapping[str, JsonValue]) -> bool:
         """Take in a chunk that is only the next piece of the first choice's text, as nearly every chunk is.
 
-        Return False where it is another chunk.
+        Return False if it is another chunk.
         """
         choices = chunk.get("choices")
         if not isinstance(choices, list) or len(choices) != 1 or chunk.get("usage") is not None or chunk.get("error"):
@@ -162,13 +162,13 @@ def _call(value: dict[str, JsonValue]) -> dict[str, JsonValue]:
 
 
 def _index(choice: Mapping[str, JsonValue]) -> int:
-    """Return the index of a choice; 0 where it has none."""
+    """Return the index of a choice; 0 if it has none."""
     index = choice.get("index")
     return index if isinstance(index, int) else 0
 
 
 def _message(value: Mapping[str, JsonValue]) -> Message | None:
-    """Return the message, or None where the upstream's object is not a chat message."""
+    """Return the message, or None if the upstream's object is not a chat message."""
     members = {"role": "assistant", **value}
     try:
         return parse_message(_encode(members), members, 0)

@@ -40,7 +40,7 @@ class ChatSearchFunction:
     def offering(self, request: ModelRequest) -> ModelRequest | None:
         """Return the request with the function at the end of its tools.
 
-        None where the client chooses a function itself or none, wants several choices, or has a function of this name.
+        None if the client chooses a function itself or none, wants several choices, or has a function of this name.
         """
         fields = request.fields
         if any(member_of(fields, name) is not None for name in _LEFT_ALONE):
@@ -50,7 +50,7 @@ class ChatSearchFunction:
         return with_function(request, DEFINITION)
 
     def without_calls(self, request: ModelRequest, offering: ModelRequest) -> ModelRequest:
-        """Return the client's own request or, where it has no tools, the offering one with calls forbidden.
+        """Return the client's own request or, if it has no tools, the offering one with calls forbidden.
 
         Some providers refuse a conversation with calls in a request that has no tools.
         """
@@ -87,7 +87,7 @@ class ChatSearchFunction:
 
 
 def _sendable(call: JsonValue, place: int) -> JsonValue:
-    """Return a call with an id, and with no arguments where the model's are no JSON object."""
+    """Return a call with an id, and with no arguments if the model's are no JSON object."""
     if not isinstance(call, dict) or not isinstance(function := call.get("function"), dict):
         return call
     try:

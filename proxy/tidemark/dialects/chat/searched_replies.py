@@ -1,10 +1,10 @@
 """Reads completions and streams over the rounds in which the model searches, and passes on what is the client's.
 
 ``search_function.py`` begins it. All rounds have one id, one sum of tokens and one text. A text never waits; the name
-in the first piece of a call decides whose it is. The client gets signed thinking of one round at most, the first whose
-text it gets or else the last: a provider refuses an answer that comes back with thinking which the model did not write
-at once (Anthropic API guide, "Extended thinking"). Source: OpenAI API reference, "The chat completion object" and "The
-chat completion chunk object".
+in the first piece of a call decides whose it is. The client gets signed thinking of one round at most: of the first
+whose text it gets, or else of the last. A provider refuses an answer that comes back with thinking which the model did
+not write at once (Anthropic API guide, "Extended thinking"). Source: OpenAI API reference, "The chat completion object"
+and "The chat completion chunk object".
 """
 
 from __future__ import annotations
@@ -77,7 +77,7 @@ def is_search(call: Mapping[str, JsonValue]) -> bool:
 
 
 def name_of(call: Mapping[str, JsonValue]) -> JsonValue:
-    """Return the name of a call's function; None where there is none yet."""
+    """Return the name of a call's function; None if there is none yet."""
     for kind in ("function", "custom"):
         body = call.get(kind)
         if isinstance(body, dict) and body.get("name"):
@@ -106,7 +106,7 @@ class SearchedBody:
         """Signed thinking of the first round whose text the client gets."""
 
     def read(self, data: bytes) -> bytes:
-        """Return the client's completion; nothing where the round only searches. A plain answer keeps its bytes."""
+        """Return the client's completion; nothing if the round only searches. A plain answer keeps its bytes."""
         body = decode_or_none(data, msgspec.json.decode)
         choice = _choice_of(body)
         if not isinstance(body, dict) or choice is None:
@@ -170,7 +170,7 @@ class SearchedBody:
 
 
 def _message_of(body: Mapping[str, JsonValue]) -> Mapping[str, JsonValue]:
-    """Return the message of a completion; an empty one where it has none."""
+    """Return the message of a completion; an empty one if it has none."""
     message = (_choice_of(body) or {}).get("message")
     return message if isinstance(message, dict) else {}
 
@@ -253,7 +253,7 @@ class SearchedStream:
         return _event(chunk) if says else b"", choice
 
     def _thinking_before(self, choice: Mapping[str, JsonValue]) -> bytes:
-        """Return the events of the thinking that waited, where this choice makes it the client's."""
+        """Return the events of the thinking that waited, if this choice makes it the client's."""
         delta = choice.get("delta")
         own = (
             {name: value for name, value in delta.items() if name not in _NO_ANSWER} if isinstance(delta, dict) else {}
@@ -268,7 +268,7 @@ class SearchedStream:
         return _event({**self._before.head, "object": "chat.completion.chunk", "choices": [choice]})
 
     def _changed(self, choice: Mapping[str, JsonValue], pieces: list[Piece]) -> Mapping[str, JsonValue] | None:
-        """Return the client's part of a choice; None where nothing of it is."""
+        """Return the client's part of a choice; None if nothing of it is."""
         reason, own = choice.get("finish_reason"), choice.get("delta")
         delta = dict(own) if isinstance(own, dict) else {}
         if reason:
@@ -309,9 +309,9 @@ class _Round:
         self._places: dict[int, int] = {}
         """The index that each call of the client's has for the client, by the identity of the call."""
         self.thinking: list[bytes] = []
-        """Events with signed thinking of which it is not yet known what it leads to."""
+        """Events with signed thinking that wait: only what follows says whether the client gets them."""
         self._searches: set[int] = set()
-        """The searches, by the same."""
+        """The calls that are searches, by their identity, too."""
         self._waiting: dict[int, list[Piece]] = {}
         """The pieces of calls that have no name yet."""
 
@@ -329,7 +329,7 @@ class _Round:
         return clients
 
     def _decided(self, call: PartialObject, piece: Piece) -> list[Piece]:
-        """Return the pieces of a call so far where its name is there, and is none of the search function."""
+        """Return the pieces of a call so far if its name is there, and is none of the search function."""
         waiting = [*self._waiting.pop(id(call), ()), piece]
         value = call.value()
         if is_search(value):
@@ -372,7 +372,7 @@ class _CallingFold(ChunkFold):
 
 
 def _thinking_of(choice: Mapping[str, JsonValue]) -> JsonValue:
-    """Return the signed thinking in a choice; None where it has none."""
+    """Return the signed thinking in a choice; None if it has none."""
     delta = choice.get("delta")
     return delta.get(THINKING) if isinstance(delta, dict) else None
 

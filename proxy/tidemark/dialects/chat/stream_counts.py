@@ -1,6 +1,6 @@
 """Asks for the provider's counts of a stream, and takes them out again for a client that did not ask.
 
-The step ``send`` and the relay call it through the dialect where a model is calibrated. Other replies and streams have
+The step ``send`` and the relay call it through the dialect if a model is calibrated. Other replies and streams have
 their counts by themselves. Source: OpenAI API reference, "Create chat completion", ``stream_options``: with
 ``include_usage`` a last chunk has the counts and no choices, and every other chunk has a ``usage`` of null.
 """
@@ -50,7 +50,7 @@ class ChatStreamCounts:
     """``StreamCounts`` of chat completions; it has no state."""
 
     def asking(self, request: ModelRequest) -> ModelRequest | None:
-        """Return a request that asks for the counts; None where the client's does, or nobody can tell."""
+        """Return a request that asks for the counts; None if the client's does, or nobody can tell."""
         fields = dict(request.fields)
         if MEMBER not in fields:
             fields[MEMBER] = _ASKED
@@ -77,7 +77,7 @@ class ChatStreamCounts:
 
 
 def _without_counts(event: bytes) -> bytes:
-    """Return one event without its counts: nothing where it has no choices."""
+    """Return one event without its counts: nothing if it has no choices."""
     lines = list(_DATA.finditer(event))
     if len(lines) != 1 or _KEY not in event:
         return event

@@ -50,7 +50,7 @@ def write_message(message: Message) -> bytes:
 
 
 def _content(message: Message) -> JsonValue:
-    """Return a plain text where there is no media, else a list of parts."""
+    """Return a plain text if there is no media, else a list of parts."""
     parts = [part for medium in message.media if (part := _part_of(medium, message.role)) is not None]
     if not parts:
         return message.text
@@ -61,7 +61,8 @@ def _content(message: Message) -> JsonValue:
 def _part_of(medium: Mapping[str, JsonValue], role: Role) -> Mapping[str, JsonValue] | None:
     """Return a medium as a part that servers accept; None for what a model wrote for itself.
 
-    An answer may have texts only, and what the format lacks becomes a text: its own where it has one, else its type.
+    Servers accept only texts in an answer. A medium that they would refuse becomes a text: its own text if it has one,
+    else its type.
     """
     kind = kind_of(medium)
     if kind in _SEALED:

@@ -1,7 +1,7 @@
 """Reads content blocks of the Messages API as parts of a core message, and writes such parts as blocks again.
 
 ``message.py`` reads the blocks of each new message with it, and ``writing.py`` writes those of other dialects. A part
-has the form of chat completions where that format has one, so that equal messages of both dialects have one digest.
+has the form of chat completions if that format has one, so that equal messages of both dialects have one digest.
 Source: Anthropic API reference, "Create a Message", ``messages.content``.
 """
 

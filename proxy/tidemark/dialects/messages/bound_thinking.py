@@ -36,7 +36,7 @@ class MessagesThinking(SignedThinking):
         return b'"signature"' in data or b'"redacted_thinking"' in data or _UNSIGNED.search(data) is not None
 
     def key_of(self, element: bytes) -> bytes:
-        """Return the digest of an answer's first signature or sealed thinking; empty where it has none."""
+        """Return the digest of an answer's first signature or sealed thinking; empty if it has none."""
         sealed = sealed_text(_content_of(element)) if self.is_in(element) else ""
         return digest_of_text(sealed) if sealed else b""
 
@@ -51,7 +51,7 @@ class MessagesThinking(SignedThinking):
         return body_of(members, {"content": array_of(remaining)})
 
     def demanded(self, fields: Mapping[str, bytes], elements: Sequence[bytes]) -> int:
-        """Return the place of the tool loop's first answer, where the request ends within one and thinks manually.
+        """Return the place of the tool loop's first answer, if the request ends within one and thinks manually.
 
         Adaptive thinking, the only kind of most models that check, does not demand it.
         """
@@ -74,7 +74,7 @@ class MessagesThinking(SignedThinking):
         return {**fields, "thinking": encode_json(thinking)}
 
     def refused_place(self, body: bytes) -> int | None:
-        """Return the place that a refusal names, where it is about thinking."""
+        """Return the place that a refusal names, if it is about thinking."""
         return None if super().refused_place(body) is None else named_place(body)
 
     @staticmethod

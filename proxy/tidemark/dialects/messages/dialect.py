@@ -55,7 +55,7 @@ class MessagesDialect(MessagesErrors, BaseDialect):
         self.parser = RequestParser(self, MessagesElements(), cache_bytes)
 
     async def parse(self, body: bytes, *, anonymous: bool = False, bounded: bool = True) -> ModelRequest:
-        """Parse a body; in a thread where much of it is new."""
+        """Parse a body; in a thread if much of it is new."""
         request = await self.parser.parse(body, anonymous=anonymous, bounded=bounded)
         reason = left_to_upstream(request.fields, request.messages)
         return replace(request, left_to_upstream=reason) if reason else request
@@ -80,7 +80,7 @@ class MessagesDialect(MessagesErrors, BaseDialect):
         return array_of(writing.joined_messages(messages, mark))
 
     def array_without(self, array: bytes, messages: Sequence[Message], places: Collection[int]) -> bytes:
-        """Remove messages; where a user turn was several, it is written again."""
+        """Remove messages; if a user turn was several, it is written again."""
         if read_elements(array) == [message.raw for message in messages]:
             return array_without(array, messages, places)
         remaining = [message for place, message in enumerate(messages) if place not in places]

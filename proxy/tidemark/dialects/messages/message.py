@@ -45,7 +45,7 @@ Block = Mapping[str, JsonValue]
 
 
 def read_element(raw: bytes, index: int) -> tuple[Message, ...]:
-    """Parse one message of a request; there are several where it has tool results and other blocks.
+    """Parse one message of a request; there are several if it has tool results and other blocks.
 
     :param raw: the message's own JSON, which stays as it is
     :param index: its place in ``messages``, for the error's ``param``

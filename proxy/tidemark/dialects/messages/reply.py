@@ -200,7 +200,7 @@ def _paired(text: str) -> str:
 
 
 def _message(content: list[JsonValue]) -> Message | None:
-    """Return the message, or None where the upstream's blocks are none."""
+    """Return the message, or None if the upstream's blocks are none."""
     value = {"role": "assistant", "content": content}
     try:
         raw = encode_json(value)

@@ -66,7 +66,7 @@ class MessagesElements:
 
 
 def left_to_upstream(fields: Mapping[str, bytes], messages: Sequence[Message]) -> str:
-    """Return why the provider is to compact the request itself; empty where it is not.
+    """Return why the provider is to compact the request itself; empty if it is not.
 
     Other edits of ``context_management`` only remove old thinking or tool results; Claude Code always sends one. A
     client that asks for summaries on demand sends ``compaction``, and each later request begins with the block.

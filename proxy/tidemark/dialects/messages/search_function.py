@@ -28,7 +28,7 @@ class MessagesSearchFunction:
     def offering(self, request: ModelRequest) -> ModelRequest | None:
         """Return the request with the function at the end of its tools.
 
-        None where the client chooses a tool itself or none, or has one of this name.
+        None if the client chooses a tool itself or none, or has one of this name.
         """
         choice = member_of(request.fields, "tool_choice")
         if choice is not None and not (isinstance(choice, dict) and choice.get("type") == "auto"):
@@ -36,7 +36,7 @@ class MessagesSearchFunction:
         return with_function(request, DEFINITION)
 
     def without_calls(self, request: ModelRequest, offering: ModelRequest) -> ModelRequest:
-        """Return the client's own request or, where it has no tools, the offering one with calls forbidden.
+        """Return the client's own request or, if it has no tools, the offering one with calls forbidden.
 
         Anthropic refuses a conversation with calls in a request that has no tools.
         """
@@ -71,7 +71,7 @@ class MessagesSearchFunction:
 
 
 def _sendable(block: JsonValue, place: int) -> JsonValue:
-    """Return a call with an id, and with an empty input where the model's is no object. Other blocks stay."""
+    """Return a call with an id, and with an empty input if the model's is no object. Other blocks stay."""
     if not isinstance(block, dict) or block.get("type") != "tool_use":
         return block
     own = block.get("input")

@@ -2,8 +2,9 @@
 
 ``search_function.py`` begins it. The client gets neither the calls of the search function nor the thinking that led to
 them alone, and the thinking of one round at most: providers refuse an answer that comes back with thinking which the
-model did not write at once. A text never waits; thinking waits for what it leads to. Source: Anthropic API reference,
-"Create a Message" (the response) and "Streaming messages"; its guide "Extended thinking".
+model did not write at once. A text never waits; thinking waits until the next block shows whether it led to a search.
+Source: Anthropic API reference, "Create a Message" (the response) and "Streaming messages"; its guide "Extended
+thinking".
 """
 
 from __future__ import annotations
@@ -42,7 +43,7 @@ class SearchedMessageBody:
         """The body of the newest round."""
 
     def read(self, data: bytes) -> bytes:
-        """Return the client's message; nothing where the round only searches. A plain answer keeps its bytes."""
+        """Return the client's message; nothing if the round only searches. A plain answer keeps its bytes."""
         body = decode_or_none(data)
         content = body.get("content") if isinstance(body, dict) else None
         if not isinstance(body, dict) or not isinstance(content, list):
@@ -180,7 +181,7 @@ class SearchedMessageStream:
         return event
 
     def _end_round(self, data: Data, event: bytes) -> bytes:
-        """Return what the client gets where a round ends: nothing where the round asks for searches."""
+        """Return what the client gets when a round ends: nothing if the round asks for searches."""
         delta = data.get("delta")
         reason = delta.get("stop_reason") if isinstance(delta, dict) else None
         message = self._round.fold.reply().message if reason else None
@@ -205,10 +206,10 @@ class _MessageRound:
         self._places: dict[JsonValue, int] = {}
         """The index of each of the client's blocks, by the index that the upstream gave it."""
         self._waiting: dict[JsonValue, list[tuple[Data, bytes]]] = {}
-        """The events of thinking of which it is not yet known what it leads to, by the same."""
+        """The events of blocks of thinking that wait for what follows them, by the upstream's index of the block."""
 
     def clients_events(self, data: Data, event: bytes) -> bytes:
-        """Return what the client gets now where a block begins, goes on or ends."""
+        """Return what the client gets now when a block begins, goes on or ends."""
         index = data.get("index")
         if data.get("type") == "content_block_start":
             block = data.get("content_block")

@@ -64,7 +64,7 @@ def write_message(message: Message) -> bytes:
 
 
 def own_message(text: str) -> bytes:
-    """Write a message of Tidemark's own: the summary where no user message follows."""
+    """Write a message of Tidemark's own: the summary if no user message follows."""
     return USER_START + text_block(text) + USER_END
 
 
@@ -78,7 +78,7 @@ def joined_messages(messages: Iterable[Message], mark: bytes = b"") -> list[byte
 
 
 def placed(messages: Iterable[Message]) -> Sequence[Message]:
-    """Return messages with those of the system that follow the summary where the API takes them.
+    """Return messages with those of the system that follow the summary if the API takes them.
 
     Such a message must follow a user turn, and precede an answer or be the last. So those that follow the summary are
     one message, and a user turn that follows comes before it. One without content may stand anywhere.
@@ -122,7 +122,7 @@ def joined_raws(raws: Iterable[bytes]) -> list[bytes]:
 
 
 def summary_mark(fields: Mapping[str, bytes], messages: Sequence[Message]) -> bytes:
-    """Return the ``cache_control`` for the summary's block; empty where the client does not cache, or marks four.
+    """Return the ``cache_control`` for the summary's block; empty if the client does not cache, or marks four.
 
     The mark is a copy of the client's next one, else of the one before, because marks of an hour must come before
     those of five minutes ("Prompt caching", "Mixing different TTLs").
@@ -267,7 +267,7 @@ def as_sent(raw: bytes) -> bytes:
 def _sendable_blocks(content: list[JsonValue]) -> list[JsonValue]:
     """Return the blocks of an answer that a request may have.
 
-    A text of white space stays between other texts, where it is part of what the answer means.
+    A text of white space stays between other texts, if it is part of what the answer means.
     """
     texts = [_text_of(block) for block in content]
     has_words = any(text and not text.isspace() for text in texts)

@@ -24,7 +24,7 @@ _NUMBER = re.compile(rb'"sequence_number"[ \t\n\r]*:[ \t\n\r]*(\d{1,15})')
 
 
 def usage_of(input_tokens: int, output_tokens: int) -> Mapping[str, JsonValue]:
-    """Return a response's ``usage`` of these counts, nothing of which came from a cache."""
+    """Return a response's ``usage`` with these counts, and with no tokens from a cache."""
     return {
         "input_tokens": input_tokens,
         "input_tokens_details": {"cached_tokens": 0, "cache_write_tokens": 0},
@@ -165,6 +165,6 @@ def error_event(error: dict[str, JsonValue], previous: bytes = b"") -> bytes:
 
 
 def next_number(previous: bytes) -> int:
-    """Return the number after the last ``sequence_number``; 0 where the stream has none."""
+    """Return the number after the last ``sequence_number``; 0 if the stream has none."""
     numbers = _NUMBER.findall(previous)
     return int(numbers[-1]) + 1 if numbers else 0

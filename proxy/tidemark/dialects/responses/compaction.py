@@ -1,7 +1,7 @@
 """Reads requests that ask for a compaction, and writes the answer to them.
 
 A ``compaction_trigger`` as the last item of ``input`` asks for a response with exactly one item ``compaction``. Codex
-compacts so behind a provider that is named OpenAI, and stops where another item comes. Source: OpenAI API guide,
+compacts so behind a provider that is named OpenAI, and stops if another item comes. Source: OpenAI API guide,
 "Compaction"; requests of Codex 0.169.
 """
 

@@ -54,7 +54,7 @@ def has_encrypted(body: bytes) -> bool:
 
 
 def refused_items(refusal: bytes, body: bytes, *, all_of_them: bool) -> Sequence[str]:
-    """Return the encrypted contents of a body that a refusal is about; none where it is about something else.
+    """Return the encrypted contents of a body that a refusal is about; none if it is about something else.
 
     A refusal names one item. Those after it are taken for refused with it, and those before it for read: whoever
     changes the model or the key makes all later items with the new one.
@@ -69,7 +69,7 @@ def refused_items(refusal: bytes, body: bytes, *, all_of_them: bool) -> Sequence
 
 
 def without_items(body: bytes, left_out: Container[str]) -> bytes | None:
-    """Return a body without some encrypted items; None where nothing would be left to answer.
+    """Return a body without some encrypted items; None if nothing would be left to answer.
 
     What was made behind reasoning that leaves goes out without its id: by that, a provider would look for the
     reasoning. Everything else keeps its bytes.
@@ -109,7 +109,7 @@ def _encrypted(raw: bytes) -> _Item | None:
 
 
 def _unnamed(raw: bytes) -> bytes:
-    """Return an item of the assistant without its id, where it may go without."""
+    """Return an item of the assistant without its id, if it may go without."""
     if b'"id"' not in raw:
         return raw
     members = object_in(raw)

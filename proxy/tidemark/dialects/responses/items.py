@@ -54,7 +54,7 @@ class InputItem:
     """One item."""
 
     message: Message
-    """The message that the item is where it stands alone."""
+    """The message that the item is if it stands alone."""
     pieces: TurnPieces | None = None
     """Present for an item of an assistant's turn."""
 
@@ -216,7 +216,7 @@ def _message(
 ) -> Message:
     """Return a message.
 
-    :param media: the parts that are counted, where they are not those of the digest
+    :param media: the parts that are counted, if they are not those of the digest
     """
     others = [part for part in parts if not isinstance(part, str)] if media is None else list(media)
     words = [part for part in parts if isinstance(part, str)] if texts is None else texts

@@ -1,7 +1,7 @@
 """Reads the content of an item as texts and other parts.
 
-The other parts have the form of chat completions where there is one. ``items.py`` calls it for each new item of a
-request. One form for each medium lets a conversation that is told in two dialects have one digest. Source: OpenAI API
+The other parts have the form of chat completions if there is one. ``items.py`` calls it for each new item of a
+request. Each medium has one form, so that a conversation has the same digest in two dialects. Source: OpenAI API
 reference, "Create a model response", ``input``.
 """
 

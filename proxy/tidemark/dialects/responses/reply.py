@@ -80,7 +80,7 @@ def fold_body(data: bytes) -> Reply:
 class EventFold:
     """Folds the events of a stream.
 
-    The last event repeats the whole output. Where an upstream leaves that out, the items' own events give it.
+    The last event repeats the whole output. If an upstream leaves that out, the items' own events give it.
     """
 
     def __init__(self) -> None:
@@ -131,7 +131,7 @@ class EventFold:
 
 
 def message_of(output: Sequence[JsonValue]) -> Message | None:
-    """Return the message of a reply's items, or None where there are none or they are not of this API."""
+    """Return the message of a reply's items, or None if there are none or they are not of this API."""
     items: list[InputItem] = []
     for place, value in enumerate(output):
         try:
@@ -143,7 +143,7 @@ def message_of(output: Sequence[JsonValue]) -> Message | None:
 
 
 def read_struct(data: bytes, form: type[Form]) -> Form | None:
-    """Decode an object's members; None where the bytes are no JSON object.
+    """Decode an object's members; None if the bytes are no JSON object.
 
     A strict decoder refuses unpaired surrogates, so the standard library tries what the decoder refused.
     """

@@ -90,7 +90,7 @@ def earlier_response(fields: Mapping[str, bytes]) -> str | None:
 
 
 def left_to_upstream(fields: Mapping[str, bytes]) -> str:
-    """Return why the provider is to compact the request itself; empty where Tidemark does it.
+    """Return why the provider is to compact the request itself; empty if Tidemark does it.
 
     Of ``context_management`` only an entry that compacts counts: clients send other edits with every request.
     """

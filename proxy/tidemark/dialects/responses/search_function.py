@@ -35,7 +35,7 @@ class ResponsesSearchFunction:
     def offering(self, request: ModelRequest) -> ModelRequest | None:
         """Return the request with the function at the end of its tools.
 
-        None where the client chooses a tool itself or none, has one of this name, or bounds the number of calls, and
+        None if the client chooses a tool itself or none, has one of this name, or bounds the number of calls, and
         for a response in the background.
         """
         fields = request.fields
@@ -46,7 +46,7 @@ class ResponsesSearchFunction:
         return with_function(request, DEFINITION)
 
     def without_calls(self, request: ModelRequest, offering: ModelRequest) -> ModelRequest:
-        """Return the client's own request or, where it has no tools, the offering one with calls forbidden."""
+        """Return the client's own request or, if it has no tools, the offering one with calls forbidden."""
         if member_of(request.fields, "tools"):
             return request
         return with_member(offering, "tool_choice", b'"none"')
@@ -74,7 +74,7 @@ class ResponsesSearchFunction:
 
 
 def _sendable(item: JsonValue, place: int) -> JsonValue:
-    """Return a call with an id, and with no arguments where the model's are no JSON object. Other items stay."""
+    """Return a call with an id, and with no arguments if the model's are no JSON object. Other items stay."""
     if not isinstance(item, dict) or item.get("type") != "function_call":
         return item
     try:

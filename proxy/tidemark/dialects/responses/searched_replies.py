@@ -1,9 +1,9 @@
 """Reads responses and streams over the rounds in which the model searches, and passes on what is the client's.
 
 ``search_function.py`` begins it. The client gets neither the calls of the search function, nor the reasoning that led
-to them alone, nor the function among the tools that a response repeats. A text never waits; reasoning waits for what it
-leads to. Items and events are numbered through all rounds. Source: OpenAI API reference, "The response object" and
-"Streaming events".
+to them alone, nor the function among the tools that a response repeats. A text never waits; reasoning waits until the
+next item shows whether it led to a search. Items and events are numbered through all rounds. Source: OpenAI API
+reference, "The response object" and "Streaming events".
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class SearchedResponseBody:
         """Of the newest round."""
 
     def read(self, data: bytes) -> bytes:
-        """Return the client's response; nothing where the round only searches. Bytes without the name stay."""
+        """Return the client's response; nothing if the round only searches. Bytes without the name stay."""
         response = decode_object(data)
         if response is None or not isinstance(response.get("output"), list):
             return data
@@ -129,7 +129,7 @@ def asks_to_search(message: Message | None, status: JsonValue) -> bool:
 
 
 def clients_items(items: Iterable[JsonValue], *, is_over: bool) -> list[JsonValue]:
-    """Return the items of a round that are the client's; reasoning is, where an item of the client's follows.
+    """Return the items of a round that are the client's; reasoning is, if an item of the client's follows.
 
     :param is_over: whether no round follows, so that the reasoning at the end is the client's too
     """
@@ -209,7 +209,7 @@ class SearchedResponseStream:
         return ({**data, "response": own}, b"") if own != response else (data, event)
 
     def _end_round(self, data: Data, event: bytes, kind: str) -> bytes:
-        """Return what the client gets where a round ends: nothing where the round asks for searches."""
+        """Return what the client gets when a round ends: nothing if the round asks for searches."""
         response = data.get("response")
         self._round.response = response = response if isinstance(response, dict) else {}
         message = self._round.fold.reply().message
@@ -226,7 +226,7 @@ class SearchedResponseStream:
     def _numbered(self, events: list[tuple[Data, bytes]]) -> bytes:
         """Return events with the numbers that follow; those that have theirs already keep their bytes.
 
-        :param events: the data of each, with its bytes where these have not changed
+        :param events: the data of each, with its bytes if these have not changed
         """
         return b"".join([self._with_number(data, event) for data, event in events])
 
@@ -261,7 +261,7 @@ class _ResponseRound:
         """The place that each of the client's items has for the client, by its place in the round."""
         self._searches: set[int] = set()
         self._waiting: dict[int, list[tuple[Data, bytes]]] = {}
-        """The events of reasoning of which it is not yet known what it leads to, by the same."""
+        """The events of each item of reasoning that waits for what follows it, by its place in the round."""
 
     def add(self, payload: bytes, kind: str) -> None:
         """Take in an event."""

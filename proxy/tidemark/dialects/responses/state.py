@@ -249,13 +249,13 @@ def _value(raw: bytes) -> JsonValue:
 
 
 def opening_error(data: bytes) -> bytes | None:
-    """Return the error's envelope where a stream begins with one.
+    """Return the error's envelope if a stream begins with one.
 
     OpenAI sends ``response.created`` and ``response.in_progress`` before it finds that the input is too long, and then
     an event ``error`` and ``response.failed``.
 
     :param data: all that came of the stream
-    :returns: empty where the reply has begun, None where the events do not tell yet
+    :returns: empty if the reply has begun, None if the events do not tell yet
     """
     for event in _EVENT_END.split(data)[:-1]:
         payload = b"\n".join([line[5:].strip() for line in _LINE_END.split(event) if line.startswith(b"data:")])

@@ -97,9 +97,9 @@ def _clip_streams(chunks: list[Any], first: int, last: int, mark: str) -> list[A
 def as_sent(raw: bytes) -> bytes:
     """Return a stored message as a client would send it; a message that is no answer keeps its bytes.
 
-    Members that are null and ``status`` are removed. Reasoning goes out where it is encrypted, with the ids of the
-    turn; else it stays out, because only the provider that made it could read it, and an answer in texts becomes the
-    plain message that every server accepts.
+    Members that are null and ``status`` are removed. Encrypted reasoning goes out, with the ids of the
+    turn. Other reasoning stays out, because only the provider that made it could read it. Without encrypted reasoning,
+    an answer in texts becomes the plain message that every server accepts.
     """
     try:
         items = json.loads(b"[" + raw + b"]")

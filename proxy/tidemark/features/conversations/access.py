@@ -23,7 +23,7 @@ def may_reach(record: StoredConversation, caller: Caller | None, route: Route | 
     - The operator reaches all conversations.
     - A credential reaches the conversations that it owns, whichever upstream they use: it may read, export and
       delete them.
-    - Where the messages are to be sent to an upstream (``route``), the rule is narrower: the credential must be the
+    - If the messages are to be sent to an upstream (``route``), the rule is narrower: the credential must be the
       conversation's tenant there. Otherwise a model of another upstream would receive what was never sent to it.
 
     :param caller: None for the operator
@@ -104,7 +104,7 @@ class ArchiveAccess:
         return record
 
     async def _own_route(self, record: StoredConversation) -> Route:
-        """Return the route of a conversation's last model; where that is not served, the conversation is missing."""
+        """Return the route of a conversation's last model; if that is not served, the conversation is missing."""
         try:
             return await self.upstream.resolve(record.model)
         except ModelNotFound as error:

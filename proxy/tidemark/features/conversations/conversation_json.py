@@ -95,7 +95,7 @@ def context_snapshot(snapshot: ContextSnapshot) -> JsonObject:
 
 
 def imported_conversation(imported: ImportedConversation) -> JsonObject:
-    """Return an imported conversation as JSON; its id only, where it was deleted at once."""
+    """Return an imported conversation as JSON; its id only, if it was deleted at once."""
     return {"id": imported.id} if imported.record is None else _conversation(imported.record)
 
 

@@ -50,7 +50,7 @@ class ContextUsage:
     """How full a context is."""
 
     percent: int
-    """Of the limit; above 100 where the next request has to be compacted."""
+    """Of the limit; above 100 if the next request has to be compacted."""
 
     @property
     def is_over(self) -> bool:
@@ -87,9 +87,9 @@ class ListedConversation:
     summarized_messages: int
     """Messages that the summary in use stands for (FR-6.1.2)."""
     usage: ContextUsage | None
-    """How full its context is after the last turn; None where nobody can tell."""
+    """How full its context is after the last turn; None if nobody can tell."""
     tokens_before: int = 0
-    """Tokens of its last request and of what was added since, with nothing summarized; 0 where nobody can tell."""
+    """Tokens of its last request and of what was added since, with nothing summarized; 0 if nobody can tell."""
     tokens_after: int = 0
     """The same with the summary in use."""
 
@@ -134,7 +134,7 @@ class ConversationFinder:
 
         :param caller: None for the operator
         :param page: with a cursor, the entries after that place; before it with ``newer``
-        :param newer: return the page before the cursor; the first page where that would not be a whole one
+        :param newer: return the page before the cursor; the first page if that would not be a whole one
         :raises InvalidRequest: the cursor belongs to no such list, or there is no such state
         """
         if wanted.state not in ("", *STATES):

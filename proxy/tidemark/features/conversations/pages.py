@@ -67,9 +67,9 @@ class MessageEntry:
     shown: bytes
     """The message in the form of chat completions: its own bytes, unless it came in another dialect."""
     count: ProviderCount | None = None
-    """The provider's count, where the message is an answer (FR-4.1.1)."""
+    """The provider's count, if the message is an answer (FR-4.1.1)."""
     original: bytes = b""
-    """The answer as it was given, where the client repeats it in other words since (docs/adr/0019)."""
+    """The answer as it was given, if the client repeats it in other words since (docs/adr/0019)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,7 +109,7 @@ class SummaryEntry:
 
     summary: PrefixSummary
     message_ids: tuple[str, ...] | None
-    """The ids of the messages, in order; None where some have expired."""
+    """The ids of the messages, in order; None if some have expired."""
     in_use: bool
     versions: tuple[PrefixSummary, ...] = ()
     """The texts that stood for the same messages before and were replaced, oldest first."""
@@ -206,7 +206,7 @@ class ImportedConversation:
 
     id: str
     record: StoredConversation | None
-    """None where it was deleted before it could be read."""
+    """None if it was deleted before it could be read."""
 
 
 def cursor_after(start: int, entries: Sequence[object], *, more: bool) -> str | None:

@@ -24,7 +24,7 @@ def page_of(request: Request) -> Page:
 
 
 def number_of(request: Request, name: str, *, least: int, most: int) -> int | None:
-    """Return a query parameter as a whole number; None where the request does not have it.
+    """Return a query parameter as a whole number; None if the request does not have it.
 
     :raises InvalidRequest: it is no number in its range
     """

@@ -54,12 +54,12 @@ class Turn(Protocol):
 
     @property
     def max_output_tokens(self) -> int:
-        """The longest reply that the request asked for; 0 where it named none."""
+        """The longest reply that the request asked for; 0 if it named none."""
         ...
 
     @property
     def usage(self) -> Mapping[str, object]:
-        """The provider's ``usage``; empty where the provider sent none."""
+        """The provider's ``usage``; empty if the provider sent none."""
         ...
 
     @property
@@ -103,7 +103,7 @@ class ConversationLists(Protocol):
 
 
 class ArchiveStore(ConversationStore, Protocol):
-    """The store as the archive uses it. Every method raises ``StoreUnavailable`` where the store does not answer."""
+    """The store as the archive uses it. Every method raises ``StoreUnavailable`` if the store does not answer."""
 
     @property
     def listing(self) -> ConversationLists:
@@ -165,5 +165,5 @@ class PreviewStore(Protocol):
         ...
 
     async def read(self, conversation: str, preview_id: bytes) -> tuple[PrefixSummary, PrefixSummary] | None:
-        """Return a preview and the summary that it was made to replace; None where it has expired."""
+        """Return a preview and the summary that it was made to replace; None if it has expired."""
         ...

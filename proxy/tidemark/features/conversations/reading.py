@@ -238,7 +238,7 @@ class ConversationReader:
         """Return a message as it is shown, whichever dialect it came in.
 
         :param covered: how many messages the summary in use stands for
-        :param original: the answer as it was given, where the client repeats it in other words since
+        :param original: the answer as it was given, if the client repeats it in other words since
         """
         if message.unreadable:
             return MessageEntry(message, "unreadable", b"")
@@ -247,13 +247,13 @@ class ConversationReader:
         return MessageEntry(message, state, self._shown(message), count, answered)
 
     def _shown(self, message: StoredMessage) -> bytes:
-        """Return a message's own bytes, or those of the archive's dialect where it came in another one."""
+        """Return a message's own bytes, or those of the archive's dialect if it came in another one."""
         raw = message.raw
         return raw if self._formats.is_native(raw, self._dialect) else self._dialect.write(*self._formats.read([raw]))
 
 
 def _provider_count(turn: Turn) -> ProviderCount | None:
-    """Return the tokens of a turn by its provider's count; None where the provider sent no usable number."""
+    """Return the tokens of a turn by its provider's count; None if the provider sent no usable number."""
     numbers = [turn.usage.get(name) for name in ("prompt_tokens", "completion_tokens")]
     tokens = [number if type(number) is int and 0 <= number <= _MAX_TOKENS else None for number in numbers]
     return None if tokens == [None, None] else ProviderCount(tokens[0] or 0, tokens[1] or 0)

@@ -31,9 +31,9 @@ class StandingSummaries:
         return await self._store.summaries(record.id, standing=True)
 
     async def limit_of(self, model: str, max_output_tokens: int | None) -> int | None:
-        """Return the most tokens that may be forwarded to a model; None where it is not served.
+        """Return the most tokens that may be forwarded to a model; None if it is not served.
 
-        :param max_output_tokens: the longest reply that a request asks for; None where it names none
+        :param max_output_tokens: the longest reply that a request asks for; None if it names none
         """
         try:
             route = await self._upstream.resolve(model)
@@ -42,7 +42,7 @@ class StandingSummaries:
         return budget_for(await self._catalog.profile(route, NO_CREDENTIAL), max_output_tokens).limit
 
     async def in_use(self, record: StoredConversation) -> PrefixSummary | None:
-        """Return the summary that the next request would use; the longest one where the model is not served."""
+        """Return the summary that the next request would use; the longest one if the model is not served."""
         candidates = [summary for summary in await self.of(record) if summary.covered < record.message_count]
         if not candidates:
             return None

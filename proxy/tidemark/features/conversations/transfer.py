@@ -155,12 +155,12 @@ class Transfer:
         return ImportedConversation(conversation, await self._store.conversation(conversation))
 
     def _exported(self, raw: bytes) -> bytes:
-        """Return a message's own bytes, or those of the export's dialect where it came in another one."""
+        """Return a message's own bytes, or those of the export's dialect if it came in another one."""
         return raw if self._formats.is_native(raw, self._dialect) else self._dialect.write(*self._formats.read([raw]))
 
     @asynccontextmanager
     async def _admitted(self, owner: str, size: int, *, trusted: bool) -> AsyncIterator[None]:
-        """Count an import against the quota, and uncount it where it fails."""
+        """Count an import against the quota, and uncount it if it fails."""
         now = self._clock()
         is_counted = await self._quota.admit(owner, size, now, trusted=trusted)
         try:
@@ -173,7 +173,7 @@ class Transfer:
 
     @asynccontextmanager
     async def _turn(self, tenant: str, name: str | None) -> AsyncIterator[Lease | None]:
-        """Take the turn of the conversation of that name while the import runs; None where it gets no name."""
+        """Take the turn of the conversation of that name while the import runs; None if it gets no name."""
         if name is None:
             yield None
             return

@@ -1,4 +1,4 @@
-"""Live events: what ``GET /tidemark/events`` and the webhook tell about conversations while it happens (FR-1.6.1).
+"""Live events: what happens to conversations, as ``GET /tidemark/events`` and the webhook report it at once (FR-1.6.1).
 
 ``features/live_events/publisher.py`` makes them of the events of ``core/events.py``. They have ids and numbers, and no
 text of a message.

@@ -53,7 +53,7 @@ class Listening:
         self._pages: asyncio.Queue[Sequence[PlacedEvent]] = asyncio.Queue(MAX_PAGES)
 
     async def next(self, seconds: float) -> Sequence[PlacedEvent]:
-        """Return the next events; none where nothing happened for so long."""
+        """Return the next events; none if nothing happened for so long."""
         try:
             async with asyncio.timeout(seconds):
                 return await self._pages.get()
@@ -67,7 +67,7 @@ class Listening:
             self._pages.put_nowait(page)
 
     def offer(self, batch: str, events: Sequence[LiveEvent], *, after: int = -1) -> bool:
-        """Add the events of a batch that this listener may see; False where it has taken too few before.
+        """Add the events of a batch that this listener may see; False if it has taken too few before.
 
         :param after: the number in the batch of the last event that it had
         """
@@ -100,10 +100,10 @@ class LiveEventHub:
     async def listen(
         self, owner: str | None, on_end: Callable[[], None], after: LiveEventPosition | None = None
     ) -> Listening:
-        """Add a listener; it gets what happens from now on, and first the beginnings of the compactions that run.
+        """Add a listener. It first gets the beginnings of the compactions that run, then all that happens from now on.
 
-        :param after: the last event that it had before. It gets those that came since, as far as they are stored,
-            in place of the beginnings
+        :param after: the last event that the listener had before. It then gets no beginnings, but the events since
+            that one, if they are still stored
         :raises ServerBusy: this worker, or this owner, has as many listeners as it may have
         :raises StoreUnavailable: the store did not answer in time
         """

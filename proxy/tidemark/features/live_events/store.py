@@ -1,8 +1,8 @@
 """Carries live events in a stream of the store, from all workers to those that have listeners.
 
 ``features/live_events/publisher.py`` adds the batches of each worker, and ``features/live_events/hub.py`` reads those
-of all workers where somebody listens. ADR 0022 gives the reasons for a stream. A hash beside it has the compactions
-that run, for who begins to listen meanwhile.
+of all workers if somebody listens. ADR 0022 gives the reasons for a stream. A hash beside it has the compactions
+that run, for listeners that come meanwhile.
 """
 
 from __future__ import annotations
@@ -76,7 +76,7 @@ class RedisLiveEvents:
                 yield self._codec.pack_json((time.time(), event.owner, event.fields)) if is_start else b""
 
     def _read_start(self, packed: bytes) -> Iterator[tuple[float, LiveEvent]]:
-        """Yield the event with which a compaction began, and when; nothing where it cannot be read."""
+        """Yield the event with which a compaction began, and when; nothing if it cannot be read."""
         with suppress(RecordUnreadable, ValueError, TypeError):
             at, owner, fields = self._codec.unpack_json(packed)
             yield float(at), LiveEvent("compaction.started", owner, fields)

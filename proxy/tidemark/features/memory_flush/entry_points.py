@@ -50,7 +50,7 @@ def _package(entry_point: EntryPoint) -> str:
 class EntryPointConsumer:
     """Gives entries to one function. The mutable state is its loop, and its blocked threads.
 
-    :param load: returns the function, or raises where it cannot be loaded
+    :param load: returns the function, or raises if it cannot be loaded
     """
 
     def __init__(self, name: str, load: Callable[[], Any], *, timeout_seconds: float) -> None:
@@ -93,7 +93,7 @@ class EntryPointConsumer:
             await asyncio.to_thread(thread.join, END_SECONDS)
 
     async def _result(self, future: concurrent.futures.Future[Any]) -> Any:
-        """Wait for a call within the timeout; abandon its thread where it blocks the loop."""
+        """Wait for a call within the timeout; abandon its thread if it blocks the loop."""
         waiting = asyncio.wrap_future(future)
         done, _ = await asyncio.wait([waiting], timeout=self._timeout)
         if done:

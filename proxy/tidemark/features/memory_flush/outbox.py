@@ -33,7 +33,7 @@ INLINE_BYTES = 64 * 1024
 class Outbox:
     """Implements ``MemoryFlush``. The mutable state is the waiting flushes, by key, oldest first.
 
-    :param notes: the same queue over the connection that requests use, where ``queue`` has its own connection, so that
+    :param notes: the same queue over the connection that requests use, if ``queue`` has its own connection, so that
         no request waits behind the flushes of others
     :param clock: Unix time in seconds
     :param nudge: called when an entry was queued
@@ -62,7 +62,7 @@ class Outbox:
     async def intend(self, flush: Flush) -> None:
         """Note in the store that messages are about to leave.
 
-        Where the store does not answer, it cannot store the summary either. Where no message leaves, as for a summary
+        If the store does not answer, it cannot store the summary either. If no message leaves, as for a summary
         that is made again, an earlier note of that key stays, because it names the messages that left.
         """
         if not flush.leaving:
@@ -73,7 +73,7 @@ class Outbox:
     def put(self, flush: Flush) -> None:
         """Accept a flush, which a task of its own queues.
 
-        Where a conversation's summaries cannot be stored now, every request makes one again: only the newest counts.
+        If a conversation's summaries cannot be stored now, every request makes one again: only the newest counts.
         """
         if not flush.leaving:
             return

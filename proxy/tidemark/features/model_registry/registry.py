@@ -56,7 +56,7 @@ class ModelRegistry:
     async def listed(self, caller: Caller, owner: str | None) -> Described:
         """Describe all models: the configured ones, then those that requests used.
 
-        A model that requests used and nobody changed is shown to the operator only, because its name can reveal what
+        If requests used a model and nobody changed it, only the operator sees it, because its name can reveal what
         another tenant does (promise 8).
 
         :param owner: the owner whose calibrations and learned windows are shown; None for the operator's view

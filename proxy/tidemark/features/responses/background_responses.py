@@ -66,7 +66,7 @@ class BackgroundResponses:
         return True
 
     async def _turn(self, record: ResponseRecord, answer: Message, caller: Caller) -> TurnRecord | None:
-        """Return the turn with its answer; None where messages of it are gone."""
+        """Return the turn with its answer; None if messages of it are gone."""
         stored = await self.earlier.stored(record)
         if not stored:
             return None

@@ -1,6 +1,6 @@
-"""``/v1/conversations``: OpenAI's Conversations API, from Tidemark's own store where the upstream has none.
+"""``/v1/conversations``: OpenAI's Conversations API, from Tidemark's own store if the upstream has none.
 
-What Tidemark did not make is carried to the upstream that may have made it. Source: OpenAI API reference,
+A request for another conversation is carried to the upstream that may have made it. Source: OpenAI API reference,
 "Conversations".
 """
 

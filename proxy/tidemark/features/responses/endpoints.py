@@ -1,6 +1,6 @@
 """``/v1/responses/{id}``: stored responses, shown, deleted, cancelled, and their input items; and compaction.
 
-What Tidemark does not know is asked of the upstream that may keep it. Source: OpenAI API reference, "Responses".
+If Tidemark does not know a response, it asks the upstream that may keep it. Source: OpenAI API reference, "Responses".
 """
 
 from __future__ import annotations
@@ -125,7 +125,7 @@ class StoredResponseEndpoints:
         return caller, await self.stored.find(request.path_params["id"], caller)
 
     async def _upstreams(self, request: Request, caller: Caller, record: ResponseRecord | None) -> Response:
-        """Answer what the upstream answers; where there is none that may keep the response, it does not exist."""
+        """Answer what the upstream answers; if no upstream may keep the response, it does not exist."""
         model = request.query_params.get("model", "")
         path = path_with_query(request)
         return await self._carried_or_missing(
@@ -214,7 +214,7 @@ def _page_size(request: Request) -> int:
 
 
 def _starting_after(request: Request) -> int | None:
-    """Return the number of the last event that the client has; None where it names none, or wants no stream."""
+    """Return the number of the last event that the client has; None if it names none, or wants no stream."""
     text = request.query_params.get("starting_after")
     if text is None or request.query_params.get("stream") != "true":
         return None

@@ -1,6 +1,6 @@
 """Conversations of OpenAI's Conversations API that Tidemark keeps: what ``/v1/conversations`` answers.
 
-They are served where the upstream has none, and belong to the credential that made them: the id of somebody else is
+They are served if the upstream has none, and belong to the credential that made them: the id of somebody else is
 unknown. What a client adds is counted as an import is, since no upstream need ever have accepted its credential.
 """
 
@@ -50,7 +50,7 @@ class ConversationsApi:
         return route is not None and self.upstream.keeps_responses(route, caller) is not False
 
     async def made_by_upstream(self, path: str, body: bytes, model: str, caller: Caller) -> UpstreamReply | None:
-        """Ask the upstream to make a conversation; None where it has none, so that Tidemark makes it.
+        """Ask the upstream to make a conversation; None if it has none, so that Tidemark makes it.
 
         :param path: below the base URL, with the query
         :raises ModelNotFound: nobody serves ``model``
@@ -114,7 +114,7 @@ class ConversationsApi:
         return items
 
     async def remove(self, identifier: str, item: str, caller: Caller) -> KeptConversation | None:
-        """Delete an item, and return its conversation; None where it has no such item. Errors are those of ``find``."""
+        """Delete an item, and return its conversation; None if it has no such item. Errors are those of ``find``."""
         history = await self.find(identifier, caller)
         removed = await self.store.remove(owner_of(caller.fingerprint), history.conversation, item)
         return history.conversation if removed else None

@@ -1,6 +1,6 @@
 """Renders stored responses, lists of their input items and compacted conversations as JSON.
 
-The endpoints of stored responses call it (``endpoints/responses.py``). Source: OpenAI API reference, "Responses"; types
+The endpoints of stored responses call it (``endpoints.py``). Source: OpenAI API reference, "Responses"; types
 of the official SDK, ``ResponseItemList`` and ``CompactedResponse``.
 """
 

@@ -1,6 +1,6 @@
 """Writes a stored response as the stream of events that its client could have seen: ``GET ...?stream=true``.
 
-The endpoints of stored responses call it (``endpoints/responses.py``). Only the finished response is stored, so each
+The endpoints of stored responses call it (``endpoints.py``). Only the finished response is stored, so each
 text comes as one delta. Source: OpenAI API reference, "Streaming events"; types of the official SDK.
 """
 

@@ -1,7 +1,7 @@
 """Stored responses, read and deleted by their ids: what ``/v1/responses/{id}`` answers.
 
-Everything is read in the owner's own records, so the id of somebody else is unknown. A response that the upstream makes
-in the background is the upstream's to tell.
+Everything is read in the owner's own records, so the id of somebody else is unknown. If the upstream makes a response
+in the background, only the upstream can show it.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class StoredResponses:
     accounts: SharedAccounts
 
     async def find(self, identifier: str, caller: Caller) -> ResponseRecord | None:
-        """Return the caller's response with this id; None where there is none, or its conversation is gone.
+        """Return the caller's response with this id; None if there is none, or its conversation is gone.
 
         :raises StoreUnavailable: the store did not answer in time
         """
@@ -47,7 +47,7 @@ class StoredResponses:
         return record if record is not None and record.id == identifier else None
 
     async def members(self, record: ResponseRecord) -> Mapping[str, bytes] | None:
-        """Return the raw members of a response object, in order; None where its output is gone."""
+        """Return the raw members of a response object, in order; None if its output is gone."""
         stored = await self.earlier.output(record, self.dialect)
         if not stored:
             return None
@@ -58,7 +58,7 @@ class StoredResponses:
     async def poll(self, record: ResponseRecord, path: str, caller: Caller) -> UpstreamReply | None:
         """Ask the upstream for a response that it makes in the background; a finished one is stored with its turn.
 
-        :returns: None where the upstream keeps no responses
+        :returns: None if the upstream keeps no responses
         :raises UpstreamUnreachable, UpstreamTimedOut: there was no answer
         """
         reply = await self.ask_upstream(record, "GET", path, caller)
@@ -81,7 +81,7 @@ class StoredResponses:
         """Delete a response, also at the upstream that may keep it: at each that ``ask_upstream`` would ask.
 
         :param path: of the response, below the base URL
-        :returns: the upstream's refusal, after which nothing is deleted; None where the response is gone
+        :returns: the upstream's refusal, after which nothing is deleted; None if the response is gone
         :raises UpstreamUnreachable, UpstreamTimedOut: the upstream did not answer, and nothing was deleted
         """
         route = await self._route_of(record)
@@ -97,7 +97,7 @@ class StoredResponses:
     async def ask_upstream(
         self, record: ResponseRecord | None, method: str, path: str, caller: Caller, model: str = ""
     ) -> UpstreamReply | None:
-        """Ask the upstream that may keep a response; None where there is none that may tell this caller of it.
+        """Ask the upstream that may keep a response; None if there is none that may tell this caller of it.
 
         :param record: None for a response that Tidemark does not know
         :param model: names the upstream of such a response; without one, the only upstream is asked

@@ -1,6 +1,6 @@
 """Applies the operator's settings for all models, and shows and changes them for ``/tidemark/settings``.
 
-It is no step of a request: where the settings change, the catalog gets another function for its policies. Changes reach
+It is no step of a request: if the settings change, the catalog gets another function for its policies. Changes reach
 this worker by the version that ``overrides.py`` polls.
 """
 
@@ -21,7 +21,7 @@ ReadSetting = Callable[[str, JsonValue], str | int | float | bool | None]
 class OperatorSettings:
     """The settings in force in this worker.
 
-    :param configured: the values that apply where the store has none
+    :param configured: the values that apply if the store has none
     :param read_setting: checks names and values
     :param check: refuses values that contradict other settings, with ``InvalidRequest``
     :param apply: puts stored values into force in this worker
@@ -52,7 +52,7 @@ class OperatorSettings:
         return self._stored.get("notices", True) is True
 
     async def refresh(self) -> None:
-        """Read the stored values again, and apply them where they changed.
+        """Read the stored values again, and apply them if they changed.
 
         :raises StoreUnavailable: the store did not answer in time; the last values stay in force
         """

@@ -28,7 +28,7 @@ class RedisSettings:
         self._codec = codec
 
     async def stored(self) -> StoredValues:
-        """Return the settings; none where another version of Tidemark wrote what this one cannot read.
+        """Return the settings; none if another version of Tidemark wrote what this one cannot read.
 
         :raises StoreUnavailable: the store did not answer in time
         """

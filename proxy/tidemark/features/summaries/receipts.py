@@ -83,7 +83,7 @@ class ReceiptReader:
         return ReceiptPage(record.id, tuple(receipts), cursor_after(start, shown, more=more))
 
     async def _messages(self, record: StoredConversation, stop: int) -> Sequence[Message]:
-        """Return the messages up to a position; none where some have expired or cannot be read."""
+        """Return the messages up to a position; none if some have expired or cannot be read."""
         stored = await self._store.messages(record.id, start=1, stop=stop) if stop else ()
         if len(stored) != stop or any(message.unreadable for message in stored):
             return ()

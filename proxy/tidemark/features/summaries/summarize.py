@@ -1,6 +1,6 @@
 """Summarize a stored conversation by hand: no client sends it, so the archive reads it from the store.
 
-``server/endpoints/summarize.py`` calls this. The pipeline plans and compacts as for a request that asks for a
+``features/summaries/endpoints.py`` calls this. The pipeline plans and compacts as for a request that asks for a
 compaction (FR-2.3.1). Two things that no request can ask for are done here: making the newest summary again, and
 summarizing without a credential.
 """
@@ -45,7 +45,7 @@ class ManualSummary:
 
     report: Report
     summary: PrefixSummary | None
-    """The summary that is in use now; None where there is nothing to summarize."""
+    """The summary that is in use now; None if there is nothing to summarize."""
 
 
 class ManualCompaction:
@@ -126,7 +126,7 @@ class ManualCompaction:
 
 
 def regeneration(context: RequestContext, newest: PrefixSummary, stored: Sequence[PrefixSummary]) -> Compact:
-    """Plan the newest summary again: the same messages, upon the same earlier summary where that is still stored.
+    """Plan the newest summary again: the same messages, upon the same earlier summary if that is still stored.
 
     System messages that it absorbed are not absorbed again: the next plan keeps them as they are, or absorbs them.
     """

@@ -14,7 +14,7 @@ from tidemark.features.summaries.receipts import ReceiptPage, SummaryReceipt
 from tidemark.features.summaries.summarize import ManualSummary
 
 NOTHING_TO_SUMMARIZE = "nothing_to_summarize"
-"""``outcome`` of an answer where no summary was made, because every message has to stay (FR-2.2.1)."""
+"""``outcome`` of an answer if no summary was made, because every message has to stay (FR-2.2.1)."""
 
 
 def receipt_page(page: ReceiptPage) -> JsonObject:

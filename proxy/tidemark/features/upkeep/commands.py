@@ -52,7 +52,7 @@ def check(config: Path | None, as_json: bool, repair: bool) -> None:
     An embedded store that does not run is started for it. With --repair, what is whole of damaged files is loaded, and
     the files as they were are kept beside.
 
-    The exit code is 1 where there are some, and after --repair where one could not be moved aside.
+    The exit code is 1 if there are some, and after --repair if one could not be moved aside.
     """
     from tidemark.dialects.stored import StoredMessageReader
     from tidemark.features.upkeep.examination import StoreExaminer
@@ -202,7 +202,7 @@ def run_with_store(
 ) -> Done:
     """Return what the work does with the store open, and stop everything that this started.
 
-    :param tell: mend the files of an embedded store that does not run, where they are damaged, and say so
+    :param tell: mend the files of an embedded store that does not run, if they are damaged, and say so
     """
     from tidemark.config import load
     from tidemark.features.upkeep.whole_store import WholeStore

@@ -30,9 +30,9 @@ class KeyPage(NamedTuple):
     """A page of what a key holds."""
 
     type: str
-    """``none`` where there is no such key any more."""
+    """``none`` if there is no such key any more."""
     ttl_milliseconds: int
-    """Negative where it has no limit."""
+    """Negative if it has no limit."""
     elements: Sequence[Element]
 
 

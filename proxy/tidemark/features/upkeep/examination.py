@@ -135,12 +135,12 @@ class StoreExaminer:
         return unreadable
 
     async def _gap(self, place: KeyPlace) -> str:
-        """Say why a conversation cannot be used as a whole; empty where it can."""
+        """Say why a conversation cannot be used as a whole; empty if it can."""
         answer: bytes = await self._store.call("EVAL", _WHOLE, 1, place.beginning, place.rest)
         return answer.decode()
 
     def _checked(self, name: bytes, rule: Rule, element: Element) -> Unreadable | None:
-        """Return the element as a finding, where it cannot be read."""
+        """Return the element as a finding, if it cannot be read."""
         value = element.value
         if rule.is_positional and value in (MOVED, value[:DIGEST_BYTES] + MOVED):
             self.progress.moved_before += 1

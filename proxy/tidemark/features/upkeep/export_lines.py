@@ -28,7 +28,7 @@ class Header(msgspec.Struct, frozen=True, tag_field="line", tag="header"):
     """Of Tidemark."""
     created_at: float
     store: str
-    """The epoch of the store, which tells whether a later run goes on with the same one."""
+    """The epoch of the store: by it a later run knows that it goes on with the same store."""
 
 
 class PendingEntry(msgspec.Struct, frozen=True, array_like=True):
@@ -47,7 +47,7 @@ class StreamGroup(msgspec.Struct, frozen=True):
     last_id: str
     """The last one that was delivered."""
     waiting: int
-    """How many entries follow; -1 where the server could not tell."""
+    """How many entries follow; -1 if the server could not tell."""
     pending: Sequence[PendingEntry]
 
 

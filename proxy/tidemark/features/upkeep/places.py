@@ -28,7 +28,7 @@ class KeyPlace(NamedTuple):
     """What a key's name says."""
 
     area: str
-    """``family``, the text between the braces of what is no tenant's, ``aside``, or empty."""
+    """``family``, ``aside``, the text between the braces of a key that no tenant has, or empty."""
     kind: str
     rest: bytes
     """What stands behind the kind, such as a conversation's own part of its id."""
@@ -51,7 +51,7 @@ class KeyPlace(NamedTuple):
 
 
 def place_of(name: bytes) -> KeyPlace | None:
-    """Return what a key is for; None where no key of this version has such a name."""
+    """Return what a key is for; None if no key of this version has such a name."""
     if name.startswith(_ASIDE):
         return KeyPlace("aside", "", name.removeprefix(_ASIDE), name)
     tagged = _TAGGED.fullmatch(name)

@@ -24,7 +24,7 @@ from tidemark.store.responses import check_response
 
 KeyType = Literal["string", "list", "hash", "set", "zset", "stream"]
 Check = Callable[[Codec, Element], object]
-"""Reads an element; raises one of ``UNREADABLE`` where it cannot."""
+"""Reads an element; raises one of ``UNREADABLE`` if it cannot."""
 UNREADABLE = (RecordUnreadable, ValueError, KeyError, TypeError, AttributeError, zlib.error)
 """What a check raises for an element that cannot be read."""
 _REFERENCE_BYTES = 4 + DIGEST_BYTES + RECIPE_BYTES
@@ -43,7 +43,7 @@ class Rule(NamedTuple):
 
 
 def _anything(_: Codec, element: Element) -> None:
-    """Accept an element of which only its being there counts."""
+    """Accept any element: it counts only that there is one."""
 
 
 def _own_id(_: Codec, element: Element) -> None:

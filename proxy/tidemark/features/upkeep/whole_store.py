@@ -44,7 +44,7 @@ class ScanState(msgspec.Struct):
     """How far a scan is; a later process goes on from it while the same server processes run."""
 
     layout: str = ""
-    """A digest of which server has which slot."""
+    """A digest of the map from slots to servers."""
     done: list[str] = []
     """The server processes that are done, by their run ids."""
     server: str = ""

@@ -1,11 +1,11 @@
 """The clients' connections: uvicorn's server and protocol, with bounds on what a client may use.
 
-First on the path of a request: bytes come in here and go to the ASGI application. ``reading`` parses requests and
+A request comes here first: its bytes come in and go to the ASGI application. ``reading`` parses requests and
 ``heads`` checks their heads; ``connection`` bounds them in time; ``exchange`` writes answers; ``bounds`` and ``load``
 limit what all clients use together; ``accepting`` and ``server`` accept connections; ``workers`` and ``running``
 start processes.
 
-The package stands in for uvicorn's protocol over httptools, of which it replaces private parts. It saves little: 21,000
+The package stands in for uvicorn's protocol over httptools, and replaces private parts of it. It saves little: 21,000
 of the 1,084,000 instructions that a small request takes with uvicorn's, 2 %. One write for each answer (``exchange``)
 saves 3.3 %, and the bounds cost 1.4 %. It stays for its bounds, which ``tests/server/connections`` tests.
 ``transport.server: library`` uses uvicorn's own code instead (``docs/adr/0014-the-clients-connections.md``).

@@ -1,7 +1,7 @@
 """Accepts connections from the listening socket, within the bound on connections.
 
-The event loops' own servers accept all that have come, without a question, and run out of descriptors. Then new clients
-are reset, and the upstream cannot be reached either.
+The event loops' own servers accept every connection and run out of descriptors. Then new clients are reset, and the
+upstream cannot be reached either.
 """
 
 from __future__ import annotations

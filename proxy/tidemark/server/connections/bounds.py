@@ -28,7 +28,7 @@ YOUNG_SECONDS = 0.2
 SURPLUS_SECONDS = 0.5
 """A client that will be refused for too many connections may take so long to send its request."""
 MOST_CONNECTIONS = 10_000
-"""The bound of a worker where nothing is configured; a connection costs some 10 KB."""
+"""The bound of a worker if nothing is configured; a connection costs some 10 KB."""
 LEAST_CONNECTIONS = 4
 """The least bound of a worker, however few files may be open."""
 REFUSING_CONNECTIONS = 8

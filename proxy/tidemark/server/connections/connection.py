@@ -55,7 +55,7 @@ class ClientConnection(RequestReader):
         self._load.end(self)
 
     # Silence. uvicorn sets a timer after every answer and cancels it at the next request. This timer stays: it fires
-    # when it was first set to, and is set anew where the client has time left.
+    # when it was first set to, and is set anew if the client has time left.
 
     def on_response_complete(self) -> None:
         """Called by uvicorn, and after an answer in one write."""
@@ -105,7 +105,7 @@ class ClientConnection(RequestReader):
 
     @property
     def _latest(self) -> RequestResponseCycle | None:
-        """The latest request; None where none has come."""
+        """The latest request; None if none has come."""
         return self.cycle
 
     def _due(self) -> float | None:
@@ -172,7 +172,7 @@ class ClientConnection(RequestReader):
 
     @property
     def idle_since(self) -> float | None:
-        """The time since which the client has no request under way, by the loop's clock; None where it has one."""
+        """The time since which the client has no request under way, by the loop's clock; None if it has one."""
         cycle = self._latest
         return self._since if cycle is None or cycle.response_complete else None
 

@@ -60,7 +60,7 @@ class ServerExchange:
         self._done = done
         self._head: Message | None = None
         self._lingers = False
-        """Whether the client is told to leave the connection, which stays open while it sends the rest of its body."""
+        """Whether the client must leave the connection, which stays open while it sends the rest of its body."""
 
     def __call__(self, scope: Any, receive: Any, _: Any) -> Awaitable[None]:
         """Called by uvicorn."""
@@ -101,7 +101,7 @@ class ServerExchange:
 
 
 def _declared_length(headers: Iterable[tuple[bytes, bytes]]) -> int:
-    """Return the length that a request states for its body; 0 where it states none."""
+    """Return the length that a request states for its body; 0 if it states none."""
     return next((int(value) for name, value in headers if name == b"content-length" and value.isdigit()), 0)
 
 

@@ -19,7 +19,7 @@ HOST = re.compile(rb"(?:\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._~!$&'()*+,;=%-]*)(?::[0-9
 def check_head(version: str, url: bytes, lines: Lines) -> None:
     """Refuse a head that other servers may read in another way.
 
-    :param lines: names in lower case; a Host line is added where only the URL names the host
+    :param lines: names in lower case; a Host line is added if only the URL names the host
     :raises VersionUnknown: neither HTTP/1.1 nor HTTP/1.0
     :raises InvalidHttp: RFC 9112, sections 3.2 and 6.1, want status 400
     :raises CodingUnknown: the body has another coding than chunks (section 6.1)

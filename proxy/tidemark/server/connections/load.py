@@ -48,7 +48,7 @@ class Client(Refusable, Protocol):
 
     @property
     def idle_since(self) -> float | None:
-        """The time since which the client has no request under way, by the loop's clock; None where it has one."""
+        """The time since which the client has no request under way, by the loop's clock; None if it has one."""
         ...
 
     def close_idle(self) -> None:
@@ -109,7 +109,7 @@ class Load:
         return len(self._served) + len(self._surplus) + len(self._closing)
 
     def accept_delay(self) -> float:
-        """Return the seconds until another connection may be accepted; infinite where one has to end first."""
+        """Return the seconds until another connection may be accepted; infinite if one has to end first."""
         if self.open >= self.bounds.connections + REFUSING_CONNECTIONS:
             if not self._closing and not self._close_idlest():
                 return self._seconds_until_closable() or float("inf")
@@ -117,7 +117,7 @@ class Load:
         return self._seconds_until_closable() if len(self._served) >= self.bounds.connections else 0.0
 
     def admit(self) -> bool:
-        """Return whether a new connection is within the bound; where one is idle, close the idlest one for it."""
+        """Return whether a new connection is within the bound; if one is idle, close the idlest one for it."""
         if len(self._served) < self.bounds.connections:
             return True
         self.notices.warn("connections", _FULL.format(bound=self.bounds.connections))
@@ -172,7 +172,7 @@ class Load:
         return True
 
     def _seconds_until_closable(self) -> float:
-        """Return the seconds until the idlest connection may be closed; 0 also where none is idle."""
+        """Return the seconds until the idlest connection may be closed; 0 also if none is idle."""
         client = self._idlest()
         if client is None or not client.is_fresh:
             return 0.0

@@ -27,7 +27,7 @@ BUSY = "Tidemark has as many connections as it takes, and all are in use. Try ag
 class RequestReader(HttpToolsProtocol):
     """Reads the requests of one connection. Mutable beside uvicorn's state: how much of a request has come.
 
-    :param load: of all connections of the worker; None where this is the only one
+    :param load: of all connections of the worker; None if this is the only one
     :param surplus: whether it exceeds the bound on connections, so that its request is refused
     """
 
@@ -68,7 +68,7 @@ class RequestReader(HttpToolsProtocol):
         raise NotImplementedError
 
     def _end_answered(self) -> None:
-        """Called where the body of a request that is answered goes on for too long."""
+        """Called if the body of a request that is answered goes on for too long."""
         raise NotImplementedError
 
     def _on_incomplete(self) -> None:

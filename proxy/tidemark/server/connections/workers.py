@@ -1,8 +1,8 @@
 """Starts several worker processes on shared listening sockets, by uvicorn's supervisor.
 
-A socket that is open in any process accepts connections that no process serves. So the parent closes its own at the
-signal, and each worker after it has accepted the clients that had connected; the last close ends the listening. While
-no worker is left, connections are refused; the next worker listens again once it is ready.
+A socket that is open in any process accepts connections, even if no process serves them. So the parent closes its
+socket at the signal. Each worker first accepts the clients that had connected, then closes its own; the last close ends
+the listening. While no worker is left, connections are refused; the next worker listens again once it is ready.
 """
 
 from __future__ import annotations

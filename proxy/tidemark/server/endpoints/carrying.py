@@ -1,7 +1,7 @@
 """Sends an upstream's answer to the client as it arrives, for requests that Tidemark does not understand.
 
-It is the last step of ``forwarding.py``. Nothing of the answer is read or kept, but for errors: they are short, and one
-that has no end gives way to Tidemark's own.
+It is the last step of ``forwarding.py``. Only errors are read and kept: they are short, and Tidemark's own error
+replaces one that has no end.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ def _outcome_of(status: int) -> Outcome:
 
 
 def _length_of(headers: Headers) -> int | None:
-    """Return the length that an answer states; None where it states none, or two."""
+    """Return the length that an answer states; None if it states none, or two."""
     lengths = {value for name, value in headers if name == LENGTH}
     length = lengths.pop() if len(lengths) == 1 else b""
     return int(length) if length.isdigit() else None

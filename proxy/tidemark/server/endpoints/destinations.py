@@ -1,6 +1,6 @@
 """Finds the upstream of a request that Tidemark does not understand, by the model that it names.
 
-``forwarding.py`` asks it before it sends a request. The model is in the JSON body, in the form or in the query. Where
+``forwarding.py`` asks it before it sends a request. The model is in the JSON body, in the form or in the query. If
 the upstream has another name for it, that name takes its place; all other bytes stay.
 """
 
@@ -74,7 +74,7 @@ class ForwardTarget:
     """Below the base URL, with the query."""
     body: bytes | Upload
     model: str = ""
-    """The model's name as the client wrote it; empty where it named none."""
+    """The model's name as the client wrote it; empty if it named none."""
     beginning: KeptBeginning | None = None
 
     def close(self) -> None:
@@ -200,13 +200,13 @@ class Destinations:
         return ForwardTarget(sole, request.path + _mark(request.query), body)
 
     def _is_read(self, request: ForwardedRequest) -> bool:
-        """Whether a form is searched for a model; it is not where the query names one."""
+        """Whether a form is searched for a model; it is not if the query names one."""
         if not self.reads_models or model_of_pairs(request.query) is not None:
             return False
         return self.upstream.sole_route(request.caller) is None or not request.path.startswith(WITHOUT_MODEL)
 
     def _members(self, body: bytes, *, is_json: bool) -> Mapping[str, bytes]:
-        """Return the members of a JSON body. Where every body goes to one upstream, that may refuse it itself.
+        """Return the members of a JSON body. If every body goes to one upstream, that may refuse it itself.
 
         :param is_json: whether its sender says so; a body without a type may be anything
         """
@@ -222,12 +222,12 @@ class Destinations:
 
 
 def media_type(headers: Headers) -> bytes:
-    """Return the media type of a body in lower case, without parameters; empty where none is stated."""
+    """Return the media type of a body in lower case, without parameters; empty if none is stated."""
     return _content_type(headers).partition(b";")[0].strip().lower()
 
 
 def is_read_whole(headers: Headers) -> bool:
-    """Whether a request's body is read before it is sent: JSON, short forms, and where there is no body.
+    """Whether a request's body is read before it is sent: JSON, short forms, and if there is no body.
 
     All other bodies go on while they arrive. Some are looked at first (``uploads.object_or_pieces``).
     """

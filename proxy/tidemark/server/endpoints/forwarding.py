@@ -1,7 +1,7 @@
 """Carries every request under ``/v1`` that no other endpoint serves: embeddings, files, audio, images, batches.
 
-It stands beside the pipeline: nothing is read but the model, which decides the upstream, and, where tenants share a
-provider's account, ids; nothing is stored but who made what (``pipeline/carried_objects.py``). Bodies go on while they
+No step of the pipeline runs. Only the model is read, which decides the upstream, and ids if tenants share a
+provider's account; the store keeps only who made what (``pipeline/carried_objects.py``). Bodies go on while they
 arrive, and so do answers. The table of routes has it last.
 """
 
@@ -210,7 +210,7 @@ class _LastRoute(Route):
     """A route for every method that gives way to any other route of a path."""
 
     def matches(self, scope: Scope) -> tuple[Match, Scope]:
-        """Return a partial match, which starlette takes where no route matches wholly and none before it partly."""
+        """Return a partial match, which starlette takes if no route matches wholly and none before it partly."""
         match, child_scope = super().matches(scope)
         return (match if match is Match.NONE else Match.PARTIAL), child_scope
 

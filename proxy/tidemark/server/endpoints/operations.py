@@ -30,9 +30,9 @@ class OperationsEndpoints:
     """Returns whether this worker refuses model requests now, because it has as many as ``limits`` allows."""
 
     eviction: Callable[[], str]
-    """Returns why the store may lose conversations, and the mend; empty where it loses none (``store/watch.py``)."""
+    """Returns why the store may lose conversations, and the mend; empty if it loses none (``store/watch.py``)."""
     replacement: Callable[[], str]
-    """Returns that the store was emptied or replaced a while ago; empty where it was not."""
+    """Returns that the store was emptied or replaced a while ago; empty if it was not."""
     set_aside: Callable[[], Sequence[str]] = tuple
     """Returns the names of the folders that keep damaged files of the embedded store."""
 

@@ -198,7 +198,7 @@ def connect_pool(url: str) -> PooledClient:
 
 
 def plain_server(url: str) -> StoreServer | None:
-    """Return the server of a URL that has no options; None where redis-py is needed.
+    """Return the server of a URL that has no options; None if redis-py is needed.
 
     :raises ValueError: it is no URL of a Redis
     """

@@ -1,9 +1,9 @@
 """Sends each command to the server of a cluster that has its slot, and follows slots that move.
 
-``tidemark/store/commands.py`` uses it where ``store.url`` names a cluster; ``client.py`` makes the client of each
-server. A script declares the common beginning of all keys that it touches. That is itself no key, so a server that
-gives a slot away runs no script in it, and answers ``ASK``. What is left of the keys there is moved first, and the
-script runs at the new server when nothing is remaining: never on a part of a conversation
+``tidemark/store/commands.py`` uses it if ``store.url`` names a cluster; ``client.py`` makes the client of each
+server. A script declares the common beginning of all keys that it touches. No key has that name, so a server that
+gives a slot away runs no script in the slot, and answers ``ASK``. Then the keys that are still there are moved, and the
+script runs at the new server when all have moved: never on a part of a conversation
 (``docs/adr/0024-a-slot-on-its-way.md``).
 
 redis-py's client of clusters is not used. It sends ``ASKING`` and the command over two connections, so a command
@@ -139,7 +139,7 @@ class ClusterClient:
     async def _replacement(
         self, failed: ClusterNode, first: ClusterNode, slot: int | None, error: BaseException
     ) -> ClusterNode:
-        """Return the server that has taken a failed one's place; raises the error where there is none yet.
+        """Return the server that has taken a failed one's place; raises the error if there is none yet.
 
         :param first: the server whose outage the caller reports; that of any other is noted here
         """
@@ -160,7 +160,7 @@ class ClusterClient:
     ) -> Any:
         """Send a command to the server that its slot is moving to, once all that it may touch is there.
 
-        :returns: its answer; ``_UNANSWERED`` where the slot must be waited for
+        :returns: its answer; ``_UNANSWERED`` if the slot must be waited for
         """
         if redirection.word != "ASK":
             return _UNANSWERED
@@ -218,7 +218,7 @@ class ClusterClient:
         return until
 
     async def _owner(self, slot: int | None) -> ClusterNode:
-        """Return the server that has a slot, or any that is well; raises ``OSError`` where there is none."""
+        """Return the server that has a slot, or any that is well; raises ``OSError`` if there is none."""
         if slot is None:
             primaries = self._topology.primaries()
             if not primaries:

@@ -130,7 +130,7 @@ _PATTERNS = [(re.compile(pattern), fault) for pattern, fault in _FAULTS]
 
 
 def fault_of(words: str) -> Fault | None:
-    """Return what an error means, and its mend; None where its words say nothing of it.
+    """Return what an error means, and its mend; None if its words say nothing of it.
 
     :param words: those of the server, the network or TLS, with which the call failed
     """

@@ -1,4 +1,4 @@
-"""Skips calls to a store that failed, until a probe has an answer: a dead Redis slows no request down.
+"""Skips calls to a store that failed, until a probe gets an answer. So a dead Redis slows no request down.
 
 ``call.py`` asks it before it uses the network and reports how each call went; ``probing.py`` ends the outage. It has no
 clock. ``docs/adr/0015-outages-of-the-store.md`` has the rules.
@@ -33,10 +33,10 @@ class OutageBackoff:
         self.refuses_writes = False
         """Whether the store answered and refused to write, and has taken no write since."""
         self.refusal = ""
-        """Why no call may be made at all, whatever the store answers; empty where calls may be made."""
+        """Why no call may be made at all, whatever the store answers; empty if calls may be made."""
         self._is_barred = False
         self.reason = ""
-        """What was wrong when the store failed last, as a client may read it; empty where nobody said."""
+        """What was wrong when the store failed last, as a client may read it; empty if nobody said."""
         self._answered_at = -math.inf
         self._on_trouble = on_trouble
         self._large_write_until = -math.inf
@@ -90,7 +90,7 @@ class OutageBackoff:
             self._large_write_until = -math.inf
 
     def last_answer(self) -> float:
-        """Return when the store answered last; minus infinity where it never did."""
+        """Return when the store answered last; minus infinity if it never did."""
         return self._answered_at
 
     def last_answer_expected(self) -> float:

@@ -1,4 +1,4 @@
-"""One pipelined connection to a server. It stands in for redis-py, where the store's URL is a plain one.
+"""One pipelined connection to a server. It stands in for redis-py, if the store's URL is a plain one.
 
 Every call of a worker goes over it, and no call waits for the answer of another one. The adapter is above, the
 network below; no other module imports hiredis, which packs commands and parses answers in C. A command that finds no
@@ -89,7 +89,7 @@ class PipelinedConnection:
 
         A command whose connection is lost is sent once more, because a restart of the server may have closed it. The
         server may have run it before that, so running a command twice must do no harm. Scripts that give an entry or a
-        lease away record its taker (``flush_read.lua``, ``take_lease.lua``, ``start_turn.lua``). ``flush_claim.lua``
+        lease away record its taker (``flush_read.lua``, ``take_lease.lua``, ``begin_turn.lua``). ``flush_claim.lua``
         does not: entries that it took over wait for the next claim. A counter may count twice, of attempts too, and a
         deletion may find nothing the second time.
 
@@ -232,7 +232,7 @@ class StoreSocket(asyncio.Protocol):
         self._write(unwritten[0] if len(unwritten) == 1 else b"".join(unwritten))
 
     def _write(self, data: bytes) -> None:
-        if self._transport is not None and not self._transport.is_closing():  # uvloop's raises where it is closed
+        if self._transport is not None and not self._transport.is_closing():  # uvloop's raises if it is closed
             self._transport.write(data)
 
     def retire(self) -> None:

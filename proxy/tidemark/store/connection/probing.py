@@ -25,7 +25,7 @@ class Probing:
     def __init__(self, outage: OutageBackoff, probe: Callable[[], Awaitable[None]]) -> None:
         """Nothing is probed yet.
 
-        :param probe: writes one key, reports to ``outage`` how that went, and raises ``StoreError`` where it failed
+        :param probe: writes one key, reports to ``outage`` how that went, and raises ``StoreError`` if it failed
         """
         self._outage = outage
         self._probe = probe

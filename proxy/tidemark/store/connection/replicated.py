@@ -1,4 +1,4 @@
-"""Lets a turn count as stored only when replicas have it, where ``store.wait_replicas`` says so.
+"""Lets a turn count as stored only when replicas have it, if ``store.wait_replicas`` says so.
 
 ``tidemark/store/commands.py``, ``cluster.py`` and ``sentinel.py`` open each server's client here. ``WAIT`` goes
 directly behind the write over the same connection (https://valkey.io/commands/wait), so its answer is about this write,
@@ -36,7 +36,7 @@ class ReplicatedClient:
         self._wait = ("WAIT", replication.replicas, round(replication.seconds * 1000))
 
     async def call(self, *command: Argument) -> Any:
-        """Send one command; raises ``CommandRefused`` (``NOREPLICAS``) where too few replicas have its write."""
+        """Send one command; raises ``CommandRefused`` (``NOREPLICAS``) if too few replicas have its write."""
         if self._must_wait(command):
             return self._checked(*await self._pool.call_all(command, self._wait))
         return await self._client.call(*command)

@@ -1,6 +1,6 @@
 """Connects to the primary that Sentinels name, and to the next one after a failover.
 
-``tidemark/store/commands.py`` uses it where ``store.url`` names Sentinels. Each new connection asks them first, and
+``tidemark/store/commands.py`` uses it if ``store.url`` names Sentinels. Each new connection asks them first, and
 checks that the server is a primary (https://valkey.io/topics/sentinel-clients). They are asked once a second, too: a
 primary that was cut off does not know that another has its place, and would take writes that are lost.
 """
@@ -50,7 +50,7 @@ class PrimaryFinder:
         self._service = service
 
     async def find(self) -> Place:
-        """Return the place of the primary; raises ``OSError`` where no Sentinel knows one."""
+        """Return the place of the primary; raises ``OSError`` if no Sentinel knows one."""
         reason: BaseException | None = None
         for sentinel in list(self._sentinels):
             try:
@@ -71,7 +71,7 @@ class PrimaryFinder:
 
 
 class PrimaryConnection(PipelinedConnection):
-    """The connection to a primary, opened anew where another server has its place.
+    """The connection to a primary, opened anew if another server has its place.
 
     Mutable beside what any connection has: the server in use, and the task that asks the Sentinels.
     """
@@ -128,7 +128,7 @@ class PrimaryConnection(PipelinedConnection):
 
 
 async def _check_role(connected: StoreSocket) -> None:
-    """Check that a server is a primary; raises ``OSError`` where it is none."""
+    """Check that a server is a primary; raises ``OSError`` if it is none."""
     role = await connected.send(_ROLE)
     if isinstance(role, Exception) or role[0] != b"master":
         raise ConnectionError(f"the server is no primary: {role!r}")
@@ -163,7 +163,7 @@ class _Pool:
 
 
 class LibraryPrimary:
-    """The same by redis-py, where there is TLS or an option: another pool for another primary.
+    """The same by redis-py, if there is TLS or an option: another pool for another primary.
 
     Mutable: the pool in use and its place, and the tasks that ask the Sentinels and close old pools.
     """
@@ -238,7 +238,7 @@ class LibraryPrimary:
 
 
 def _check_primary(place: Place, role: Sequence[Any]) -> None:
-    """Check the answer of ``ROLE``; raises ``OSError`` where the server is no primary."""
+    """Check the answer of ``ROLE``; raises ``OSError`` if the server is no primary."""
     if role[0] not in {b"master", "master"}:
         raise ConnectionError(f"{place} is no primary: {role!r}")
 

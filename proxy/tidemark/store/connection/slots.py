@@ -36,7 +36,7 @@ class SlotRange(NamedTuple):
 
 
 def slot_of(key: str | bytes) -> int:
-    """Return the hash slot of a key, by the text in its first braces where that is not empty."""
+    """Return the hash slot of a key, by the text in its first braces if that is not empty."""
     data = key.encode() if isinstance(key, str) else key
     start = data.find(b"{")
     if start >= 0:
@@ -59,7 +59,7 @@ def is_script(command: Sequence[Argument]) -> bool:
 
 
 def read_redirection(error: str, host: str) -> Redirection | None:
-    """Return what an error says about the slot; None where it is about something else.
+    """Return what an error says about the slot; None if it is about something else.
 
     :param error: the server's words
     :param host: of the server that said it, which an address without a host means

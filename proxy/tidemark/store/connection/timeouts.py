@@ -1,8 +1,8 @@
 """Bounds the wait for an answer, by a clock that stops while this process or the store is busy.
 
-``call.py`` uses it for every call. An overloaded event loop reads answers late that came in time, and a store that
-answers other calls is slow, but not away. To treat that as an outage would make a busy moment worse: every request
-would continue without its history.
+``call.py`` uses it for every call. An answer may come in time, and an overloaded event loop reads it late. A store that
+answers other calls is slow, but not away. If such a delay counted as an outage, a busy moment would become worse:
+every request would continue without its history.
 
 It stands in for ``asyncio.timeout``, which has no such clock. One timer for all waits of a length, in place of one
 for each, saves 60,000 of the 1,117,000 instructions of a small request, 5 %
@@ -20,7 +20,7 @@ from typing import Any, cast
 LATE_SECONDS = 0.02
 """A timer that fires so much later than it was set for shows a busy loop."""
 MOST = 16
-"""How often one wait may run. 16 times 0.25 s are 4 s, which a client hardly notices where all else is late too."""
+"""How often one wait may run. 16 times 0.25 s are 4 s, which a client hardly notices if all else is late too."""
 
 
 def _never() -> float:
@@ -37,7 +37,7 @@ No runs remain for a wait that has ended. Waits are tuples, since a request make
 class RenewingTimeout:
     """Bounds in time what a task does inside of ``with``. Any number of tasks may be inside.
 
-    Raises ``TimeoutError`` where it took longer, the loop had time to notice the answer, and the store answered no
+    Raises ``TimeoutError`` if it took longer, the loop had time to notice the answer, and the store answered no
     other call meanwhile. It cancels the task and takes the cancellation back by the rules of ``asyncio.Timeout``.
 
     Belongs to the event loop that uses it first. Mutable: the waits, all of one length, so that the oldest is due
@@ -75,7 +75,7 @@ class RenewingTimeout:
             return False
         task = cast("asyncio.Task[Any]", asyncio.current_task())
         _, runs, cancelling = self._waits.pop(task)
-        # A cancellation by other code is passed on, also where both came together.
+        # A cancellation by other code is passed on, even if both came together.
         return not runs and task.uncancel() <= cancelling and kind is asyncio.CancelledError
 
     def _watch(self, due: float) -> None:

@@ -1,7 +1,7 @@
-"""Holds which server of a cluster has which slots, and asks the servers for it.
+"""Knows the server of each slot of a cluster, and asks the servers for it.
 
-``cluster.py`` routes by it. Any server that answers tells the places of all, so a cluster is node while one of the
-servers that ``store.url`` names is alive.
+``cluster.py`` routes by it. Any server that answers gives the places of all, so a cluster can be used while one of
+the servers that ``store.url`` names is alive.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from tidemark.store.connection.slots import SLOTS, SlotRange, read_ranges, slot_
 from tidemark.store.connection.url import Place
 
 _NEXT_SECONDS = 0.05
-"""When the next server is asked for the slots, where one has not answered."""
+"""When the next server is asked for the slots, if one has not answered."""
 _ANSWER_SECONDS = 1.0
 """When a server that was asked is given up."""
 PROBE_SECONDS = 60
@@ -68,7 +68,7 @@ class Topology:
         self._probe = probe
         self._nodes: dict[Place, ClusterNode] = {}
         self.owners: list[ClusterNode | None] = [None] * SLOTS
-        """The server that has each slot; None where it is not known, or no server has it."""
+        """The server that has each slot; None if it is not known, or no server has it."""
         self._loading: asyncio.Task[None] | None = None
         self._tasks: set[asyncio.Task[Any]] = set()
         self._closed = False
@@ -98,7 +98,7 @@ class Topology:
         await asyncio.shield(self._begin_loading())
 
     def _begin_loading(self) -> asyncio.Task[None]:
-        """Ask for the slots, unless that is under way; raises ``OSError`` where the connections are closed."""
+        """Ask for the slots, unless that is under way; raises ``OSError`` if the connections are closed."""
         if self._closed:
             raise ConnectionError("closed on our side")
         if self._loading is None or self._loading.done():

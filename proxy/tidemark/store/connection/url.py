@@ -90,7 +90,7 @@ def read_sentinels(url: str) -> SentinelAddress:
 
 
 def read_login(url: str) -> tuple[str, str] | None:
-    """Return the user and the password of a URL; None where it has neither."""
+    """Return the user and the password of a URL; None if it has neither."""
     login, _, _ = urlsplit(url).netloc.rpartition("@")
     user, _, password = login.partition(":")
     return (unquote(user) or "default", unquote(password)) if login else None

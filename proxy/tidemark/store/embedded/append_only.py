@@ -1,9 +1,9 @@
 """Examines the files of the embedded server's data and mends them; nothing is ever deleted.
 
 The server writes a base (a snapshot), increments (commands), and a manifest that names them in their order (Valkey
-documentation, "Persistence"). It does not start with one of them damaged, and without the manifest it begins anew over
-the files. ``server.py`` calls this module before a start and after
-one that failed. The server's own ``valkey-check-aof --fix`` only cuts off what follows the first damage.
+documentation, "Persistence"). It does not start if one of them is damaged; without the manifest it begins anew and
+overwrites the files. ``server.py`` calls this module before a start and after one that failed. The server's own
+``valkey-check-aof --fix`` only cuts off what follows the first damage.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _SNAPSHOT_END = re.compile(rb"\[offset (\d+)\] Checksum (?:OK|disabled)")
 _SNAPSHOT_ERROR = b"RDB ERROR DETECTED"
 _CHUNK = 1 << 20
 ReadArities = Callable[[], Arities]
-"""Asks a server for its commands; called once, and only where increments must be read."""
+"""Asks a server for its commands; called once, and only if increments must be read."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +54,7 @@ class FileExamination:
     """What is wrong with the files of a folder, and what will be read after the mend."""
 
     damages: Sequence[str]
-    """A sentence for each; empty where nothing is wrong."""
+    """A sentence for each; empty if nothing is wrong."""
     parts: Sequence[_Part]
     lost: Sequence[str]
     """The names of the files that no longer belong to the data."""
@@ -161,7 +161,7 @@ def damage_in(aside: Path) -> str:
 
 
 def _read_manifest(path: Path) -> list[_Part] | None:
-    """Return the parts that a manifest names; None where it is missing or is no manifest."""
+    """Return the parts that a manifest names; None if it is missing or is no manifest."""
     try:
         lines = [line for line in path.read_text("ascii").splitlines() if line and not line.startswith("#")]
     except (OSError, UnicodeError):
@@ -238,7 +238,7 @@ def _new_folder(folder: Path) -> Path:
 
 
 def _keep(path: Path, aside: Path) -> None:
-    """Let a file have a name in the other folder too, where nothing will change it."""
+    """Let a file have a name in the other folder too, if nothing will change it."""
     try:
         os.link(path, aside / path.name)
     except OSError:  # a file system without links

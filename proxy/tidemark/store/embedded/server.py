@@ -120,7 +120,7 @@ class EmbeddedValkey:
             raise
 
     def bring_up(self, lock: AbstractContextManager[object] | None = None) -> None:
-        """Start the process on the claimed folder and wait until it answers; mend its files where they are damaged.
+        """Start the process on the claimed folder and wait until it answers; mend its files if they are damaged.
 
         :param lock: locked while the process is started or the files are changed
         :raises StoreDamaged, StoreUnavailable: as ``start``
@@ -290,7 +290,7 @@ class EmbeddedValkey:
 
 
 def running_url(folder: Path) -> str | None:
-    """Return the address of the server that runs on a folder; None where none answers."""
+    """Return the address of the server that runs on a folder; None if none answers."""
     path = _socket_path(folder.absolute())
     return f"unix://{quote(str(path))}" if _ask(path, b"PING").startswith(b"+PONG") else None
 
@@ -317,7 +317,7 @@ def _lock(folder: Path) -> int:
 
 
 def _socket_path(folder: Path) -> Path:
-    """Return the socket's path: in the folder, or, where that is too long, in a private one named after it."""
+    """Return the socket's path: in the folder, or, if that is too long, in a private one named after it."""
     path = folder / "valkey.sock"
     if len(os.fsencode(path)) <= _SOCKET_BYTES:
         return path
@@ -347,7 +347,7 @@ def _end_stale(path: Path) -> None:
 
 
 def _holder(path: Path) -> int | None:
-    """Return the process that listens on a socket; None where no process does."""
+    """Return the process that listens on a socket; None if no process does."""
     with socket.socket(socket.AF_UNIX) as client:
         try:
             client.connect(str(path))
@@ -361,7 +361,7 @@ def _holder(path: Path) -> int | None:
 
 
 def _ask(path: Path, command: bytes) -> bytes:
-    """Return a server's answer to an inline command; empty where there is none."""
+    """Return a server's answer to an inline command; empty if there is none."""
     with socket.socket(socket.AF_UNIX) as client:
         client.settimeout(1.0)
         try:

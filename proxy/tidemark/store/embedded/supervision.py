@@ -1,4 +1,4 @@
-"""Supervises the embedded server: it is started again with its data when it ends by itself.
+"""Supervises the embedded server: if it ends by itself, this starts it again with its data.
 
 The command that owns the server uses it; requests continue without the store meanwhile. It runs in a thread of its own,
 since the command is busy with serving, and since Linux ends a child with the thread that started it.

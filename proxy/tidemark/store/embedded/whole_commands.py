@@ -1,7 +1,7 @@
 r"""Finds the whole commands of an append-only file, so that the rest of a damaged one can be cut out.
 
 A file is a sequence of requests in the server's protocol: ``*3\r\n$3\r\nSET\r\n...`` (Valkey documentation,
-"Persistence" and "RESP"). What a script wrote stands between MULTI and EXEC, and is whole or left out.
+"Persistence" and "RESP"). The writes of a script stand between MULTI and EXEC: all of them stay, or none.
 """
 
 from __future__ import annotations
@@ -32,10 +32,10 @@ def read_arities(answer: bytes) -> Arities:
 
 
 def whole_spans(data: bytes | mmap, arities: Arities) -> list[Span]:
-    """Return the parts of a file whose commands are whole; one part where the whole file is.
+    """Return the parts of a file whose commands are whole; one part if the whole file is.
 
-    After damage it goes on at the next whole command: a conversation that lost a turn in between is told by its
-    counts. No text of a client can look like a command, since JSON has no ``*`` after a line break.
+    After damage it goes on at the next whole command: the counts of a conversation show that it lost a turn in
+    between. No text of a client can look like a command, since JSON has no ``*`` after a line break.
     """
     spans: list[Span] = []
     for start, end in _groups(data, arities):
@@ -75,7 +75,7 @@ def _groups(data: bytes | mmap, arities: Arities) -> Iterator[Span]:
 
 
 def _next_command(data: bytes | mmap, place: int, arities: Arities) -> int:
-    """Return where the next whole command begins; the file's length where none does."""
+    """Return where the next whole command begins; the file's length if none does."""
     for match in _START.finditer(data, place):
         if _command(data, match.start(), arities) is not None:
             return match.start()
@@ -83,7 +83,7 @@ def _next_command(data: bytes | mmap, place: int, arities: Arities) -> int:
 
 
 def _command(data: bytes | mmap, place: int, arities: Arities) -> tuple[int, bytes] | None:
-    """Return where a command ends, and its name in small letters; None where there is no whole one."""
+    """Return where a command ends, and its name in small letters; None if there is no whole one."""
     count = _COUNT.match(data, place)
     if count is None:
         note = _NOTE.match(data, place)

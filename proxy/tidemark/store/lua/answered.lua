@@ -2,7 +2,7 @@
 -- `answered` is empty, or it has: response id, record, lifetime of what leads there, n, who asked, lifetime of what says
 -- so, n x (digest, long member), digests of long members that are not sent because the conversation has them. KEYS[2] and
 -- following lead to the response from its id and those of its items; those that begin with tm:own: say whose these are.
-local function keep_answer(own, ttl, answered)  -- '-' where a member is missing, so that all must be sent; else ''
+local function keep_answer(own, ttl, answered)  -- '-' if a member is missing, so that all must be sent; else ''
   if #answered == 0 then return '' end
   local call, at, n = redis.call, KEYS[1] .. ':o:' .. own, tonumber(answered[4])
   for i = 7 + 2 * n, #answered do

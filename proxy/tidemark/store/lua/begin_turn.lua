@@ -1,7 +1,7 @@
 -- Arguments: "", 0, own or "" for the family's head, tenant, milliseconds or 0 to release the lease, the caller's
--- token of hex. Answer: own or "", its record, the lease's name and value; nil where another turn is under way;
--- nothing where the conversation is another tenant's. A caller that repeats its token has the turn already. The lease
--- of a conversation that only begins is "turn:". At the end: how many messages the name's conversation had where parts
+-- token of hex. Answer: own or "", its record, the lease's name and value; nil if another turn is under way;
+-- nothing if the conversation is another tenant's. A caller that repeats its token has the turn already. The lease
+-- of a conversation that only begins is "turn:". At the end: how many messages the name's conversation had if parts
 -- of it are gone, "unknown", or "".
 local at = ARGV[3] == '' and redis.call('GET', P .. ':d')
 local conv = follow(ARGV[3] ~= '' and ARGV[3] or at)

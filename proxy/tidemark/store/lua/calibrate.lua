@@ -1,4 +1,4 @@
--- Arguments: key; most, ttl, field, before, after, field, before, after ... Store each "after" where every field
+-- Arguments: key; most, ttl, field, before, after, field, before, after ... Store each "after" if every field
 -- still has its "before" ("" is nothing, "*" any value), and answer {}; else store nothing and answer the fields'
 -- values. New fields are stored up to the bound; the one of a model itself, which ends with "*", always is.
 local stored, same = {}, true

@@ -16,7 +16,7 @@ local function list_fork(hash, own, seconds)  -- the newest that left its parent
   if seconds > 0 then call('EXPIRE', key('g', hash), seconds) end
 end
 
-local function keep_forks(conv, cut, holder)  -- false, and nothing is changed, where they are too many
+local function keep_forks(conv, cut, holder)  -- false, and nothing is changed, if they are too many
   local forks, copies = {}, 0
   if call('SCARD', key('b', conv.own)) > MOST_FORKS then return false end
   for _, own in ipairs(call('SMEMBERS', key('b', conv.own))) do
@@ -50,14 +50,14 @@ local function keep_forks(conv, cut, holder)  -- false, and nothing is changed, 
   return true
 end
 
--- Return the conversation with its first `shared` messages only; nil where it has changed since it was looked at.
+-- Return the conversation with its first `shared` messages only; nil if it has changed since it was looked at.
 local function shortened(own, shared, count, tip, positions)
   local conv = open(own)
   if not conv or conv.count ~= count or shared >= count or hash_at(conv, shared) ~= chain(shared) then return nil end
   if conv.tip:gsub('.', function(c) return ('%02x'):format(c:byte()) end) ~= tip then return nil end
   if call('HEXISTS', key('c', own), 'stem') == 1 then return nil end
   local cut = math.max(shared, conv.base)
-  -- Where nothing stays of its own messages, its forks are its parent's, which outlives it.
+  -- If nothing stays of its own messages, its forks are its parent's, which outlives it.
   if not keep_forks(conv, cut, shared > conv.base and own or conv.parent) then return nil end
   for _, pos in ipairs(positions) do
     local holder = conv

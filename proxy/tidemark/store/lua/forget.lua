@@ -1,4 +1,4 @@
--- Arguments: "", 0, own, now. Answer: 1, or 0 where there is no such conversation. The conversation is deleted.
+-- Arguments: "", 0, own, now. Answer: 1, or 0 if there is no such conversation. The conversation is deleted.
 -- Messages that its forks share stay as their beginning, without a record, until the last of the forks is forgotten
 -- too.
 local conv = follow(ARGV[3])

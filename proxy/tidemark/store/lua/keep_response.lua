@@ -1,5 +1,5 @@
--- Stands behind answered.lua. Arguments: own, then those that answered.lua states. Answer: "", or "-" where a member is
--- missing, so that all must be sent; nil where the conversation is gone. A response lives as long as its conversation.
+-- Stands behind answered.lua. Arguments: own, then those that answered.lua states. Answer: "", or "-" if a member is
+-- missing, so that all must be sent; nil if the conversation is gone. A response lives as long as its conversation.
 local own = table.remove(ARGV, 1)
 local record, at = KEYS[1] .. ':c:' .. own, KEYS[1] .. ':o:' .. own
 local c = redis.call('HMGET', record, 'base', 'stem')

@@ -1,6 +1,6 @@
 -- Arguments: "", 0, expected, ttl, created, tenant, reference, summary, kind, lease, its value, whether it replaces
 -- another, most versions, the reference of the summary in use that it was made upon or "", when that was made, and when
--- its compaction began. Answer: the summary that is stored now; nil where another worker has the lease; 0 where a
+-- its compaction began. Answer: the summary that is stored now; nil if another worker has the lease; 0 if a
 -- person has replaced the summary that it was made upon, or has had the conversation forgotten since. A summary of kind 's' is in use from now on. One of kind 'w' is prepared and waits
 -- for its use, and its lease must last to the end: replacing what it took in deletes the lease.
 local expected, ttl, created, tenant, ref, record, kind, lease, lease_value, replacing, most = unpack(ARGV, 3, 13)

@@ -1,5 +1,5 @@
 -- Arguments: prefix; id, before, after, version. A model's settings change from "before" to "after", each packed or
--- "" for none. Answer: 0 where they are not "before" any more, and nothing is written. The epoch stays.
+-- "" for none. Answer: 0 if they are not "before" any more, and nothing is written. The epoch stays.
 local set, version = KEYS[1] .. ':o', KEYS[1] .. ':v'
 if (redis.call('HGET', set, ARGV[1]) or '') ~= ARGV[2] then return 0 end
 if ARGV[3] == '' then

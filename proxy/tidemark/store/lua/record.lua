@@ -1,7 +1,7 @@
 -- Arguments: hashes, before, facts, turn, its lease's value, n x (digest, system message), messages skip + 1 to N.
--- Answer: own, then a '+' where the conversation begins with this turn, then a '~' where its record was damaged and is
--- whole from now on, then a '-' where the turn's response is not stored (answered.lua); nil where earlier messages are
--- gone, so that all must be sent, or where the conversation was forgotten meanwhile. Facts: expected id, skip, ttl, age,
+-- Answer: own, then a '+' if the conversation begins with this turn, then a '~' if its record was damaged and is
+-- whole from now on, then a '-' if the turn's response is not stored (answered.lua); nil if earlier messages are
+-- gone, so that all must be sent, or if the conversation was forgotten meanwhile. Facts: expected id, skip, ttl, age,
 -- created, tenant, owner, model, tokens, the client's name, the head it goes on from, its lease, n, how many system
 -- messages are not sent because the expected conversation has them, for a conversation whose answers the client
 -- repeats in other words the arguments of `shortened`, how many arguments the response has, in hex what the turn's

@@ -1,6 +1,6 @@
 -- Arguments: "", 0, own, ttl, created, tenant, reference, summary, the record that must stand there now or "", most
 -- versions, seconds of the mark. The summary replaces the one that is stored for its prefix, which stays as an earlier
--- version. Answer: 1; 0 where the conversation was forgotten meanwhile, -1 where another record stands there.
+-- version. Answer: 1; 0 if the conversation was forgotten meanwhile, -1 if another record stands there.
 local own, ttl, created, tenant, ref, record, present, most, mark_seconds = unpack(ARGV, 3, 11)
 local conv = follow(own)
 own = conv and conv.own or own

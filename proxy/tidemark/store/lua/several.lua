@@ -1,5 +1,5 @@
 -- Stands first in the scripts that ask for several keys at once. While a slot moves to this node, the server refuses
--- a command of several keys where it lacks one of them, although all that there is has come over before the script.
+-- a command of several keys if it lacks one of them, although all that there is has come over before the script.
 local function is_refused(answer) return type(answer) == 'table' and answer.err end
 local function mget(names)
   local values = redis.pcall('MGET', unpack(names))

@@ -1,4 +1,4 @@
--- Arguments: prefix: name, milliseconds, purpose, the caller's token of hex. Answer: the lease's value, or nil where
+-- Arguments: prefix: name, milliseconds, purpose, the caller's token of hex. Answer: the lease's value, or nil if
 -- another worker has it; a caller that repeats its token has it already. The number grows with each lease, so a
 -- worker that only seemed dead is told apart from the one after it.
 local at = KEYS[1] .. ':l:' .. ARGV[1]

@@ -46,7 +46,7 @@ local function state(own)  -- a conversation's record; `whole` is whether all it
     summaries = values[5], bound = values[6], sent = values[7]}
   if c.base then
     local stored = call('LLEN', key('m', own))
-    -- a wrong count: messages and hashes give it, where they agree; the next turn stores it
+    -- a wrong count: messages and hashes give it, if they agree; the next turn stores it
     if c.count ~= c.base + stored and stored > 0 and call('STRLEN', key('h', own)) == 16 * stored then
       c.count, c.mended = c.base + stored, true
     end
@@ -60,7 +60,7 @@ local function state(own)  -- a conversation's record; `whole` is whether all it
   return c
 end
 
-local function open(own)  -- nil where there is none, or where parts of it are gone
+local function open(own)  -- nil if there is none, or if parts of it are gone
   if not own or own == '' then return nil end
   local conv = state(own)
   return conv.whole and conv or nil

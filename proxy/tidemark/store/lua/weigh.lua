@@ -1,4 +1,4 @@
--- Arguments: "", 0, own. Answer: the bytes of memory of a conversation's own parts; 0 where it is gone, or the server
+-- Arguments: "", 0, own. Answer: the bytes of memory of a conversation's own parts; 0 if it is gone, or the server
 -- does not report them.
 local sum = 0
 for _, kind in ipairs({'c', 'h', 'm', 't', 'y', 'o', 'v'}) do

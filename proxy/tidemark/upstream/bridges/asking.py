@@ -63,7 +63,7 @@ def chat_body(
 
     :param goal: OpenAI's newer models refuse ``max_tokens``, as all do ``top_k``; litellm takes signed thinking,
         and cache marks of Claude
-    :param with_reasoning: whether each answer has its reasoning, empty where nobody knows it
+    :param with_reasoning: whether each answer has its reasoning, empty if nobody knows it
     :raises InvalidRequest: chat completions cannot say it
     """
     members: Members = {"model": request.model, **bridge.members_of(request)}
@@ -126,7 +126,7 @@ def last_mark(blocks: JsonValue) -> Mark | None:
 
 
 def with_mark(raw: bytes, mark: Mark) -> bytes:
-    """Return a chat message with a mark: on its last part, or on itself where its content is a text."""
+    """Return a chat message with a mark: on its last part, or on itself if its content is a text."""
     message: dict[str, Any] = json.loads(raw)
     content = message.get("content")
     if isinstance(content, list) and content and isinstance(content[-1], dict):

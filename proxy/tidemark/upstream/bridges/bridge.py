@@ -89,7 +89,7 @@ class BridgedStream:
         self._is_stream = is_stream
 
     async def body(self) -> AsyncIterator[bytes]:
-        """Yield the events; the last ones only where the upstream said why its answer ended."""
+        """Yield the events; the last ones only if the upstream said why its answer ended."""
         if not self._is_stream:
             yield self._all_events(b"".join([data async for data in self._reply.body()]))
             return

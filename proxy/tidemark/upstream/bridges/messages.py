@@ -105,7 +105,7 @@ def _tool(tool: Mapping[str, JsonValue]) -> JsonValue:
 
 
 def _choice(choice: Mapping[str, JsonValue], *, has_tools: bool) -> JsonValue:
-    """Return ``tool_choice``; None where the model may choose."""
+    """Return ``tool_choice``; None if the model may choose."""
     kind = choice.get("type")
     if kind in ("any", "tool") and not has_tools:
         raise InvalidRequest(
@@ -130,7 +130,7 @@ def _user(fields: Mapping[str, bytes]) -> JsonValue:
 
 
 def _effort(fields: Mapping[str, bytes]) -> JsonValue:
-    """Return the effort of reasoning that is closest to what the client asks for; None where it asks for none."""
+    """Return the effort of reasoning that is closest to what the client asks for; None if it asks for none."""
     effort = object_of(value_of(fields, "output_config")).get("effort")
     if isinstance(effort, str):
         return effort if effort in ("low", "medium", "high") else "high"

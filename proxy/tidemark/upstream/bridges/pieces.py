@@ -185,7 +185,7 @@ class ChatReplyReader:
 
 
 def _reasoning_of(delta: Mapping[str, JsonValue]) -> Iterator[Piece]:
-    """Yield the reasoning; where litellm's blocks have its text, too, each block's text stands before its signature."""
+    """Yield the reasoning; if litellm's blocks have its text, too, each block's text stands before its signature."""
     blocks = objects_of(delta.get("thinking_blocks"))
     if any(block.get("thinking") for block in blocks):
         for block in blocks:

@@ -1,9 +1,9 @@
 """The bridge of Responses: says a request in chat completions, and writes the reply, streamed or whole.
 
-Built-in tools of the provider, such as ``web_search``, are left out, because the model cannot use them there; a request
-that demands one, or what only the provider could do, is refused. Each event of a reply has its number, and every item
-that was added is done before the last event. Source: OpenAI API reference, "Create a model response", "Create chat
-completion", "The response object" and "Streaming events".
+Built-in tools of the provider, such as ``web_search``, are left out, because the model cannot use them there. A request
+is refused if it demands such a tool, or anything else that only the provider could do. Each event of a reply has its
+number, and every item that was added is done before the last event. Source: OpenAI API reference, "Create a model
+response", "Create chat completion", "The response object" and "Streaming events".
 """
 
 from __future__ import annotations
@@ -170,7 +170,7 @@ def _function(tool: Mapping[str, JsonValue], schema: JsonValue) -> JsonValue:
 
 
 def _choice(fields: Mapping[str, bytes], *, has_tools: bool) -> JsonValue:
-    """Return ``tool_choice``; None where the model may choose."""
+    """Return ``tool_choice``; None if the model may choose."""
     choice = value_of(fields, "tool_choice")
     members = object_of(choice)
     kind = members.get("type")

@@ -1,10 +1,10 @@
 """Carries thinking over the bridges, so that it comes back to its provider with the calls it belongs to.
 
-Claude refuses the result of a tool where the thinking before its call is missing. litellm returns the signed blocks in
+Claude refuses the result of a tool if the thinking before its call is missing. litellm returns the signed blocks in
 ``thinking_blocks``, a member of its own, and takes them back there. Responses have them sealed in a reasoning item.
 DeepSeek and Moonshot sign nothing, and want the text of their reasoning back in ``reasoning_content``, which others
-refuse; so it goes where a refusal has demanded it. Source: Anthropic's guide "Extended thinking", "Preserving thinking
-blocks"; litellm's guide "Thinking"; DeepSeek's guide "Thinking Mode", "Tool Calls".
+refuse; so it goes back only after a refusal has demanded it. Source: Anthropic's guide "Extended thinking", "Preserving
+thinking blocks"; litellm's guide "Thinking"; DeepSeek's guide "Thinking Mode", "Tool Calls".
 """
 
 from __future__ import annotations

@@ -17,7 +17,7 @@ Members = dict[str, JsonValue]
 
 
 def value_of(fields: Mapping[str, bytes], name: str) -> JsonValue:
-    """Return a member's value; None where it is missing."""
+    """Return a member's value; None if it is missing."""
     return decode_value(fields[name], name) if name in fields else None
 
 

@@ -49,7 +49,7 @@ class UpstreamConnection(asyncio.Protocol):
 
     :param on_idle: called when the connection may carry another exchange
     :param on_lost: called when it is closed
-    :param round_trip_seconds: to the server and back, as the connect took it; 0 where that is unknown
+    :param round_trip_seconds: to the server and back, as the connect took it; 0 if that is unknown
     """
 
     def __init__(

@@ -17,7 +17,7 @@ class ConnectionGone(ConnectionError):
     """The connection ended before the first byte of the answer.
 
     :param reused: it had carried an answer before, so the server may have closed it without reading the request
-    :param round_trip_seconds: to the server and back, as the connect took it; 0 where that is unknown
+    :param round_trip_seconds: to the server and back, as the connect took it; 0 if that is unknown
     """
 
     def __init__(self, message: str, *, reused: bool, round_trip_seconds: float = 0.0) -> None:

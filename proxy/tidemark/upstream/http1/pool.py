@@ -1,7 +1,7 @@
 """The pool of the HTTP client. A request goes over an idle connection to its server, or over a new one.
 
-The wire lane calls it; it uses all other modules of the package. Connections are not limited in number: each carries
-one exchange, and a stream that had to wait for the end of another one could wait for minutes. A new one goes to the
+The wire lane calls it; it uses all other modules of the package. The number of connections has no limit: each carries
+one exchange, and a stream could wait for minutes if it had to wait for the end of another one. A new one goes to the
 first address that answers (RFC 8305): a server with a dead IPv6 address must not delay every connection. No other
 module imports aiohappyeyeballs.
 """
@@ -204,7 +204,7 @@ class Opener:
             except (OSError, RuntimeError) as error:  # uvloop has both for a connection that is refused
                 aiohappyeyeballs.pop_addr_infos_interleave(addresses, 1)
                 if not addresses:
-                    # The kernel's own TimeoutError is none here: no time of ours is over.
+                    # The kernel's own TimeoutError does not count as one here: no time limit of ours is over.
                     raise ConnectionError(str(error)) from error
             else:
                 return protocol

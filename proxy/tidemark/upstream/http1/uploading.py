@@ -1,6 +1,6 @@
 """Writes a request's body to a connection while it arrives, so that it is never in memory as a whole.
 
-``connection.py`` starts it after the head of such a request. It waits where the server takes no more for now.
+``connection.py`` starts it after the head of such a request. It waits if the server takes no more for now.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 -- Arguments: prefix; batch, most batches, seconds that they are stored, most compactions that run, and for each that
 -- begins or ends its name and its event, empty at its end. Notes the compactions that run; adds a batch of live events
--- where somebody listens, and answers its id.
+-- if somebody listens, and answers its id.
 local running = KEYS[1] .. ':r'
 for place = 5, #ARGV, 2 do
   if ARGV[place + 1] == '' then

@@ -1,5 +1,5 @@
 -- Arguments: prefix; before, after, version. The settings for all models change from "before" to "after", each packed or
--- "" for none. Answer: 0 where they are not "before" any more, and nothing is written. The version is the registry's.
+-- "" for none. Answer: 0 if they are not "before" any more, and nothing is written. The version is the registry's.
 local settings, version = KEYS[1] .. ':s', KEYS[1] .. ':v'
 if (redis.call('GET', settings) or '') ~= ARGV[1] then return 0 end
 if ARGV[2] == '' then

@@ -1,5 +1,5 @@
 -- KEYS[1]: the beginning of both keys' names, in their slot. Arguments: what to move ("key", "field", "element", "entry" or
--- "message"), from, to, place, value, what stays in its place. Answer: 1, or 0 where it has changed since and nothing
+-- "message"), from, to, place, value, what stays in its place. Answer: 1, or 0 if it has changed since and nothing
 -- was moved. It keeps the time to live, and deletes nothing: what stands at the target already stays beside it.
 local what, from, to, place, value, rest = unpack(ARGV)
 local call = redis.call

@@ -1,5 +1,5 @@
 -- KEYS[1]: a stream. Answer: its newest id ever, and for each group its name, the last id that was delivered, how many
--- entries follow (-1: the server cannot tell), and what is pending: {id, consumer, idle milliseconds, deliveries}. Nothing where there is no such stream.
+-- entries follow (-1: the server cannot tell), and what is pending: {id, consumer, idle milliseconds, deliveries}. Nothing if there is no such stream.
 local function fields(flat)
   local map = {}
   for i = 1, #flat, 2 do map[flat[i]] = flat[i + 1] end

@@ -1,4 +1,4 @@
--- KEYS[1]: the key. Arguments: cursor ("" at first), how many elements. Answer: type ("none" where there is no key),
+-- KEYS[1]: the key. Arguments: cursor ("" at first), how many elements. Answer: type ("none" if there is no key),
 -- its time to live in milliseconds (negative for none), next cursor ("" at the end), elements: of a hash and a sorted set in
 -- pairs, of a stream as {id, {field, value, ...}}.
 local name, cursor, count = KEYS[1], ARGV[1], tonumber(ARGV[2])

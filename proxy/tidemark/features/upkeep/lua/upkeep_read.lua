@@ -1,5 +1,5 @@
 -- KEYS[1]: the beginning of the keys' names. Arguments: names. Answer: for each that exists its name, type, time to live in
--- milliseconds (negative for none) and content: what the type has, in pairs for a hash and a sorted set. Nothing where the
+-- milliseconds (negative for none) and content: what the type has, in pairs for a hash and a sorted set. Nothing if the
 -- first does not exist. All is as it was at one instant.
 local call = redis.call
 local reads = {
