@@ -15,14 +15,32 @@ if TYPE_CHECKING:
 
 def trace_parts(tracing: Tracing, worker: Worker) -> None:
     """Let the steps of requests have spans, and what they ask of the store and of upstreams."""
-    steps = tracing.steps
-    steps.trace_step(worker.identifier, "identify", "identity")
-    steps.trace_step(worker.fitter, "fit", "plan")
+    steps, store = tracing.steps, worker.store
+    steps.trace_step(worker.identifier.identify, "identity")
+    steps.trace_step(worker.fitter.fit, "plan")
     steps.trace_summaries(worker.immediate, worker.compactor)
-    steps.trace_store(worker.store, "store")
-    steps.trace_store(worker.store.turns, "turns")
-    steps.trace_store(worker.store.responses, "responses")
-    steps.trace_store(worker.request_heads, "request_heads")
-    steps.trace_store(worker.answers, "answers")
-    steps.trace_store(worker.calibrations, "calibrations")
+    steps.trace_store(
+        store.all_turns,
+        store.branches,
+        store.conversation,
+        store.find_by_name,
+        store.forget,
+        store.keep_summary,
+        store.latest_turn,
+        store.message_ids,
+        store.messages,
+        store.originals,
+        store.recall,
+        store.record,
+        store.summaries,
+        store.summary,
+        store.summary_versions,
+        store.system_messages,
+    )
+    responses, heads, answers, calibrations = store.responses, worker.request_heads, worker.answers, worker.calibrations
+    steps.trace_store(store.turns.start_turn, part="turns.")
+    steps.trace_store(responses.find, responses.forget, responses.keep, part="responses.")
+    steps.trace_store(heads.summarized_count, heads.with_missing, part="request_heads.")
+    steps.trace_store(answers.find, answers.keep, part="answers.")
+    steps.trace_store(calibrations.calibration, calibrations.learn, part="calibrations.")
     tracing.trace_upstream(worker.upstream)

@@ -1,59 +1,24 @@
 """Puts spans around the steps of a request: identity, plan, summary and the store.
 
-``tracing.py`` calls it when the parts are built. A span takes the place of a method of one instance, so that the
-classes have no trace of it.
+``app/tracing.py`` names the methods when the parts are built. A span takes the place of a method of one instance, so
+that the classes have no trace of it, and requests do no more where no traces are recorded.
 """
 
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from typing import Any, Protocol
+from typing import Any
 
 from opentelemetry.trace import Span, SpanKind
 
-from tidemark.compaction.compactor import Compactor
+from tidemark.compaction.compactor import CompactionRun, Compactor
 from tidemark.compaction.immediate import ImmediateCompaction
 from tidemark.compaction.values import CompactionOrder, NotSummarized, Trigger
 from tidemark.tracing.conventions import CONVERSATION, Attributes
 from tidemark.tracing.spans import Spans
 
-STORE_CALLS: dict[str, tuple[str, ...]] = {
-    "store": (
-        "all_turns",
-        "branches",
-        "conversation",
-        "find_by_name",
-        "forget",
-        "keep_summary",
-        "latest_turn",
-        "message_ids",
-        "messages",
-        "originals",
-        "recall",
-        "record",
-        "summaries",
-        "summary",
-        "summary_versions",
-        "system_messages",
-    ),
-    "turns": ("start_turn",),
-    "responses": ("find", "forget", "keep"),
-    "request_heads": ("summarized_count", "with_missing"),
-    "answers": ("find", "keep"),
-    "calibrations": ("calibration", "learn"),
-}
-"""The calls to the store that have spans, by the part that makes them."""
-_Call = Callable[..., Awaitable[Any]]
-
-
-class _Compaction(Protocol):
-    """A run of ``compaction/compactor.py``."""
-
-    @property
-    def order(self) -> CompactionOrder: ...
-
-    @property
-    def trigger(self) -> Trigger: ...
+_Method = Callable[..., Awaitable[Any]]
+"""A method of an instance, or what takes its place."""
 
 
 class StepTracing:
@@ -62,44 +27,36 @@ class StepTracing:
     def __init__(self, spans: Spans) -> None:
         self._spans = spans
 
-    def trace_step(self, part: object, method: str, name: str) -> None:
+    def trace_step(
+        self, call: _Method, name: str, kind: SpanKind = SpanKind.INTERNAL, attributes: Attributes | None = None
+    ) -> None:
         """Let each call of a method be a child span."""
-        call: _Call = getattr(part, method)
 
         async def traced(*arguments: Any, **options: Any) -> Any:
-            with self._spans.child(name):
+            with self._spans.child(name, kind, attributes):
                 return await call(*arguments, **options)
 
-        _put(part, method, traced)
+        put(call, traced)
 
-    def trace_store(self, part: object, kind: str) -> None:
-        """Let each call to the store that a part makes be a child span.
+    def trace_store(self, *calls: _Method, part: str = "") -> None:
+        """Let each of these calls to the store be a child span.
 
-        :param kind: a key of ``STORE_CALLS``
+        :param part: goes before their names
         """
-        for method in STORE_CALLS[kind]:
-            self._trace_store_call(part, method, method if kind == "store" else f"{kind}.{method}")
-
-    def _trace_store_call(self, part: object, method: str, operation: str) -> None:
-        call: _Call = getattr(part, method)
-        attributes = {"db.system.name": "redis", "db.operation.name": operation}
-
-        async def traced(*arguments: Any, **options: Any) -> Any:
-            with self._spans.child(f"store {operation}", SpanKind.CLIENT, attributes):
-                return await call(*arguments, **options)
-
-        _put(part, method, traced)
+        for call in calls:
+            operation = part + call.__name__
+            attributes = {"db.system.name": "redis", "db.operation.name": operation}
+            self.trace_step(call, f"store {operation}", SpanKind.CLIENT, attributes)
 
     def trace_summaries(self, immediate: ImmediateCompaction, compactor: Compactor) -> None:
         """Let each summary that a request waits for be a child span, and each prepared one the root of a trace."""
-        compact: _Call = immediate.compact
-        make: _Call = compactor.make
+        compact, make = immediate.compact, compactor.make
 
         async def compact_in_span(order: CompactionOrder, **options: Any) -> Any:
             with self._spans.child("summary", attributes=_order_attributes(order)) as span:
                 return _noted(span, await compact(order, **options))
 
-        async def make_in_span(run: _Compaction, **options: Any) -> Any:
+        async def make_in_span(run: CompactionRun, **options: Any) -> Any:
             if run.trigger is Trigger.REQUEST:
                 return await make(run, **options)
             attributes = _order_attributes(run.order)
@@ -109,8 +66,8 @@ class StepTracing:
             with self._spans.child("summary", attributes=attributes) as span:
                 return _noted(span, await make(run, **options))
 
-        _put(immediate, "compact", compact_in_span)
-        _put(compactor, "make", make_in_span)
+        put(compact, compact_in_span)
+        put(make, make_in_span)
 
 
 def _noted(span: Span, result: object) -> object:
@@ -129,6 +86,6 @@ def _order_attributes(order: CompactionOrder) -> Attributes:
     return attributes
 
 
-def _put(part: object, method: str, traced: _Call) -> None:
-    """Put a function in the place of an instance's method."""
-    setattr(part, method, traced)
+def put(method: _Method, traced: _Method) -> None:
+    """Put a function in the place of a method of its instance."""
+    setattr(method.__self__, method.__name__, traced)  # type: ignore[attr-defined] # mypy gives a method no instance

@@ -23,7 +23,7 @@ from tidemark.core.ports import Upstream
 from tidemark.tracing.log_bounds import bound_lines
 from tidemark.tracing.requests import RequestTracing, note_event
 from tidemark.tracing.spans import Spans
-from tidemark.tracing.steps import StepTracing
+from tidemark.tracing.steps import StepTracing, put
 from tidemark.tracing.upstreams import TracedUpstream
 
 SERVICE = "tidemark"
@@ -46,8 +46,9 @@ class Tracing:
     def trace_upstream(self, upstream: Upstream) -> None:
         """Let each call to an upstream have a span."""
         traced = TracedUpstream(self._spans, upstream)
-        for method in ("send", "forward", "complete"):
-            setattr(upstream, method, getattr(traced, method))
+        put(upstream.send, traced.send)
+        put(upstream.forward, traced.forward)
+        put(upstream.complete, traced.complete)
 
     def requests(self, routes: Iterable[BaseRoute], direct: Iterable[str]) -> RequestTracing:
         """Return the layer that makes a span of each request.
