@@ -106,8 +106,10 @@ class Terminal:
     @property
     def page(self) -> list[str]:
         """The newest page that came as far as its last line, without control sequences."""
-        whole = [page for page in self.text.split("\x1b[H") if "q quits" in page][-1]
-        return [ESCAPES.sub("", line).strip("\r") for line in whole.split("\n")]  # the terminal adds \r to \n itself
+        whole = [page for page in self.text.split("\x1b[H") if "q quits" in page]
+        if not whole:
+            return []
+        return [ESCAPES.sub("", line).strip("\r") for line in whole[-1].split("\n")]  # the terminal adds \r itself
 
     def wait_for(self, text: str) -> None:
         """Wait until a page has the text."""

@@ -10,6 +10,7 @@ import redis
 from msgspec import structs
 from starlette.testclient import TestClient
 
+from tests.request.conftest import litellm
 from tests.store.turns import Client, assistant, dialogue, user
 from tests.support.waiting import wait_until
 from tidemark.app.application import create_app
@@ -21,6 +22,8 @@ from tidemark.store.codec import Codec
 from tidemark.store.conversations import RedisStore
 from tidemark.store.embedded.server import EmbeddedValkey
 from tidemark.store.schema import SCHEMA, CompressionSwitch
+
+__all__ = ["litellm"]
 
 LOOKS = 12
 """Reads of the schema: four looks of three connections."""
