@@ -193,13 +193,16 @@ class Identify:
 
     async def __call__(self, walk: Walk) -> Walk:
         """Identify one request."""
-        walk.context = await self.identify(walk.request, walk.caller, walk.controls, place=walk.place)
+        request, caller = walk.request, walk.caller
+        route = await self._upstream.resolve(request.model)
+        profile = await self._catalog.profile(route, caller)
+        walk.context = await self._identifier.identify(request, caller, walk.controls, route, profile, place=walk.place)
         return walk
 
     async def identify(
         self, request: ModelRequest, caller: Caller, controls: Controls, *, place: StoredPlace | None = None
     ) -> RequestContext:
-        """Return what is known of a request.
+        """Return what is known of a request that is not on its walk.
 
         :param place: where the request's messages were read from, if no client sent them
         """
