@@ -15,8 +15,9 @@ from typing import TypeVar
 from tidemark.core.errors import FlushNotTaken, FlushRefused, StoreError, TidemarkError
 from tidemark.core.events import Listener
 from tidemark.core.flush_events import FlushBuried, FlushDelivered, FlushFailed
-from tidemark.core.ports import FlushEntry, FlushQueue
+from tidemark.core.ports import FlushEntry
 from tidemark.delivery.consumer import Consumer, RetryWaits
+from tidemark.delivery.queue import RedisFlushQueue
 
 T = TypeVar("T")
 
@@ -47,7 +48,7 @@ class Courier:
     def __init__(
         self,
         consumer: Consumer,
-        queue: FlushQueue,
+        queue: RedisFlushQueue,
         reader: str,
         *,
         waits: RetryWaits,

@@ -1,4 +1,4 @@
-"""Queues what leaves the context: the adapter of ``FlushQueue``, a Redis Stream with a group for each consumer.
+"""Queues what leaves the context: a Redis Stream with a group for each consumer.
 
 No request waits for it (S0-4), but for the note that goes out beside a summary. All keys share one hash tag and so one
 slot: every step is one script. ``lua/flush_queue.lua`` holds what the scripts share; ``keys.py`` lists the keys.
@@ -47,7 +47,9 @@ class QueueBounds:
 
 
 class RedisFlushQueue:
-    """The queue in Redis. All state is the server's.
+    """The queue in Redis, one for all workers. All state is the server's.
+
+    Every method raises ``StoreUnavailable`` if the store did not answer.
 
     :param prefix: the beginning of its keys, for a queue of something else than flushes
     :param ttl_seconds: how long an unused conversation is stored; None for no limit

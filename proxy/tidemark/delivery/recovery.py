@@ -16,7 +16,8 @@ from tidemark.core.conversation.messages import Message, digest_of
 from tidemark.core.conversation.prefix import PrefixChain
 from tidemark.core.events import Listener
 from tidemark.core.flush_events import FlushDropped, FlushQueued
-from tidemark.core.ports import ConversationStore, FlushEntry, FlushQueue
+from tidemark.core.ports import ConversationStore, FlushEntry
+from tidemark.delivery.queue import RedisFlushQueue
 
 SETTLED_SECONDS = 60.0
 """A younger note may still belong to a live process: its client waits, or the store did not answer."""
@@ -63,7 +64,7 @@ class Recovery:
     :param clock: Unix time in seconds, the clock by which notes are written
     """
 
-    def __init__(self, queue: FlushQueue, store: History, *, emit: Listener, clock: Callable[[], float]) -> None:
+    def __init__(self, queue: RedisFlushQueue, store: History, *, emit: Listener, clock: Callable[[], float]) -> None:
         self._queue = queue
         self._store = store
         self._emit = emit

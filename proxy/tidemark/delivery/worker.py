@@ -14,8 +14,8 @@ from collections.abc import Sequence
 from tidemark.core.errors import StoreError
 from tidemark.core.events import Listener, StoreDegraded
 from tidemark.core.flush_events import FlushLost, FlushWaiting
-from tidemark.core.ports import FlushQueue
 from tidemark.delivery.courier import Courier
+from tidemark.delivery.queue import RedisFlushQueue
 from tidemark.delivery.recovery import Recovery
 
 POLL_SECONDS = 1.0
@@ -44,7 +44,7 @@ class FlushWorker:
 
     def __init__(
         self,
-        queue: FlushQueue,
+        queue: RedisFlushQueue,
         couriers: Sequence[Courier],
         recovery: Recovery,
         *,
@@ -158,7 +158,7 @@ class FlushWorker:
 class QueueWatch:
     """Emits every few seconds how full the queue is. The mutable state is the lost entries that it reported."""
 
-    def __init__(self, queue: FlushQueue, emit: Listener, seconds: float = WATCH_SECONDS) -> None:
+    def __init__(self, queue: RedisFlushQueue, emit: Listener, seconds: float = WATCH_SECONDS) -> None:
         self._queue = queue
         self._emit = emit
         self._seconds = seconds

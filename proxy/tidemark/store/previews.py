@@ -1,7 +1,7 @@
 """Previews of regenerated summaries, until somebody uses one or its time is over.
 
-The archive keeps and reads them through a port (``features/conversations/ports.py``). A preview is the whole record
-that is stored when somebody uses it, so people use exactly what they saw.
+``features/summaries/summary_changes.py`` keeps and reads them. A preview is the whole record that is stored when
+somebody uses it, so people use exactly what they saw.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ def check_preview(codec: Codec, entry: bytes) -> None:
 
 
 class RedisPreviews:
-    """``PreviewStore``; it has no state."""
+    """The previews in Redis. All state is the server's."""
 
     def __init__(self, ask: Ask, codec: Codec) -> None:
         self._ask = ask

@@ -6,7 +6,7 @@ from tidemark.core.ports.answers import AnswerStore, KeptAnswer
 from tidemark.core.ports.authenticating import Authenticator
 from tidemark.core.ports.clocks import Clock
 from tidemark.core.ports.counting import RequestCount, Stored, TokenCounter
-from tidemark.core.ports.flushing import ConsumerState, DeadLetter, FlushEntry, FlushQueue, MemoryFlush, QueueState
+from tidemark.core.ports.flushing import ConsumerState, DeadLetter, FlushEntry, MemoryFlush, QueueState
 from tidemark.core.ports.owners import OwnerStore
 from tidemark.core.ports.responses import KeptConversationStore, ResponseStore, SummarySeal
 from tidemark.core.ports.store import (
@@ -18,7 +18,6 @@ from tidemark.core.ports.store import (
     LeaseStore,
     ModelStore,
     RequestHeads,
-    SettingStore,
     StartedTurn,
     StoreIdentity,
     TurnStore,
@@ -53,7 +52,6 @@ __all__ = [
     "DeadLetter",
     "DeletionHook",
     "FlushEntry",
-    "FlushQueue",
     "Headers",
     "KeptAnswer",
     "KeptConversationStore",
@@ -70,7 +68,6 @@ __all__ = [
     "RequestHeads",
     "ResponseStore",
     "Route",
-    "SettingStore",
     "StartedTurn",
     "StoreIdentity",
     "Stored",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -78,58 +78,3 @@ class QueueState:
     now: float
     """The store's time."""
     consumers: Sequence[ConsumerState] = field(default_factory=tuple)
-
-
-class FlushQueue(Protocol):
-    """The queue, one for all workers. Every method raises ``StoreUnavailable`` if the store did not answer."""
-
-    async def intend(self, key: str, note: bytes) -> None:
-        """Store a note until the entry of that key is added."""
-        ...
-
-    async def intents(self) -> Mapping[str, bytes]:
-        """Return the notes whose entries have not been added."""
-        ...
-
-    async def forget_intent(self, key: str) -> None:
-        """Remove a note."""
-        ...
-
-    async def add(self, entry: FlushEntry) -> bool:
-        """Append an entry; False if one of its key was appended before. An entry without a body is only marked."""
-        ...
-
-    async def read(self, consumer: str, reader: str, count: int, after: str = "") -> Sequence[FlushEntry]:
-        """Return the next entries that were not offered to a consumer yet.
-
-        :param after: the last entry that this reader received, ``0-0`` for none. Entries that it was offered after that
-            come first, because the answer was lost or came too late
-        """
-        ...
-
-    async def claim(self, consumer: str, reader: str, idle_seconds: float) -> Sequence[FlushEntry]:
-        """Return entries that any reader was offered so long ago and did not take; they are this reader's now."""
-        ...
-
-    async def begin(self, consumer: str, entry: FlushEntry) -> int:
-        """Count an attempt before it is made, so that an attempt that ends the process counts, too.
-
-        :returns: the number of the attempt; 0 if the entry was deleted or replaced, so that it is not delivered
-        """
-        ...
-
-    async def done(self, consumer: str, entry: FlushEntry, *, delivered: bool = True) -> None:
-        """Mark an entry as taken by a consumer, or as meant for another one."""
-        ...
-
-    async def bury(self, consumer: str, entry: FlushEntry, reason: str, attempts: int) -> bool:
-        """Make an entry a dead letter, which waits until the operator replays it; False if the queue lost it."""
-        ...
-
-    async def lead(self, reader: str, seconds: float) -> bool:
-        """Become, or stay, the only reader of all; 0 seconds end that."""
-        ...
-
-    async def state(self) -> QueueState:
-        """Return how full the queue is, and how much its consumers have taken."""
-        ...

@@ -15,7 +15,6 @@ from tidemark.core.conversation.prefix import PrefixChain
 from tidemark.core.conversation.records import StoredConversation, StoredMessage, StoredState, TurnRecord
 from tidemark.core.conversation.summary import NO_SYSTEMS, InnerSystems, PrefixSummary, SummaryRecipe
 from tidemark.core.models import ModelObservation, ModelOverrides, ModelRecord, RegistryVersion
-from tidemark.core.operator_settings import StoredValues
 from tidemark.core.planning.calibration import Calibration, CalibrationEntry, CalibrationKey
 
 
@@ -279,22 +278,6 @@ class ModelStore(Protocol):
 
         :param change: returns the new overrides for the stored ones; called again if another change was faster.
             What it raises leaves everything as it is
-        """
-        ...
-
-
-class SettingStore(Protocol):
-    """The operator's settings for all models; a change is also a new version of ``ModelStore``."""
-
-    async def stored(self) -> StoredValues:
-        """Return the settings that are stored."""
-        ...
-
-    async def change(self, change: Callable[[StoredValues], StoredValues]) -> None:
-        """Change the settings.
-
-        :param change: returns the new values for the stored ones; called again if another change was faster. What it
-            raises leaves everything as it is
         """
         ...
 

@@ -12,9 +12,9 @@ from tidemark.core.conversation.prefix import is_id, owner_of
 from tidemark.core.conversation.records import StoredConversation
 from tidemark.core.errors import ModelNotFound
 from tidemark.core.ports import Caller, Route, Upstream
-from tidemark.features.conversations.ports import ArchiveStore
 from tidemark.pipeline.identify import tenant_of
 from tidemark.pipeline.stored_conversation import missing
+from tidemark.store.conversations import RedisStore
 
 
 def may_reach(record: StoredConversation, caller: Caller | None, route: Route | None = None) -> bool:
@@ -51,7 +51,7 @@ class ArchiveAccess:
     A conversation that the caller may not reach raises the same error as one that does not exist (promise 8).
     """
 
-    store: ArchiveStore
+    store: RedisStore
     upstream: Upstream
 
     async def record(self, conversation: str, caller: Caller | None) -> StoredConversation:

@@ -17,13 +17,13 @@ from tidemark.core.planning.situation import NoCompaction, ReuseSummary
 from tidemark.core.ports import NO_CREDENTIAL, Caller, RequestHeads
 from tidemark.features.conversations.access import ArchiveAccess
 from tidemark.features.conversations.pages import ContextSnapshot
-from tidemark.features.conversations.ports import ArchiveStore
 from tidemark.features.conversations.standing_summaries import StandingSummaries
 from tidemark.pipeline.commands import at_rest
 from tidemark.pipeline.fit import BudgetFitter
 from tidemark.pipeline.steps import Pipeline
 from tidemark.pipeline.stored_conversation import StoredConversationReader, chain_of_stored
 from tidemark.pipeline.values import Controls, Refused, StoredPlace
+from tidemark.store.conversations import RedisStore
 
 
 class ContextView:
@@ -33,7 +33,7 @@ class ContextView:
         self,
         *,
         access: ArchiveAccess,
-        store: ArchiveStore,
+        store: RedisStore,
         heads: RequestHeads,
         summaries: StandingSummaries,
         pipeline: Pipeline,

@@ -21,9 +21,10 @@ from tidemark.core.cursors import cursor_of, place_of
 from tidemark.core.errors import ConversationNotFound, InvalidRequest, RecordUnreadable
 from tidemark.core.ports import Caller
 from tidemark.features.conversations.pages import Page
-from tidemark.features.conversations.ports import ArchiveStore, Turn
 from tidemark.features.conversations.standing_summaries import StandingSummaries
 from tidemark.pipeline.stored_conversation import offloaded
+from tidemark.store.codec import StoredTurn
+from tidemark.store.conversations import RedisStore
 
 FILTERED, WEIGHED = 500, 250
 """Conversations that one page looks through for a model, and for a state, which more has to be read for."""
@@ -122,7 +123,7 @@ class _Search:
 class ConversationFinder:
     """Finds conversations; holds no state of its own."""
 
-    def __init__(self, store: ArchiveStore, summaries: StandingSummaries, formats: StoredFormat) -> None:
+    def __init__(self, store: RedisStore, summaries: StandingSummaries, formats: StoredFormat) -> None:
         self._store = store
         self._summaries = summaries
         self._formats = formats
@@ -177,7 +178,7 @@ class ConversationFinder:
         return ListedConversation(record, covered, ContextUsage(round(100 * after / limit)), before, after)
 
     async def _tokens(
-        self, record: StoredConversation, turn: Turn | None, summary: PrefixSummary | None
+        self, record: StoredConversation, turn: StoredTurn | None, summary: PrefixSummary | None
     ) -> tuple[int, int]:
         """Return the tokens without the summary in use, and with it."""
         covered = summary.covered if summary else 0

@@ -34,10 +34,11 @@ from tidemark.features.conversations.pages import (
     UsageTotal,
     cursor_after,
 )
-from tidemark.features.conversations.ports import ArchiveStore, Turn
 from tidemark.features.conversations.search_index import MessageSearch, Searchable
 from tidemark.features.conversations.standing_summaries import StandingSummaries
 from tidemark.pipeline.stored_conversation import offloaded
+from tidemark.store.codec import StoredTurn
+from tidemark.store.conversations import RedisStore
 
 MAX_MESSAGE_IDS = 100_000
 """Message ids on a page of summaries, 3.5 MB of JSON: each summary names all messages that it stands for."""
@@ -55,7 +56,7 @@ class ConversationReader:
         self,
         *,
         access: ArchiveAccess,
-        store: ArchiveStore,
+        store: RedisStore,
         summaries: StandingSummaries,
         search: MessageSearch,
         deletion_hooks: Sequence[DeletionHook],
@@ -252,14 +253,14 @@ class ConversationReader:
         return raw if self._formats.is_native(raw, self._dialect) else self._dialect.write(*self._formats.read([raw]))
 
 
-def _provider_count(turn: Turn) -> ProviderCount | None:
+def _provider_count(turn: StoredTurn) -> ProviderCount | None:
     """Return the tokens of a turn by its provider's count; None if the provider sent no usable number."""
     numbers = [turn.usage.get(name) for name in ("prompt_tokens", "completion_tokens")]
     tokens = [number if type(number) is int and 0 <= number <= _MAX_TOKENS else None for number in numbers]
     return None if tokens == [None, None] else ProviderCount(tokens[0] or 0, tokens[1] or 0)
 
 
-def _usage_total(turns: Sequence[Turn]) -> UsageTotal:
+def _usage_total(turns: Sequence[StoredTurn]) -> UsageTotal:
     counts = [count for turn in turns if (count := _provider_count(turn)) is not None]
     return UsageTotal(
         answers=len(counts),

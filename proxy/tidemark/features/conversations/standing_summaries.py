@@ -12,14 +12,14 @@ from tidemark.core.conversation.summary import PrefixSummary, SummaryRecipe
 from tidemark.core.errors import ModelNotFound
 from tidemark.core.planning.budget import budget_for
 from tidemark.core.ports import NO_CREDENTIAL, ChooseSummarizer, ModelCatalog, Upstream
-from tidemark.features.conversations.ports import ArchiveStore
+from tidemark.store.conversations import RedisStore
 
 
 class StandingSummaries:
     """Reads summaries; holds no state of its own."""
 
     def __init__(
-        self, *, store: ArchiveStore, upstream: Upstream, catalog: ModelCatalog, choose: ChooseSummarizer
+        self, *, store: RedisStore, upstream: Upstream, catalog: ModelCatalog, choose: ChooseSummarizer
     ) -> None:
         self._store = store
         self._upstream = upstream

@@ -20,9 +20,9 @@ from tidemark.core.errors import ConversationConflict, ConversationNotFound, Sto
 from tidemark.core.ports import Caller, Clock, Lease, LeaseStore, RequestHeads, TokenCounter, Upstream
 from tidemark.features.conversations.access import ArchiveAccess
 from tidemark.features.conversations.pages import ImportedConversation
-from tidemark.features.conversations.ports import ArchiveStore
 from tidemark.pipeline.identify import tenant_of
 from tidemark.pipeline.stored_conversation import offloaded, under_way
+from tidemark.store.conversations import RedisStore
 
 EXPORT_PAGE = 500
 """Messages that an export reads at a time."""
@@ -52,7 +52,7 @@ class Transfer:
         self,
         *,
         access: ArchiveAccess,
-        store: ArchiveStore,
+        store: RedisStore,
         heads: RequestHeads,
         upstream: Upstream,
         leases: LeaseStore,

@@ -15,7 +15,8 @@ from tidemark.core.conversation.flush import Flush, document
 from tidemark.core.errors import StoreError
 from tidemark.core.events import Listener
 from tidemark.core.flush_events import FlushDelayed, FlushDropped, FlushQueued
-from tidemark.core.ports import ConversationStore, FlushEntry, FlushQueue
+from tidemark.core.ports import ConversationStore, FlushEntry
+from tidemark.delivery.queue import RedisFlushQueue
 from tidemark.delivery.recovery import note_of
 
 MAX_WAITING = 1000
@@ -41,10 +42,10 @@ class Outbox:
 
     def __init__(
         self,
-        queue: FlushQueue,
+        queue: RedisFlushQueue,
         store: ConversationStore,
         *,
-        notes: FlushQueue | None = None,
+        notes: RedisFlushQueue | None = None,
         emit: Listener,
         clock: Callable[[], float],
         nudge: Callable[[], None] = lambda: None,

@@ -12,7 +12,7 @@ from tidemark.catalog.overrides import LiveOverrides
 from tidemark.core.conversation.messages import JsonValue
 from tidemark.core.errors import InvalidRequest, SettingsConflict
 from tidemark.core.operator_settings import StoredValues, version_of
-from tidemark.core.ports import SettingStore
+from tidemark.features.settings.store import RedisSettings
 
 ReadSetting = Callable[[str, JsonValue], str | int | float | bool | None]
 """Reads a setting by its name and JSON value; raises ``InvalidRequest``."""
@@ -29,7 +29,7 @@ class OperatorSettings:
 
     def __init__(
         self,
-        store: SettingStore,
+        store: RedisSettings,
         live: LiveOverrides,
         *,
         configured: StoredValues,

@@ -1,4 +1,4 @@
-"""Stores the settings for all models that the operator changes while Tidemark runs: the adapter of ``SettingStore``.
+"""Stores the settings for all models that the operator changes while Tidemark runs.
 
 They stand beside the registry's records and share its version, which every worker polls anyway.
 """
@@ -37,6 +37,8 @@ class RedisSettings:
     async def change(self, change: Callable[[StoredValues], StoredValues]) -> None:
         """Change the settings, on top of what others have set meanwhile.
 
+        :param change: returns the new values for the stored ones; called again if another change was faster. What it
+            raises leaves everything as it is
         :raises StoreUnavailable: the store did not answer in time, or others were faster again and again
         """
         for _ in range(TRIES):

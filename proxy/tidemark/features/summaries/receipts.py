@@ -18,9 +18,9 @@ from tidemark.core.ports import Caller, SummaryComparison
 from tidemark.core.receipt import Detail, Receipt, receipt_of
 from tidemark.features.conversations.access import ArchiveAccess
 from tidemark.features.conversations.pages import Page, cursor_after
-from tidemark.features.conversations.ports import ArchiveStore
 from tidemark.features.conversations.standing_summaries import StandingSummaries
 from tidemark.pipeline.stored_conversation import offloaded
+from tidemark.store.conversations import RedisStore
 
 MAX_LOSSES = 200
 """The most lost details that are named of one summary; all are counted."""
@@ -55,7 +55,7 @@ class ReceiptReader:
         self,
         *,
         access: ArchiveAccess,
-        store: ArchiveStore,
+        store: RedisStore,
         summaries: StandingSummaries,
         formats: StoredFormat,
         comparison: SummaryComparison,

@@ -31,11 +31,11 @@ from tidemark.core.planning.budget import CompactionPolicy
 from tidemark.core.ports import Caller, ChooseSummarizer, Clock, ConversationStore, SummaryComparison, TokenCounter
 from tidemark.features.conversations.access import ArchiveAccess
 from tidemark.features.conversations.pages import SummaryInUse, SummaryPreview
-from tidemark.features.conversations.ports import PreviewStore
 from tidemark.features.summaries.stored_requests import StoredRequests
 from tidemark.features.summaries.summarize import regeneration
 from tidemark.pipeline.orders import order_of
 from tidemark.pipeline.values import RequestContext
+from tidemark.store.previews import RedisPreviews
 
 STRATEGIES: tuple[str, ...] = get_args(Strategy)
 TEMPLATES: tuple[str, ...] = get_args(TemplateName)
@@ -83,7 +83,7 @@ class SummaryChanges:
         requests: StoredRequests,
         store: ConversationStore,
         replacement: SummaryReplacement,
-        previews: PreviewStore,
+        previews: RedisPreviews,
         compactor: Compactor,
         counter: TokenCounter,
         comparison: SummaryComparison,
