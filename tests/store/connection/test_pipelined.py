@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import os
 import signal
+import socket
 from collections.abc import AsyncIterator
 from pathlib import Path
 from types import MethodType
@@ -95,6 +96,13 @@ async def test_of_many_callers_at_once_each_gets_its_own_answer(socket_path: str
     assert all(await asyncio.gather(*(asked(number) for number in range(2000))))
     clients = await line.call("CLIENT", "LIST")
     assert clients.decode().count("cmd=client") == 1
+    await line.aclose()
+
+
+async def test_an_operator_sees_who_is_connected(socket_path: str) -> None:
+    """By machine and process."""
+    line = PipelinedConnection(StoreServer(path=socket_path))
+    assert await line.call("CLIENT", "GETNAME") == f"tidemark-{socket.gethostname()}-{os.getpid()}".encode()
     await line.aclose()
 
 

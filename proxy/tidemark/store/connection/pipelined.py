@@ -13,6 +13,7 @@ connection out, encodes in Python and reads through streams. ``transport.store: 
 from __future__ import annotations
 
 import asyncio
+import os
 import socket
 import struct
 from collections import deque
@@ -54,8 +55,14 @@ class StoreServer:
         """Return the first commands on a new connection."""
         has_login = self.username or self.password  # a user of an access list may need no password
         login = ("AUTH", self.username or "default", self.password or "") if has_login else ()
-        hello = ("HELLO", 3, *login)
+        hello = ("HELLO", 3, *login, "SETNAME", client_name())
         return [hello, ("SELECT", self.db)] if self.db else [hello]
+
+
+def client_name() -> str:
+    """Return the name by which ``CLIENT LIST`` tells an operator who is connected: machine and process."""
+    machine = "".join(letter for letter in socket.gethostname() if letter.isascii() and letter.isprintable())
+    return f"tidemark-{machine.replace(' ', '-')}-{os.getpid()}"
 
 
 class CommandRefused(Exception):
