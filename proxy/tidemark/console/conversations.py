@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 from urllib.parse import quote, urlencode
 
 from starlette.responses import Response, StreamingResponse
@@ -28,6 +28,7 @@ from tidemark.features.conversations.finding import (
 from tidemark.features.conversations.pages import Page, SummaryTexts
 from tidemark.features.conversations.reading import ConversationReader
 from tidemark.features.conversations.transfer import Transfer
+from tidemark.features.settings.operator_settings import OperatorSettings
 from tidemark.features.summaries.summarize import ManualCompaction, SummarizeRequest
 from tidemark.server.errors import status_of
 
@@ -60,15 +61,6 @@ NOTES: Mapping[str, str] = {
 """What a page says after a form, by the parameter ``done``."""
 
 
-class NoticeSettings(Protocol):
-    """Says whether pages show notices of compactions (FR-3.1.3)."""
-
-    @property
-    def shows_notices(self) -> bool:
-        """Whether the operator wants them."""
-        ...
-
-
 @dataclass(frozen=True, slots=True)
 class ConversationPages:
     """Shows conversations, and carries out what their forms ask for."""
@@ -77,7 +69,7 @@ class ConversationPages:
     finding: ConversationFinder
     transfer: Transfer
     manual: ManualCompaction
-    settings: NoticeSettings
+    settings: OperatorSettings
     models: Sequence[str]
     """The names of configured models, by which the list is filtered."""
 

@@ -16,7 +16,7 @@ from tidemark.console.visit import Visit, go_to, words_for_form
 from tidemark.core.conversation.messages import JsonValue
 from tidemark.core.errors import InvalidRequest, ModelConflict
 from tidemark.core.ports import NO_CREDENTIAL
-from tidemark.features.model_registry.endpoints import ModelRegistryPort
+from tidemark.features.model_registry.registry import ModelRegistry
 from tidemark.server.errors import status_of
 
 MODELS = "/console/models"
@@ -59,7 +59,7 @@ class _Row:
 class ModelPages:
     """Shows and changes models, as the operator."""
 
-    registry: ModelRegistryPort
+    registry: ModelRegistry
     typed: Callable[[str], JsonValue]
     """Returns the value of a typed text, as the command line reads it."""
 

@@ -16,7 +16,7 @@ from tidemark.console.visit import Visit, go_to, words_for_form
 from tidemark.core.conversation.messages import JsonValue
 from tidemark.core.conversation.summary import Strategy, TemplateName
 from tidemark.core.errors import InvalidRequest, SettingsConflict, StoreUnavailable
-from tidemark.features.settings.endpoints import SettingsPort
+from tidemark.features.settings.operator_settings import OperatorSettings
 from tidemark.server.errors import status_of
 
 SETTINGS = "/console/settings"
@@ -110,7 +110,7 @@ class _Field:
 class SettingPages:
     """Shows the configuration, and changes what the store may have of it."""
 
-    settings: SettingsPort
+    settings: OperatorSettings
     effective: Callable[[], Sequence[SettingRow]]
     typed: Callable[[str], JsonValue]
     """Returns the value of a typed text, as the command line reads it."""

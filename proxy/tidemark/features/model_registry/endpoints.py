@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Protocol
 
 from starlette.requests import Request
 from starlette.responses import Response
@@ -17,6 +16,7 @@ from tidemark.core.conversation.messages import JsonValue
 from tidemark.core.conversation.prefix import owner_of
 from tidemark.core.ports import NO_CREDENTIAL, Authenticator, Caller
 from tidemark.dialects.raw_json import decode_value, read_members
+from tidemark.features.model_registry.registry import ModelRegistry
 from tidemark.server.encodings import read_plain_body
 from tidemark.server.operator import OperatorAccess
 from tidemark.server.responses import to_json, with_error_envelope
@@ -26,41 +26,11 @@ Description = Mapping[str, JsonValue]
 """A JSON object that describes one model or all of them."""
 
 
-class ModelRegistryPort(Protocol):
-    """Reads and changes the registry.
-
-    A model is named by its id, ``provider:model``, or by the name that clients use. ``owner`` says whose
-    calibrations are shown; None shows what the operator sees. Every method raises ``StoreUnavailable`` when the
-    store did not answer, and all but ``listed`` raise ``ModelNotFound``.
-    """
-
-    async def listed(self, caller: Caller, owner: str | None) -> Description:
-        """Return all models."""
-        ...
-
-    async def described(self, name: str, caller: Caller, owner: str | None) -> Description:
-        """Return one model."""
-        ...
-
-    async def change(
-        self, name: str, fields: Mapping[str, JsonValue], caller: Caller, owner: str | None
-    ) -> Description:
-        """Set some of a model's fields.
-
-        :raises InvalidRequest: a field is unknown, of another type or out of range
-        """
-        ...
-
-    async def reset(self, name: str, caller: Caller, owner: str | None) -> Description:
-        """Remove everything that was set for a model."""
-        ...
-
-
 @dataclass(frozen=True, slots=True)
 class RegistryEndpoints:
     """Serves the registry."""
 
-    registry: ModelRegistryPort
+    registry: ModelRegistry
     auth: Authenticator
     access: OperatorAccess
 
