@@ -238,7 +238,7 @@ async def test_a_turn_costs_the_same_however_long_the_conversation(
     client = Client(alone, tenant)
     sent: list[int] = []
     written: list[int] = []
-    for count in (*range(1, 12, 2), *range(99, 900, 100), 997, 999):
+    for count in (*range(1, 12, 2), *range(99, 900, 100), *range(985, 1000, 2)):
         said = [system("the same rules each time " * 20), *dialogue(count, "words " * 50)]
         memory = await client.recall(said)
         before = admin.info("stats")["total_net_input_bytes"], admin.info("persistence")["aof_current_size"]
@@ -246,8 +246,9 @@ async def test_a_turn_costs_the_same_however_long_the_conversation(
         after = admin.info("stats")["total_net_input_bytes"], admin.info("persistence")["aof_current_size"]
         sent.append(after[0] - before[0])
         written.append(after[1] - before[1])
-    assert sent[-1] <= sent[4] + 64 * 16 + 64  # a bounded piece of the chain
-    assert written[-1] <= written[4] * 1.05
+    # Of eight turns the cheapest one: once a second the store also gets lists and usage, whoever is measured.
+    assert min(sent[-8:]) <= min(sent[3:6]) + 64 * 16 + 64  # a bounded piece of the chain
+    assert min(written[-8:]) <= min(written[3:6]) * 1.05
 
 
 async def test_a_named_conversation_is_a_family_of_its_own(store: RedisStore, tenant: str) -> None:
