@@ -19,8 +19,10 @@ from pathlib import Path
 import tidemark
 from click.testing import CliRunner
 from tidemark.app.application import create_app
+from tidemark.app.features import check_settings
 from tidemark.cli.main import cli
 from tidemark.config import load
+from tidemark.core.errors import ConfigError
 
 assert Path(tidemark.__file__).is_relative_to(Path.cwd()), tidemark.__file__
 
@@ -46,6 +48,12 @@ async def main():
         print(*[await ask(app, path) for path in paths])
 
 asyncio.run(main())
+asking = Path("asking.yaml")
+asking.write_text("memory_flush: {enabled: true}\\n")
+try:
+    check_settings(load(asking, {"HOME": "."}))
+except ConfigError as error:
+    print(error)
 print(CliRunner().invoke(cli, ["--help"]).output)
 """
 """Starts a server of the tree in the working folder, asks three of its paths, and shows its commands."""
@@ -72,7 +80,9 @@ def test_a_server_starts_without_three_features(tree: Path) -> None:
     command = [sys.executable, "-c", ASK]
     done = subprocess.run(command, cwd=tree, env=environ, capture_output=True, text=True, check=False, timeout=120)
     assert done.returncode == 0, done.stderr[-3000:]
-    statuses, _, commands = done.stdout.partition("\n")
+    statuses, _, rest = done.stdout.partition("\n")
+    refusal, _, commands = rest.partition("\n")
     assert statuses.split() == ["200", "303", "404"]
+    assert refusal.startswith("memory_flush.enabled asks for the feature memory_flush, which")
     assert "models" in commands
     assert "flush" not in commands

@@ -5,10 +5,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator, Mapping
+from importlib.util import find_spec
 from pkgutil import resolve_name
 from typing import TYPE_CHECKING, TypeVar
 
+from tidemark.core.errors import ConfigError
+
 if TYPE_CHECKING:
+    from tidemark.config import Settings
     from tidemark.features.feature import Feature
     from tidemark.worker.worker import Worker
 
@@ -25,6 +30,11 @@ FEATURES = (
     "upkeep.feature:UpkeepFeature",
 )
 """The class of each feature, by its place in ``tidemark/features``; a command imports none that it does not need."""
+_ASKED_FOR: Mapping[str, tuple[str, Callable[[Settings], bool]]] = {
+    "live_events": ("events.webhook", lambda settings: settings.events.webhook is not None),
+    "memory_flush": ("memory_flush.enabled", lambda settings: settings.memory_flush.enabled),
+}
+"""By feature: the setting that asks for it, and whether it does."""
 F = TypeVar("F", bound="Feature")
 
 
@@ -36,6 +46,29 @@ def plug_in(worker: Worker) -> list[Feature]:
         worker.deletion_hooks += feature.deletion_hooks()
         worker.flushes += feature.flushes()
     return features
+
+
+def feature_modules(name: str) -> Iterator[str]:
+    """Yield the modules of a name that features have, such as their commands, without importing a feature."""
+    for feature in FEATURES:
+        module = f"tidemark.features.{feature.partition('.')[0]}.{name}"
+        if find_spec(module) is not None:
+            yield module
+
+
+def check_settings(settings: Settings) -> None:
+    """Refuse what would let every worker fail at its start, or be ignored.
+
+    :raises ConfigError: a setting asks for a feature that was left out, or a feature cannot start with its settings
+    """
+    present = {feature.partition(".")[0] for feature in FEATURES}
+    for feature, (setting, asks) in _ASKED_FOR.items():
+        if feature not in present and asks(settings):
+            raise ConfigError(
+                f"{setting} asks for the feature {feature}, which this Tidemark was built without. Unset it."
+            )
+    for module in feature_modules("starting"):
+        resolve_name(f"{module}:check")(settings)
 
 
 def find(kind: type[F], features: list[Feature]) -> F:

@@ -8,8 +8,6 @@ from __future__ import annotations
 import asyncio
 import os
 import sys
-from collections.abc import Iterator
-from importlib.util import find_spec
 from pathlib import Path
 from pkgutil import resolve_name
 from typing import TYPE_CHECKING, NoReturn, cast
@@ -17,7 +15,7 @@ from typing import TYPE_CHECKING, NoReturn, cast
 import click
 
 from tidemark import __version__
-from tidemark.app.features import FEATURES
+from tidemark.app.features import feature_modules
 from tidemark.cli.bench import bench
 from tidemark.cli.completion import VARIABLE, completion
 from tidemark.cli.doctor import doctor
@@ -100,19 +98,12 @@ def _reach_warnings(config: Path | None) -> list[str]:
     return asyncio.run(reach_warnings(settings))
 
 
-def _feature_commands() -> Iterator[click.Command]:
-    """Yield the commands of all features, which import what they do only once they run."""
-    for name in FEATURES:
-        module = f"tidemark.features.{name.partition('.')[0]}.commands"
-        if find_spec(module) is not None:
-            yield from resolve_name(f"{module}:COMMANDS")
-
-
 cli.add_command(init)
 cli.add_command(serve)
 cli.add_command(doctor)
-for _command in _feature_commands():
-    cli.add_command(_command)
+for _module in feature_modules("commands"):
+    for _command in resolve_name(f"{_module}:COMMANDS"):  # they import what they do only once they run
+        cli.add_command(_command)
 cli.add_command(top)
 cli.add_command(wrap)
 cli.add_command(unwrap)

@@ -54,6 +54,7 @@ KEEP_ALIVE_SECONDS = 75
 )
 def serve(config: Path | None, host: str | None, port: int | None, workers: int | None) -> None:
     """Run the proxy, until Ctrl-C or SIGTERM."""
+    from tidemark.app.features import check_settings
     from tidemark.config import exposure_warnings, load
     from tidemark.telemetry.logging import configure
 
@@ -62,10 +63,7 @@ def serve(config: Path | None, host: str | None, port: int | None, workers: int 
     settings = load(config, os.environ).listening(**arguments)
     for warning in (*settings.warnings, *exposure_warnings(settings)):
         click.echo(f"warning: {warning}", err=True)
-    if (flush_settings := settings.memory_flush).enabled and flush_settings.worker and flush_settings.entry_points:
-        from tidemark.features.memory_flush.entry_points import installed_consumers
-
-        installed_consumers()  # here its error is one message; a failing worker would be restarted again and again
+    check_settings(settings)
     with ExitStack() as stack:
         stack.enter_context(_ended_by_signals())
         listeners = _bound(settings.server.host, settings.server.port, stack)

@@ -63,12 +63,12 @@ key                      type     content
 ``tm:{flush}:a:GROUP``   hash     id of an entry -> attempts to deliver it
 ``tm:{flush}:n``         hash     counts: bytes stored; entries delivered, dead and lost by consumer
 ``tm:{flush}:l``         string   the process that delivers now
-``tm:{traffic}:m:MINUTE`` hash     figures of the requests of a minute (``traffic.py``)
+``tm:{traffic}:m:MINUTE`` hash     figures of the requests of a minute (``features/traffic/store.py``)
 ``tm:{traffic}:q:NUMBER`` hash     the same for a quarter of an hour
 ``tm:{traffic}:h:HOUR``   hash     the same for an hour
 ``tm:{traffic}:b:WORKER`` string   the number of the last batch of figures that a worker added
 ``tm:{event-posts}:*``            the same keys as of ``tm:{flush}``, for live events on their way to a webhook
-``tm:{events}:s``        stream   the newest batches of live events (``live_events/store.py``), for ten minutes
+``tm:{events}:s``        stream   the newest batches of live events (``features/live_events/store.py``), for ten minutes
 ``tm:{events}:l``        string   a mark that somebody listens to them
 ``tm:{events}:r``        hash     owner:id of a conversation -> the compaction of it that runs
 ``tm:aside:KEY``         any      what ``tidemark store check --repair`` moved aside (``upkeep_aside.lua``)
