@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Unpack
 
 from starlette.applications import Starlette
 from starlette.types import ASGIApp
@@ -21,13 +21,14 @@ from tidemark.features.feature import Feature
 from tidemark.server.browsers import BrowserAccess
 from tidemark.server.dispatch import Dispatcher
 from tidemark.tracing import start_tracing
+from tidemark.worker.stored import ProcessOptions
 from tidemark.worker.worker import Worker
 
 if TYPE_CHECKING:
     from tidemark.tracing.tracing import Tracing
 
 
-def create_app(settings: Settings, *, warn: Callable[[str], None], **process: Any) -> Starlette:
+def create_app(settings: Settings, *, warn: Callable[[str], None], **process: Unpack[ProcessOptions]) -> Starlette:
     """Build the application of one worker process.
 
     :param process: what ``Worker`` takes beside: ``store_url``, ``secret``, and others

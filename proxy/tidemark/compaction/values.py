@@ -1,6 +1,6 @@
 """The values of a compaction: its occasion, its order and its result.
 
-The pipeline and the archive write orders, and the compactor answers them. The modules that act on these values stand
+The pipeline and the features write orders, and the compactor answers them. The modules that act on these values stand
 beside this one.
 """
 

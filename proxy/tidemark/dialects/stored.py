@@ -1,6 +1,6 @@
 """Reads stored messages of every dialect: the shape of the bytes shows in which dialect they came.
 
-The pipeline and the archive call it for whatever they read from the store. Messages have no mark, because most are a
+The pipeline and the features call it for whatever they read from the store. Messages have no mark, because most are a
 role and a text, which have the same bytes in all dialects. Sources: OpenAI API reference, "Create chat completion" and
 "Create a model response"; Anthropic API reference, "Create a Message".
 """

@@ -1,7 +1,7 @@
 """Stored conversations, read back: their messages and the chain that they form.
 
-Stored history, compaction by hand and the archive go on from what is stored, not from what a client sent. They read it
-here. A long history is parsed in a thread, without the parser's cache, which is for what clients send.
+Stored history, and the features of conversations and summaries go on from what is stored, not from what a client sent.
+They read it here. A long history is parsed in a thread, without the parser's cache, which is for what clients send.
 """
 
 from __future__ import annotations

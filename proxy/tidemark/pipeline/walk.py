@@ -98,10 +98,19 @@ async def walk_through(steps: Sequence[Step], walk: Walk, *, resume: int = 0) ->
         while walk.obligations:
             outcome = await walk.obligations.pop().settle(outcome)
     except BaseException:  # also a client that leaves
-        for obligation in reversed(walk.obligations):
-            await obligation.abandon()
+        await _abandon(walk.obligations)
         raise
     return outcome
+
+
+async def _abandon(obligations: list[Obligation]) -> None:
+    """Abandon all, the newest first, also behind one that fails: others may wait for each of them."""
+    try:
+        while obligations:
+            await obligations.pop().abandon()
+    finally:
+        if obligations:
+            await _abandon(obligations)
 
 
 async def send_again(steps: Sequence[Step], context: RequestContext, progress: Progress) -> Exchange | Refused:

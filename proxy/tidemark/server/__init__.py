@@ -1,1 +1,1 @@
-"""Serves clients over HTTP: it reads requests, calls the pipeline or the archive, and sends responses."""
+"""Serves clients over HTTP: it reads requests, calls the pipeline, and sends responses."""

@@ -1,6 +1,6 @@
 """Reads stored conversations back: records, messages, turns, summaries and system messages.
 
-The archive reads through it, and so do stored history and recovery. One broken record, or one of a newer version,
+Features read through it, and so do stored history and recovery. One broken record, or one of a newer version,
 hides no other: it is left out or marked, and the event ``RecordBroken`` names its place.
 """
 

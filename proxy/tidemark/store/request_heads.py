@@ -1,6 +1,6 @@
 """Reads the system messages that began the last request of a conversation.
 
-Stored history, the archive and compaction by hand ask for them, since no client sends them there.
+Stored history and the features ask for them, since no client sends them there.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Replaces the stored summary of a prefix, for compaction by hand and people. Other writers leave the first one.
 
-The compactor and the archive call it through a port (``compaction/storing.py``).
+The compactor and the feature ``summaries`` call it through a port (``compaction/storing.py``).
 """
 
 from __future__ import annotations

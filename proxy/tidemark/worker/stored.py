@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable, Mapping
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, TypedDict
 
 from tidemark.catalog.catalog import Catalog
 from tidemark.catalog.overrides import LiveOverrides
@@ -40,6 +40,16 @@ from tidemark.worker.models import ModelParts
 
 SECONDS_A_DAY = 86_400
 BYTES_A_MEGABYTE = 1_048_576
+
+
+class ProcessOptions(TypedDict, total=False):
+    """What a process has beside its settings, as ``StoreParts`` explains it."""
+
+    store_url: str | None
+    secret: bytes
+    shared_metrics: Path | None
+    codec: Codec | None
+    dialects: Mapping[str, Dialect] | None
 
 
 class StoreParts(ModelParts):

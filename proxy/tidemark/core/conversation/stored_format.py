@@ -1,7 +1,7 @@
 """Declares how stored messages are read back, whichever dialect they came in.
 
 The store has each in the bytes in which it came, without a mark.
-``dialects/stored.py`` implements it, the pipeline and the archive use it. So a conversation that came in one dialect
+``dialects/stored.py`` implements it, the pipeline and the features use it. So a conversation that came in one dialect
 goes on in another, and whoever reads the store needs to know none.
 """
 

@@ -1,6 +1,6 @@
 """The port of stored responses, and of the seal for summaries that clients carry.
 
-``tidemark/store/responses.py`` and ``tidemark/compaction/sealing.py`` implement them; the pipeline and the archive use
+``tidemark/store/responses.py`` and ``tidemark/compaction/sealing.py`` implement them; the pipeline and the features use
 them.
 """
 

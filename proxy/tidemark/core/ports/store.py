@@ -1,6 +1,6 @@
 """Ports of the store: conversations, turns, leases, models, calibrations and learned windows.
 
-``tidemark/store/`` implements them over Redis; the pipeline, the compaction, the archive and the catalog use them.
+``tidemark/store/`` implements them over Redis; the pipeline, the compaction, the features and the catalog use them.
 If a docstring does not say otherwise, a method raises ``StoreUnavailable`` when the store did not answer in time.
 """
 

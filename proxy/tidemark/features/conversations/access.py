@@ -1,6 +1,6 @@
 """Decide who may reach a stored conversation.
 
-Every part of the archive that serves one conversation asks here, and nothing else compares owners or tenants. Stored
+Every part of a feature that serves one conversation asks here, and nothing else compares owners or tenants. Stored
 history (``pipeline/stored_history.py``) does not ask: it looks for a conversation in the caller's own tenant only.
 """
 

@@ -1,4 +1,4 @@
-"""Renders what the archive returns as JSON (docs/history.md); times are Unix times in seconds."""
+"""Renders what is read of stored conversations as JSON (docs/history.md); times are Unix times in seconds."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Declares what the archive returns: frozen values that an endpoint renders as JSON, and that a console can show.
+"""Declares what is read of stored conversations: frozen values, which an endpoint or the console renders.
 
 ``features/conversations/conversation_json.py`` renders them.
 """

@@ -248,7 +248,7 @@ class ConversationReader:
         return MessageEntry(message, state, self._shown(message), count, answered)
 
     def _shown(self, message: StoredMessage) -> bytes:
-        """Return a message's own bytes, or those of the archive's dialect if it came in another one."""
+        """Return a message's own bytes, or those of the chat dialect if it came in another one."""
         raw = message.raw
         return raw if self._formats.is_native(raw, self._dialect) else self._dialect.write(*self._formats.read([raw]))
 

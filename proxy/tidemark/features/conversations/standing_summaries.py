@@ -1,6 +1,6 @@
 """Find the summaries that stand for a prefix of a stored conversation, and the one that is in use.
 
-The readers of the archive ask this to say which messages the model still sees.
+The readers of conversations ask this to say which messages the model still sees.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""Builds a stored conversation as a request that asks for a compaction, for the parts of the archive that summarize.
+"""Builds a stored conversation as a request that asks for a compaction, for the parts of this feature that summarize.
 
-No client sends it, so the archive reads it from the store, and the pipeline identifies it as any other.
+No client sends it, so this feature reads it from the store, and the pipeline identifies it as any other.
 """
 
 from __future__ import annotations
