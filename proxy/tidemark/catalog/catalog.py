@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from tidemark.catalog.learned import LearnedWindows, learn_from_reply, learn_window, learn_window_and_density
 from tidemark.catalog.litellm_data import LiteLLMModelData
@@ -21,6 +21,7 @@ from tidemark.core.bounded import BoundedCache
 from tidemark.core.conversation.messages import JsonValue
 from tidemark.core.errors import UpstreamError
 from tidemark.core.events import Listener, WindowAssumed
+from tidemark.core.frozen import frozen
 from tidemark.core.models import NOTHING_SET, ModelObservation, ModelOverrides
 from tidemark.core.planning.budget import CompactionPolicy, ModelProfile, ModelWindow
 from tidemark.core.ports import Caller, Lane, LearnedWindowStore, Route
@@ -36,7 +37,7 @@ REMEMBERED = 1024
 """The most models whose data are cached. Clients choose the names, so the cache needs a bound."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _CachedProfile:
     """A model's profile, cached for later requests whose inputs are the same."""
 

@@ -13,13 +13,14 @@ from __future__ import annotations
 
 import contextlib
 import json
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, replace
 
 from tidemark.core.bounded import BoundedCache
 from tidemark.core.conversation.messages import digest_of
 from tidemark.core.conversation.prefix import owner_of
 from tidemark.core.errors import StoreError
 from tidemark.core.events import Listener, WindowLearned
+from tidemark.core.frozen import frozen
 from tidemark.core.models import ModelOverrides
 from tidemark.core.planning.budget import ModelProfile, ModelWindow, budget_for, reply_reserve
 from tidemark.core.ports import Caller, LearnedWindowStore, Route
@@ -37,7 +38,7 @@ _Identity = tuple[str, str, str, bytes, ModelOverrides]
 """Address, provider, the upstream's name of the model, the credential's fingerprint, and the registry's settings."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class LearnedWindow:
     """A model's window as an overflow taught it."""
 

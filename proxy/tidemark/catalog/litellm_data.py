@@ -10,12 +10,13 @@ from __future__ import annotations
 import asyncio
 import importlib.util
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 
 import msgspec
 
 from tidemark.core.conversation.messages import JsonValue
+from tidemark.core.frozen import frozen
 from tidemark.upstream.providers import KEYED, KEYLESS, WIRE_UNLISTED, WIRE_WITHOUT_LITELLM
 
 DATA_FILE = "model_prices_and_context_window_backup.json"
@@ -25,7 +26,7 @@ SPOKEN_WITHOUT_DATA = WIRE_WITHOUT_LITELLM | WIRE_UNLISTED | KEYED | KEYLESS
 """Providers that the file may lack, because their models are whatever an operator runs."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class WindowData:
     """The window of a model in one source, in tokens; None for what the source does not state."""
 
@@ -71,7 +72,7 @@ class _Entry(msgspec.Struct):
     cache_read_input_token_cost: object = None
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ModelPrice:
     """What a model costs, in USD for each token."""
 

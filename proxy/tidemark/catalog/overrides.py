@@ -10,11 +10,11 @@ import asyncio
 import contextlib
 import math
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
 
 from tidemark.core.bounded import BoundedCache
 from tidemark.core.errors import StoreError
 from tidemark.core.events import Listener, StoreReplaced
+from tidemark.core.frozen import frozen
 from tidemark.core.models import NOTHING_SET, ModelObservation, ModelOverrides, ModelRecord, RegistryVersion, model_id
 from tidemark.core.ports import ModelStore, Route
 
@@ -34,7 +34,7 @@ STORE_REPLACED = (
 )
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _Note:
     """An observation with its times."""
 

@@ -10,12 +10,13 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Protocol
 
 from tidemark.core.bounded import BoundedCache
 from tidemark.core.conversation.messages import JsonValue
 from tidemark.core.errors import UpstreamError
+from tidemark.core.frozen import frozen
 from tidemark.core.ports import Caller, Route
 from tidemark.upstream.providers import endpoint
 
@@ -39,7 +40,7 @@ class JsonSource(Protocol):
         ...
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Metadata:
     """The windows of a server's models, in tokens by model id."""
 

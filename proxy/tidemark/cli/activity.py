@@ -11,11 +11,12 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import field
 from http.client import HTTPException, HTTPResponse
 from typing import Any
 
 from tidemark.cli.metrics_text import Histogram, MetricsReading, read_metrics
+from tidemark.core.frozen import frozen
 from tidemark.terminal.http_client import ASK_SECONDS, ServerRefusal, connect
 
 LISTEN_SECONDS = 40.0
@@ -52,7 +53,7 @@ class StatusRefusal(ServerRefusal):
         self.status = status
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class WatchedServer:
     """A server with the credential that it is asked with."""
 
@@ -97,7 +98,7 @@ class WatchedServer:
             raise ServerRefusal(f"What answers at {self.url} is not Tidemark.") from error
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Activity:
     """What a server does at one moment, as ``--json`` prints it."""
 

@@ -11,7 +11,7 @@ import json
 import os
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar, get_args
 from urllib.parse import quote, urlencode
@@ -20,6 +20,7 @@ import click
 
 from tidemark.cli.variants import Compactions, Variant, variants_of
 from tidemark.core.conversation.summary import Strategy
+from tidemark.core.frozen import frozen
 from tidemark.terminal.examples import example
 from tidemark.terminal.http_client import request, server_options
 from tidemark.terminal.progress import progress
@@ -116,7 +117,7 @@ def fidelity(
     show(rows, strategy, as_json=as_json)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Subject:
     """What is measured with each variant."""
 
@@ -126,7 +127,7 @@ class Subject:
     """Measures with the ``Compactions`` of one variant."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Row:
     """A figure of one variant."""
 

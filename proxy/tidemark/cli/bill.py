@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 
 from tidemark.catalog.litellm_data import ModelPrice
 from tidemark.cli.metrics_text import MetricsReading
+from tidemark.core.frozen import frozen
 
 PROMPT, CACHED, REPLY = (f"tidemark_upstream_{name}_tokens_total" for name in ("prompt", "cached_prompt", "completion"))
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Bill:
     """The tokens that upstreams counted, and what they cost."""
 

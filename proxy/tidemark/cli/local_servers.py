@@ -11,10 +11,11 @@ import socket
 import threading
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
 from http import HTTPStatus
 from http.client import HTTPConnection, HTTPException
 from typing import Any
+
+from tidemark.core.frozen import frozen
 
 HOST = "127.0.0.1"
 USUAL_PORTS: tuple[int, ...] = (11434, 8080, 8000, 1234)
@@ -30,7 +31,7 @@ _OLLAMA = "Ollama"
 _SOME_SERVER = "a local server"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class LocalServer:
     """A server that lists models as OpenAI does."""
 

@@ -5,7 +5,9 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
+
+from tidemark.core.frozen import frozen
 
 _SAMPLE = re.compile(r"^(tidemark_\w+?)(?:\{(.*)\})? ([0-9.eE+\-]+|NaN|[+]Inf)(?: \d+)?$", re.MULTILINE)
 _LABEL = re.compile(r'\b(\w+)="((?:[^"\\]|\\.)*)"')
@@ -13,7 +15,7 @@ _BUCKET = "_bucket"
 _ESCAPES = {"\\n": "\n", '\\"': '"', "\\\\": "\\"}
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Histogram:
     """The buckets of one histogram: counts of values up to each bound, which include the smaller bounds'."""
 
@@ -44,7 +46,7 @@ class Histogram:
         return self if any(count < 0 for count in fresh.values()) else Histogram(fresh)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class MetricsReading:
     """The counters and gauges summed over their labels, and the histograms by model."""
 

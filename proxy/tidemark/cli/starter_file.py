@@ -6,12 +6,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 
 from tidemark.cli.local_servers import LocalServer
+from tidemark.core.frozen import frozen
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Provider:
     """A provider, as the file names it."""
 

@@ -10,7 +10,7 @@ import json
 import os
 import shlex
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from pathlib import Path
 
 import click
@@ -19,6 +19,7 @@ from tidemark.cli.agents import AGENTS
 from tidemark.cli.agents.agent import Agent, Place
 from tidemark.cli.agents.settings_file import JsonFile, SettingsRefusal, TextFile
 from tidemark.core.errors import TidemarkError
+from tidemark.core.frozen import frozen
 from tidemark.terminal.examples import example
 from tidemark.terminal.options import config_option
 from tidemark.terminal.whole_files import write_whole
@@ -27,7 +28,7 @@ FOLDER = "wrapped"
 """The folder of the copies, in the data folder."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Installed:
     """A file of the user's as it was before, and what was set in it."""
 

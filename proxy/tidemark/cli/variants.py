@@ -7,13 +7,13 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, get_args
 
 import click
 
 from tidemark.core.conversation.summary import Strategy, Template, TemplateName
 from tidemark.core.errors import ModelNotFound, SummaryRejected, TidemarkError
+from tidemark.core.frozen import frozen
 from tidemark.terminal.options import sender
 
 if TYPE_CHECKING:
@@ -27,7 +27,7 @@ AUTO = "auto"
 """The model of a summarizer that follows the conversation's model."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Variant:
     """A template and a model that are measured; None for those of the configuration."""
 

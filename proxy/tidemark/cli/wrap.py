@@ -15,7 +15,6 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
@@ -27,6 +26,7 @@ from tidemark.cli.agents.agent import Agent, Place, Spoken
 from tidemark.cli.metrics_text import MetricsReading, read_metrics
 from tidemark.cli.unwrap import install
 from tidemark.core.errors import TidemarkError
+from tidemark.core.frozen import frozen
 from tidemark.terminal.examples import example
 from tidemark.terminal.http_client import configured_url, page, running_url
 from tidemark.terminal.options import config_option
@@ -43,7 +43,7 @@ REQUESTS, SENT, SAVED, COMPACTIONS = (
 )
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Saved:
     """What a server counted while a command ran."""
 

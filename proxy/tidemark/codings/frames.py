@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator
-from typing import BinaryIO, NamedTuple
+from typing import BinaryIO
+
+from tidemark.core.frozen import frozen
 
 if sys.version_info >= (3, 14):
     from compression import zstd
@@ -25,7 +27,8 @@ MOST_RATIO = 100
 _OPTIONS: dict[int, int] = {zstd.CompressionParameter.compression_level: 3, zstd.CompressionParameter.checksum_flag: 1}
 
 
-class Frame(NamedTuple):
+@frozen
+class Frame:
     """One frame of a file: its first byte, the byte after its end, and its content."""
 
     start: int

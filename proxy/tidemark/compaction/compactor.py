@@ -8,7 +8,7 @@ their trigger and in what they do around it: they take a lease, wait, or run in 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from typing import assert_never
 
@@ -27,13 +27,14 @@ from tidemark.core.events import (
     Listener,
     SummaryPrepared,
 )
+from tidemark.core.frozen import frozen
 from tidemark.core.ports import Lease, Summarizer, TokenCounter
 from tidemark.core.recall.epoch import question_position
 
 OVERDUE_WARNING = "the conversation took too long to read; the summary holds its newest lines only"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class CompactionRun:
     """A compaction that has begun, and the summarizer that was chosen for it."""
 
@@ -48,7 +49,7 @@ class CompactionRun:
     """Unix time, seconds."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _Outcome:
     """A text that can stand for the messages, before it is a record."""
 

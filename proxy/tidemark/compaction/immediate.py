@@ -7,7 +7,7 @@ process share a task, and processes share a lease. ``compactor.py`` makes the su
 from __future__ import annotations
 
 import asyncio
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from tidemark.compaction.compactor import CompactionRun, Compactor
 from tidemark.compaction.leases import LEASE_SECONDS, keep_lease, wait_for_summary
@@ -18,6 +18,7 @@ from tidemark.core.conversation.messages import digest_of
 from tidemark.core.conversation.summary import PrefixSummary
 from tidemark.core.errors import StoreError
 from tidemark.core.events import Listener, StoreDegraded
+from tidemark.core.frozen import frozen
 from tidemark.core.ports import ConversationStore, Lease, LeaseStore, Summarizer
 
 MOST_TURNS = 8
@@ -162,7 +163,7 @@ def _lease_name(key: _Key) -> str:
     return digest_of(prefix, recipe.encode(), model.encode(), str(bound).encode(), version.encode(), *absorbed).hex()
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _Attempt:
     """A compaction in this process, and how long its client waits."""
 

@@ -6,7 +6,7 @@ of the planner to one request, and lets the compactor make the summary.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 
 from tidemark.compaction.clipping import clip_request
@@ -16,6 +16,7 @@ from tidemark.core.conversation.prefix import chain_of
 from tidemark.core.conversation.request import ModelRequest
 from tidemark.core.conversation.summary import Strategy
 from tidemark.core.errors import CompactionFailed, ContextLengthExceeded
+from tidemark.core.frozen import frozen
 from tidemark.core.planning.assemble import assemble
 from tidemark.core.planning.budget import Budget, ModelProfile, budget_for
 from tidemark.core.planning.clip import clips_for
@@ -38,7 +39,7 @@ SMALL_BUDGET_RATIO = 0.3
 """A budget is small below this share of the request's tokens. There a fact of the summary is worth more than a turn."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Compacted:
     """A compacted request, and what was done to it."""
 
@@ -51,7 +52,7 @@ class Compacted:
     strategy: Strategy
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class OfflineOptions:
     """The options of an offline compaction."""
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from typing import Protocol, assert_never
 
@@ -17,6 +17,7 @@ from tidemark.compaction.values import CompactionOrder, Trigger
 from tidemark.core.conversation.summary import PrefixSummary
 from tidemark.core.errors import StoreError, SummaryOutdated
 from tidemark.core.events import Listener, StoreDegraded
+from tidemark.core.frozen import frozen
 from tidemark.core.ports import ConversationStore, Lease, MemoryFlush
 
 
@@ -35,7 +36,7 @@ class SummaryReplacement(Protocol):
         ...
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class StoredSummary:
     """The summary that counts for its prefix from now on."""
 

@@ -7,13 +7,14 @@ beside this one.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from enum import Enum
 
 from tidemark.core.conversation.messages import Message
 from tidemark.core.conversation.prefix import PrefixChain
 from tidemark.core.conversation.request import ModelRequest
 from tidemark.core.conversation.summary import Cause, PrefixSummary
+from tidemark.core.frozen import frozen
 from tidemark.core.planning.budget import ModelProfile
 from tidemark.core.planning.situation import Compact
 from tidemark.core.ports import AskProvider, Caller, Route
@@ -33,7 +34,7 @@ class Trigger(Enum):
     """A single request is compacted without a conversation. Errors are raised; nothing is stored."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class CompactionOrder:
     """Describes a compaction to make: the plan, the conversation, the model and the caller."""
 
@@ -67,7 +68,7 @@ class CompactionOrder:
     """What was read of the messages; empty before the compaction and after it."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class NotSummarized:
     """No summary could be made, and nothing was lost or changed."""
 
@@ -78,7 +79,7 @@ class NotSummarized:
     """Whether the messages took too long to read, so that only ``SummaryWriter.plain`` can summarize them."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Summarized:
     """There is a summary, and it is within its bound."""
 

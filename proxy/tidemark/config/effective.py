@@ -6,7 +6,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +15,7 @@ from tidemark.config.sections import key_notes
 from tidemark.config.settings import Settings
 from tidemark.config.tree import Node, Table
 from tidemark.core.conversation.summary import Template
+from tidemark.core.frozen import frozen
 
 _VARIABLES = {
     "TIDEMARK_STORE_URL": "store.url",
@@ -29,7 +29,7 @@ _SECRETS = {
 }
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class EffectiveSetting:
     """A setting in force."""
 

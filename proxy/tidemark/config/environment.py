@@ -9,7 +9,6 @@ import difflib
 import re
 import sys
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 
 from tidemark.config.kinds import Kind, Unfit, kind_of
@@ -18,6 +17,7 @@ from tidemark.config.reading import Reader
 from tidemark.config.sections import ROOT_KINDS, StoreUrl
 from tidemark.config.settings import Secrets
 from tidemark.config.tree import Scalar, resolve
+from tidemark.core.frozen import frozen
 
 VARIABLES: Mapping[str, str] = {
     "TIDEMARK_CONFIG": "the configuration file, if `--config` names none",
@@ -41,7 +41,7 @@ _SERVICE_LINK = re.compile(r"_(?:SERVICE_(?:HOST|PORT)|PORT_[0-9]+_(?:TCP|UDP|SC
 """What Kubernetes and Docker add to a container for each service whose name begins with ``tidemark``."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class EnvironmentOverrides:
     """The values of variables that replace keys; None if a variable is not set."""
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from functools import cache
 from pathlib import Path
 from types import NoneType, UnionType
@@ -23,6 +23,7 @@ from tidemark.config.templates import TemplateFile
 from tidemark.config.tree import Scalar
 from tidemark.core.conversation.messages import JsonValue
 from tidemark.core.conversation.summary import Template, TemplateName
+from tidemark.core.frozen import frozen
 
 Schema = Mapping[str, JsonValue]
 """A JSON Schema, or a part of one."""
@@ -121,7 +122,7 @@ Folder = Annotated[
 ]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Kind:
     """What a key accepts."""
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import dataclasses
 import re
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from fnmatch import fnmatchcase
 from functools import cache
 from importlib.resources import files
@@ -45,6 +45,7 @@ from tidemark.config.tree import Node, Table, YamlError, parse
 from tidemark.core.base_urls import lacks_version
 from tidemark.core.conversation.native import writes_summaries
 from tidemark.core.errors import ConfigError
+from tidemark.core.frozen import frozen
 
 T = TypeVar("T")
 PLAIN_SECTIONS = tuple(name for name in SECTIONS if name != "compaction.defaults")
@@ -85,7 +86,7 @@ _MARKS = ("target", "threshold", "retention_ratio")
 NO_VERSION = "the path of the upstream's URL has no version; nearly every server wants it to end in /v1"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class PresetValues:
     """The keys that a preset states; its file takes only these two sections."""
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from fnmatch import fnmatchcase
 from typing import Any, Literal, TypeVar
 
@@ -19,6 +19,7 @@ from tidemark.config.reading import MISSING, REFERENCE, Reader
 from tidemark.config.sections import CompactionSettings, DialectName, StatedKeys
 from tidemark.config.tree import Items, Node, Scalar, Table
 from tidemark.core.conversation.messages import JsonValue
+from tidemark.core.frozen import frozen
 from tidemark.core.http_headers import CONTROLS
 from tidemark.core.planning.budget import DEFAULT_WINDOW_TOKENS, ModelWindow, WindowSource
 
@@ -83,7 +84,7 @@ class ModelInfo(Struct, frozen=True, kw_only=True):
     """The client formats that the upstream speaks itself."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class WindowNote:
     """A model's window in one source, in tokens; None for what the source does not state."""
 
@@ -115,7 +116,7 @@ class WindowNote:
         return ModelWindow(most, self.max_output_tokens, self.context_window, source)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class ModelEntry:
     """An entry of ``model_list``."""
 
@@ -148,7 +149,7 @@ class ModelEntry:
         return str(self.model_info.get("base_model") or self.upstream_model)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ModelDefault:
     """The shipped data of the models whose name matches a pattern."""
 
@@ -156,7 +157,7 @@ class ModelDefault:
     compaction: StatedKeys
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ModelDefaults:
     """The shipped data of models, by glob."""
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 import dataclasses
 import difflib
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, assert_never
 
@@ -20,6 +19,7 @@ from tidemark.config.sections import StatedKeys, key_notes
 from tidemark.config.templates import TemplateFile, TemplateProblem, load_template
 from tidemark.config.tree import Items, Node, Scalar, Table, resolve
 from tidemark.core.conversation.messages import JsonValue
+from tidemark.core.frozen import frozen
 
 REFERENCE = "os.environ/"
 """LiteLLM's prefix for a value that names an environment variable."""
@@ -32,7 +32,7 @@ _SHOWN_CHARACTERS = 60
 """The most characters of a wrong key that known ones are compared with."""
 
 
-@dataclass(frozen=True, slots=True, order=True)
+@frozen(order=True)
 class Remark:
     """A problem or a warning with its line; line 0 is the file as a whole."""
 

@@ -6,7 +6,7 @@ It reads the file as ``serve`` does, and starts nothing.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 
 from tidemark.config.exposure import exposure_warnings
@@ -17,6 +17,7 @@ from tidemark.config.settings import Settings
 from tidemark.core.conversation.messages import JsonValue
 from tidemark.core.conversation.summary import Template
 from tidemark.core.errors import ConfigError
+from tidemark.core.frozen import frozen
 from tidemark.core.planning.budget import Budget, ModelProfile, ModelWindow, budget_for
 
 
@@ -77,7 +78,7 @@ def _entries(settings: Settings) -> Iterator[tuple[str, ModelEntry | None]]:
         yield ("any other model" if settings.model_list else "any model"), None
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _ModelEffect:
     """A configuration's effect on a model: its upstream and its marks, in tokens."""
 

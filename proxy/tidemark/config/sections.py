@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from typing import Annotated, Any, Literal, TypeVar
 
 from msgspec import Meta, Struct
@@ -33,6 +32,7 @@ from tidemark.config.kinds import (
 )
 from tidemark.config.masking import Address
 from tidemark.core.conversation.summary import Strategy
+from tidemark.core.frozen import frozen
 from tidemark.core.planning.budget import CompactionPolicy, OnFailure, Oversize
 
 Section = TypeVar("Section", bound=Struct)
@@ -374,7 +374,7 @@ ROOT_KINDS: Mapping[str, Kind] = {
 """The top keys that are no section. Their default is null: no preset, no upstream, the platform's data folder."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class KeyNote:
     """A key, as the documentation lists it."""
 

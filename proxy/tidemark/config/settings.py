@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 
 from tidemark.config.masking import Address, Secret
@@ -29,13 +29,14 @@ from tidemark.config.sections import (
     changed,
 )
 from tidemark.core.bounded import BoundedCache
+from tidemark.core.frozen import frozen
 from tidemark.core.planning.budget import CompactionPolicy, ModelWindow
 
 POLICIES = 1024
 """The most cached policies. Clients choose the names, so the cache needs a bound."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class CompactionByModel:
     """The section ``compaction``."""
 
@@ -44,7 +45,7 @@ class CompactionByModel:
     """By glob on the name that clients use; of several matching globs, only the longest applies."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class Secrets:
     """The secrets, which only the environment may contain."""
 
@@ -57,7 +58,7 @@ class Secrets:
     """``TIDEMARK_FLUSH_SECRET``: signs the posts to ``memory_flush.webhook`` and ``events.webhook``."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class Settings:
     """All settings of a process."""
 

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import hashlib
 import re
-from dataclasses import dataclass
 from pathlib import Path
 
 from tidemark.core.conversation.summary import Template
+from tidemark.core.frozen import frozen
 
 MAX_BYTES = 16_000
 """The longest template: about 4,000 tokens, a quarter of the window that summarizers are assumed to have."""
@@ -20,7 +20,7 @@ _DEFAULT_OPENING = "You summarize conversations."
 _DIGEST_BYTES = 6
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class TemplateFile:
     """The path that a key states in place of a shipped template's name."""
 

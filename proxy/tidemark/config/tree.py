@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
 
 import yaml
 from yaml.constructor import SafeConstructor
 from yaml.resolver import Resolver
 
 from tidemark.config.masking import UNSHOWN, quoted_name
+from tidemark.core.frozen import frozen
 
 MAX_NODES = 100_000
 """The most nodes of a tree with its aliases expanded. A file for a thousand models has 20,000; a few lines of nested
@@ -48,7 +48,7 @@ class YamlError(Exception):
         self.message = message
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Scalar:
     """A single value."""
 
@@ -60,7 +60,7 @@ class Scalar:
     """The environment variable that the value came from."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Items:
     """A list."""
 
@@ -68,7 +68,7 @@ class Items:
     line: int
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Table:
     """A mapping, with keys as written and in order."""
 

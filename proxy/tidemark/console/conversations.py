@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 from urllib.parse import quote, urlencode
 
@@ -18,6 +17,7 @@ from tidemark.console.pages import HOME, Answer
 from tidemark.console.visit import Visit, go_to
 from tidemark.core.conversation.summary import PrefixSummary
 from tidemark.core.errors import InvalidRequest, TidemarkError
+from tidemark.core.frozen import frozen
 from tidemark.features.conversations.finding import (
     CRITICAL_PERCENT,
     STATES,
@@ -61,7 +61,7 @@ NOTES: Mapping[str, str] = {
 """What a page says after a form, by the parameter ``done``."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ConversationPages:
     """Shows conversations, and carries out what their forms ask for."""
 

@@ -9,11 +9,12 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import accumulate
 from typing import Any
 
 from tidemark.core.cursors import cursor_of
+from tidemark.core.frozen import frozen
 from tidemark.features.conversations.pages import HistoryPage, MessageEntry, Page
 from tidemark.features.conversations.reading import ConversationReader
 
@@ -28,7 +29,7 @@ _MARK = re.compile(r"(\d{1,9})\.([0-9a-f]{8,64})\.(\d{1,9})\.([01])", re.ASCII)
 _ID_CHARACTERS = 16
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ShownMessage:
     """A message as the page shows it."""
 
@@ -39,7 +40,7 @@ class ShownMessage:
     """What is folded or only named: calls, results, images."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ShownHistory:
     """The messages of a page, or those that an open page gets anew."""
 

@@ -6,7 +6,7 @@ It shows and changes what ``/tidemark/models`` and ``tidemark models`` do. The r
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 from starlette.responses import Response
@@ -15,6 +15,7 @@ from tidemark.console.pages import Answer
 from tidemark.console.visit import Visit, go_to, words_for_form
 from tidemark.core.conversation.messages import JsonValue
 from tidemark.core.errors import InvalidRequest, ModelConflict
+from tidemark.core.frozen import frozen
 from tidemark.core.ports import NO_CREDENTIAL
 from tidemark.features.model_registry.registry import ModelRegistry
 from tidemark.server.errors import status_of
@@ -31,7 +32,7 @@ _INPUT_LENGTH = "max_input_tokens"
 """A field without an input of its own: the page shows one window. Its errors are shown with the window's."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _Refusal:
     """A form that was refused: what it held, and why."""
 
@@ -42,7 +43,7 @@ class _Refusal:
     """The field at fault; None for the model as a whole."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _Row:
     """A model, as the page shows it."""
 
@@ -55,7 +56,7 @@ class _Row:
     """Messages by field."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ModelPages:
     """Shows and changes models, as the operator."""
 

@@ -6,7 +6,6 @@ It shows the same figures as ``GET /tidemark/stats``.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 
 from starlette.responses import Response
 
@@ -14,6 +13,7 @@ from tidemark.console.pages import HOME, Answer
 from tidemark.console.plots import Plot, Series
 from tidemark.console.visit import Visit
 from tidemark.core.errors import InvalidRequest
+from tidemark.core.frozen import frozen
 from tidemark.core.traffic import Traffic, TrafficFigures
 from tidemark.features.traffic.reading import TrafficReader
 
@@ -27,7 +27,7 @@ _MEDIAN = 0.5
 _TAIL = 0.95
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class OverviewPages:
     """Shows the figures."""
 

@@ -7,7 +7,6 @@ scripts in messages (CSP level 3).
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Protocol
 from urllib.parse import parse_qsl, quote, unquote, urlencode
 
@@ -21,6 +20,7 @@ from tidemark.console.sessions import COOKIE, IDLE_SECONDS, Session, Sessions, i
 from tidemark.console.static_files import static_file
 from tidemark.console.visit import MAX_FIELDS, Visit, go_to, read_form
 from tidemark.core.errors import ConversationNotFound, Forbidden, InvalidRequest, StoreUnavailable, TidemarkError
+from tidemark.core.frozen import frozen
 from tidemark.server.asgi import CLIENT_GONE, ClientGone
 from tidemark.server.errors import error_lines, status_of
 
@@ -59,7 +59,7 @@ class PageFamily(Protocol):
         ...
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ConsolePages:
     """Serves the pages. It has no state of its own."""
 

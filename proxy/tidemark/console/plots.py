@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+
+from tidemark.core.frozen import frozen
 
 WIDTH = 320
 HEIGHT = 104
@@ -19,7 +20,7 @@ _DAY_SECONDS = 86_400
 _ROUND_STEPS = (1, 1.5, 2, 3, 4, 5, 6, 8, 10)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Series:
     """One figure over time."""
 
@@ -28,7 +29,7 @@ class Series:
     """One for each point, oldest first; None if there was nothing to measure."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Plot:
     """A drawing of one or two series, with a table of the same figures."""
 

@@ -13,11 +13,11 @@ import hashlib
 import hmac
 import os
 from collections.abc import Callable
-from dataclasses import dataclass
 
 from starlette.requests import Request
 
 from tidemark.core.errors import ServerBusy
+from tidemark.core.frozen import frozen
 from tidemark.server.operator import OperatorAccess
 
 COOKIE = "tidemark_session"
@@ -34,7 +34,7 @@ _TIME_BYTES = 6
 _DIGEST_BYTES = 32
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Session:
     """A visitor that may see the console."""
 

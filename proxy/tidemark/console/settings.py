@@ -6,7 +6,7 @@ The form is a client of the same functions as ``/tidemark/settings``.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, Protocol, get_args
 
 from starlette.responses import Response
@@ -16,6 +16,7 @@ from tidemark.console.visit import Visit, go_to, words_for_form
 from tidemark.core.conversation.messages import JsonValue
 from tidemark.core.conversation.summary import Strategy, TemplateName
 from tidemark.core.errors import InvalidRequest, SettingsConflict, StoreUnavailable
+from tidemark.core.frozen import frozen
 from tidemark.features.settings.operator_settings import OperatorSettings
 from tidemark.server.errors import status_of
 
@@ -66,7 +67,7 @@ class SettingRow(Protocol):
         ...
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _Form:
     """A form that was sent and is shown again: what it held, and why."""
 
@@ -82,7 +83,7 @@ class _Form:
     """What was done; empty if the form was refused."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _Field:
     """A field of the form, as the page shows it."""
 
@@ -106,7 +107,7 @@ class _Field:
         return self.value if self.choices and self.value not in ("", *self.choices) else ""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class SettingPages:
     """Shows the configuration, and changes what the store may have of it."""
 
@@ -181,7 +182,7 @@ class SettingPages:
         )
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _ShownRow:
     """A row of the effective configuration, with what the store has."""
 

@@ -7,7 +7,6 @@ page changes while it is open. So these are pages of their own, and no text is l
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from urllib.parse import quote
 
 from starlette.responses import Response
@@ -15,6 +14,7 @@ from starlette.responses import Response
 from tidemark.console.pages import HOME, Answer
 from tidemark.console.visit import Visit, go_to
 from tidemark.core.errors import ConversationNotFound, InvalidRequest, ModelNotFound, NoSummary, TidemarkError
+from tidemark.core.frozen import frozen
 from tidemark.features.conversations.pages import SummaryInUse
 from tidemark.features.summaries.summary_changes import (
     PREVIEW_SECONDS,
@@ -32,7 +32,7 @@ _PREVIEW_FIELDS = ("model", "strategy", "template")
 _MISSING = (ConversationNotFound, NoSummary)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class SummaryPages:
     """Shows the forms, and carries out what they ask for as the operator.
 

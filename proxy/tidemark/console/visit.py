@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 from urllib.parse import parse_qsl, urlencode
 
@@ -17,6 +17,7 @@ from tidemark.console.live_parts import PARTS_HEADER, LiveParts, read_shown_mark
 from tidemark.console.rendering import render
 from tidemark.console.sessions import Session
 from tidemark.core.errors import BodyTooLarge, InvalidRequest, TidemarkError
+from tidemark.core.frozen import frozen
 from tidemark.server.encodings import read_plain_body
 
 MAX_FORM_BYTES = 1_048_576
@@ -25,7 +26,7 @@ MAX_FIELDS = 200
 FORM_TYPE = "application/x-www-form-urlencoded"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Visit:
     """A request for a page, by somebody who may see it."""
 

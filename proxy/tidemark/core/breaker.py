@@ -11,16 +11,15 @@ become rarer. A single failure proves nothing, since a model may refuse one text
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from tidemark.core.events import BreakerState
+from tidemark.core.frozen import frozen
 
 STRIKES = 3
 FIRST_PAUSE_SECONDS = 5.0
 LONGEST_PAUSE_SECONDS = 300.0
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Breaker:
     """The recent failures of one summarizer. Times are of one monotonic clock, in seconds."""
 

@@ -7,13 +7,13 @@ Those of the memory flush are in ``flush_events.py``.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Literal
+
+from tidemark.core.frozen import frozen
 
 from .flush_events import FlushEvent
 from .receipt import Receipt
 from .report import NO_USAGE, Action, RecallOutcome, Report, Usage
-from .values import value
 
 ShedReason = Literal["streams", "waiting", "waited"]
 """Why a request was refused: no place and none may wait, too many wait, it waited too long."""
@@ -26,7 +26,7 @@ CompactionTrigger = Literal["request", "preparation", "manual", "offline", "swap
 """What asked for a summary; ``swap`` puts a prepared one into use."""
 
 
-@value
+@frozen
 class RequestServed:
     """One request was answered or abandoned. Each request emits it once."""
 
@@ -51,7 +51,7 @@ class RequestServed:
     """The W3C trace that the request belongs to, in 32 hexadecimal digits; empty if it belongs to none."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class CompactionStarted:
     """The making of a summary has begun (FR-1.6.2: with its scope)."""
 
@@ -65,7 +65,7 @@ class CompactionStarted:
     trigger: CompactionTrigger = "request"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class CompactionGivenUp:
     """A compaction that had started ended without a summary; nothing was lost."""
 
@@ -81,7 +81,7 @@ class CompactionGivenUp:
     trigger: CompactionTrigger = "request"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class WindowLearned:
     """An upstream's overflow taught the window of a model."""
 
@@ -91,7 +91,7 @@ class WindowLearned:
     """The owner whose requests the window applies to."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class WindowAssumed:
     """No source knows the window of a model, so a default is assumed until the operator states one (FR-3.2.3)."""
 
@@ -101,7 +101,7 @@ class WindowAssumed:
     """How to state it."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ConversationCompacted:
     """A summary was made and stored."""
 
@@ -123,7 +123,7 @@ class ConversationCompacted:
     """What the summary has of all that it stands for, by kind."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ManualCompactionEnded:
     """A person compacted a stored conversation, or tried to. No request was sent for it."""
 
@@ -135,7 +135,7 @@ class ManualCompactionEnded:
     """The owner of the conversation."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class SummaryReplaced:
     """A person replaced the summary in use by a text of their own, or by a preview."""
 
@@ -149,7 +149,7 @@ class SummaryReplaced:
     """The owner of the conversation."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class SummaryPrepared:
     """A summary was made in the background and is not in use yet."""
 
@@ -168,7 +168,7 @@ class SummaryPrepared:
     trigger: CompactionTrigger = "preparation"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ContextFull:
     """A request was sent above 95 % of its limit, and no summary can free more (FR-5.3.1c)."""
 
@@ -178,7 +178,7 @@ class ContextFull:
     limit: int
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class MessagesSearched:
     """A model called the search function, and the call was answered (``pipeline/search_rounds.py``)."""
 
@@ -187,7 +187,7 @@ class MessagesSearched:
     outcome: RecallOutcome
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class BreakerChanged:
     """A summarizer's breaker opened, admits a probe, or closed."""
 
@@ -200,7 +200,7 @@ class BreakerChanged:
     """Seconds until the summarizer may be asked again."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class SummaryFailed:
     """A summarizer failed (FR-5.1.1); the failure policy decides what follows."""
 
@@ -214,7 +214,7 @@ class SummaryFailed:
     """Details for the log that a client may not read."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class StoreDegraded:
     """The store did not answer, and the request continued without it."""
 
@@ -222,12 +222,12 @@ class StoreDegraded:
     reason: str
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class StoreReplaced:
     """The store is another one than before, or was emptied: the conversations of before are gone."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class RecordBroken:
     """A stored record cannot be read, or was broken and is mended. Other records are not affected."""
 
@@ -237,7 +237,7 @@ class RecordBroken:
     reason: str
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class RequestShed:
     """A model request was refused because the worker has as many as ``limits`` allows."""
 
@@ -247,7 +247,7 @@ class RequestShed:
     waiting: int
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class TurnStored:
     """A turn was written at the end of a response."""
 

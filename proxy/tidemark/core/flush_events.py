@@ -5,10 +5,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from tidemark.core.frozen import frozen
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class FlushQueued:
     """A flush was added to the queue (S0-4)."""
 
@@ -19,7 +19,7 @@ class FlushQueued:
     """Seconds since the messages left."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class FlushDelayed:
     """The store did not take a flush; the outbox tries again."""
 
@@ -27,7 +27,7 @@ class FlushDelayed:
     reason: str
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class FlushDropped:
     """A flush was not queued, and this process will not try again."""
 
@@ -35,7 +35,7 @@ class FlushDropped:
     reason: str
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class FlushDelivered:
     """A consumer took an entry."""
 
@@ -47,7 +47,7 @@ class FlushDelivered:
     """Seconds since the messages left."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class FlushFailed:
     """A consumer did not take an entry, which is offered again."""
 
@@ -59,7 +59,7 @@ class FlushFailed:
     retry_seconds: float
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class FlushBuried:
     """A consumer did not take an entry within its attempts, so it became a dead letter."""
 
@@ -70,7 +70,7 @@ class FlushBuried:
     reason: str
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class FlushLost:
     """Newer entries replaced others before a consumer took them, because the queue's bounds are too small."""
 
@@ -79,7 +79,7 @@ class FlushLost:
     """In all, since the queue exists."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class FlushWaiting:
     """The entries that a consumer has yet to take; every process emits it every few seconds."""
 

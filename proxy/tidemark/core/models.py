@@ -9,15 +9,16 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, fields, replace
+from dataclasses import fields, replace
 
+from tidemark.core.frozen import frozen
 from tidemark.core.planning.budget import CompactionPolicy, ModelProfile, ModelWindow
 
 FieldValue = int | float | None
 """A field's value: tokens, a share for ``threshold``, or None for the observed value."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ModelOverrides:
     """Settings of a model by the operator, in the units of ``ModelWindow`` and ``CompactionPolicy``; None is unset."""
 
@@ -77,7 +78,7 @@ SETTABLE = tuple(field.name for field in fields(ModelOverrides))
 NOTHING_SET = ModelOverrides()
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ModelObservation:
     """What a request showed of a model, without the operator's overrides."""
 
@@ -91,7 +92,7 @@ class ModelObservation:
     retention_tokens: int
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class RegistryVersion:
     """The state of the registry that a worker has read. No value of either text is used twice."""
 
@@ -101,7 +102,7 @@ class RegistryVersion:
     """It changes with every change of overrides."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ModelRecord:
     """One model of the registry."""
 

@@ -7,13 +7,16 @@ the first reader fills and the compactor empties in the end.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Literal, NamedTuple
+from typing import Literal
+
+from tidemark.core.frozen import frozen
 
 RuleKind = Literal["directive", "demand"]
 """A directive addresses the assistant; a demand is about a thing ("The service must ...")."""
 
 
-class Phrase(NamedTuple):
+@frozen
+class Phrase:
     """A sentence, and what it is by its wording."""
 
     sentence: str

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Iterable
-from dataclasses import dataclass
 from functools import lru_cache
 from typing import Literal, get_args
+
+from tidemark.core.frozen import frozen
 
 DetailKind = Literal[
     "rules",
@@ -35,7 +36,7 @@ Survival = Literal["kept", "shortened", "dropped", "unsupported"]
 model's text has it, and the conversation does not."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Detail:
     """Something that was said, and what became of it; or something that only a model's text says."""
 
@@ -44,7 +45,7 @@ class Detail:
     survival: Survival
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class KindCount:
     """How many details of one kind were said, and how many of them a summary still has."""
 

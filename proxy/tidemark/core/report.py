@@ -5,10 +5,9 @@ The pipeline makes a report, the server renders it as headers, the telemetry as 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Literal
 
-from .values import value
+from tidemark.core.frozen import frozen
 
 Action = Literal["none", "reused", "compacted", "forced", "bypassed", "failed"]
 """``X-Tidemark-Action``: what was done to the request."""
@@ -16,7 +15,7 @@ RecallOutcome = Literal["", "recalled", "nothing", "no_room", "not_ready"]
 """What came of recalling earlier messages; empty if the request has no summary, or recall is off."""
 
 
-@value
+@frozen
 class Report:
     """What was done to one request. Tokens are the model's, counted locally."""
 
@@ -51,7 +50,7 @@ class Report:
     """Which part of its earlier request the client has changed, as ``PromptChange.words``; reported once."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class OwnAnswer:
     """An answer that Tidemark gives itself, without an upstream; a dialect writes it."""
 
@@ -62,7 +61,7 @@ class OwnAnswer:
     """Unix time, seconds."""
 
 
-@value
+@frozen
 class Usage:
     """Tokens as the provider counted them, for monitoring only (FR-1.1.5); None if it does not report them."""
 

@@ -10,6 +10,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field, fields
 
+from tidemark.core.frozen import frozen
+
 _STEPS = ("1", "1.2", "1.5", "2", "2.5", "3", "4", "5", "6", "8")
 OVERHEAD_BOUNDS: Sequence[float] = (*(float(f"{step}e{power}") for power in range(-4, 1) for step in _STEPS), 10.0)
 """Seconds, from 0.1 ms to 10 s; each bound is at most a third above the one before."""
@@ -70,7 +72,7 @@ COUNTS: Sequence[str] = tuple(item.name for item in fields(TrafficFigures) if it
 """The names of all figures but the overheads."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class TrafficLevel:
     """One length of the periods that figures are stored for."""
 
@@ -97,7 +99,7 @@ def level_for(window_seconds: int) -> TrafficLevel:
     return next(level for level in LEVELS if window_seconds <= level.longest_window)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class TrafficPoint:
     """The figures of one period."""
 
@@ -106,7 +108,7 @@ class TrafficPoint:
     figures: TrafficFigures
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Traffic:
     """The figures of a window that ends now."""
 

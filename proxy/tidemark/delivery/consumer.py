@@ -5,9 +5,9 @@ The courier calls consumers; ``daily.py``, ``webhook.py`` and ``entry_points.py`
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Protocol
 
+from tidemark.core.frozen import frozen
 from tidemark.core.ports import FlushEntry
 
 
@@ -33,7 +33,7 @@ class Consumer(Protocol):
         ...
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class RetryWaits:
     """Says when an entry is offered again that its consumer did not take, and how often; times in seconds."""
 

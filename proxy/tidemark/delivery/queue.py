@@ -10,11 +10,11 @@ import asyncio
 import math
 import zlib
 from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from tidemark.core.errors import RecordUnreadable
+from tidemark.core.frozen import frozen
 from tidemark.core.ports import ConsumerState, DeadLetter, FlushEntry, QueueState
 from tidemark.store import keys
 from tidemark.store.codec import Codec
@@ -38,7 +38,7 @@ _BURY, _RANGE, _REPLAY, _FORGET = (_script(name) for name in ("bury", "range", "
 _LEAD, _STATE = (_script(name) for name in ("lead", "state"))
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class QueueBounds:
     """Bounds of the queue, and the same again of dead letters; the oldest entries make way."""
 

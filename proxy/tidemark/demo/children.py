@@ -15,9 +15,10 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType
+
+from tidemark.core.frozen import frozen
 
 HOST = "127.0.0.1"
 START_SECONDS = 60.0
@@ -44,7 +45,7 @@ class EndedBySignal(KeyboardInterrupt):
         self.number = number
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Child:
     """A running process of the demo."""
 

@@ -14,9 +14,9 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 
+from tidemark.core.frozen import frozen
 from tidemark.demo import children, llama
 from tidemark.demo.children import Child
 from tidemark.demo.screen import (
@@ -54,7 +54,7 @@ compaction:
 """
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Servers:
     """The two running servers and Tidemark's port on 127.0.0.1."""
 

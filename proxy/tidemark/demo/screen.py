@@ -7,18 +7,19 @@ it on standard output, above a live bar on standard error.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Self
 
 from rich.console import Console, Group
 from rich.live import Live
 from rich.text import Text
 
+from tidemark.core.frozen import frozen
+
 _PIPE_COLUMNS = 120
 _BAR_COLUMNS = 48
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class AnsweredTurn:
     """A turn that was answered."""
 
@@ -41,7 +42,7 @@ class AnsweredTurn:
     seconds: float
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class FailedTurn:
     """A turn that was refused or interrupted."""
 
@@ -54,7 +55,7 @@ class FailedTurn:
     """Whether the server reports that the prompt exceeds its window."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Conversation:
     """One conversation up to its end or its first failure."""
 
@@ -80,7 +81,7 @@ class Conversation:
         return sum(turn.cached_tokens for turn in self.turns)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Water:
     """The model's window and Tidemark's marks; the marks are `None` without Tidemark."""
 

@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from threading import Lock
 
 import msgspec
 
 from tidemark.core.conversation.messages import Message
 from tidemark.core.conversation.request import ReuseHints
+from tidemark.core.frozen import frozen
 from tidemark.dialects.json_bounds import MAX_VALUES, check_values, is_utf8
 from tidemark.dialects.message_bytes import message_bytes
 
@@ -34,7 +34,7 @@ _PLACEHOLDER = b"null"
 """Stands for all earlier messages while the rest is parsed; no message is ``null``."""
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@frozen(eq=False)
 class EarlierBody:
     """An earlier body, up to the place where a later one may continue it."""
 
@@ -51,7 +51,7 @@ class EarlierBody:
     """The part of it that belongs to messages after the prefix."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ChangingEnd:
     """The newest elements of a body whose bytes the client changes from turn to turn: it moves its cache marks."""
 
@@ -62,7 +62,7 @@ class ChangingEnd:
 ALL_STAYS = ChangingEnd()
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Continuation:
     """A body that continues an earlier one."""
 

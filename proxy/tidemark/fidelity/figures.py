@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 from tidemark.core.conversation.messages import JsonValue
+from tidemark.core.frozen import frozen
 from tidemark.core.ports import Route, TextRequest, TokenCounter
 from tidemark.upstream.answers import content_of
 
@@ -16,7 +17,7 @@ NEWEST = 10
 """How many of the newest messages are compared: a figure says which share of them stays word for word."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Spending:
     """What some calls cost."""
 
@@ -97,7 +98,7 @@ class Meter:
         return spending
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Figure:
     """What survived of one kind of facts in one corpus, at one budget."""
 

@@ -8,9 +8,9 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Awaitable, Callable, Iterable, Sequence
-from dataclasses import dataclass
 
 from tidemark.core.errors import TidemarkError
+from tidemark.core.frozen import frozen
 from tidemark.core.receipt import DETAIL_KINDS, Detail
 from tidemark.features.offline.service import MIN_BUDGET_TOKENS
 from tidemark.fidelity.figures import NEWEST, Figure, Spending, Sums
@@ -26,7 +26,7 @@ Details = Callable[[bytes, bytes], Awaitable[Sequence[Detail]]]
 """Compares a chat request with its compacted form: returns what was said, and what became of it."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ExportedConversation:
     """A conversation as it was exported."""
 
@@ -41,7 +41,7 @@ class ExportedConversation:
         return b'{"model":%b,"messages":[%b]}' % (json.dumps(self.model).encode(), b",".join(self.messages))
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class StoredMeasurement:
     """What would survive of stored conversations."""
 

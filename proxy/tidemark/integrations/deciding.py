@@ -7,7 +7,7 @@ pairs of calls and results, and what fits; ``core/planning/assemble.py`` builds 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cached_property
 from math import inf
 from typing import assert_never
@@ -17,6 +17,7 @@ from langchain_core.messages import BaseMessage
 from tidemark.core.conversation.messages import Message, digest_of
 from tidemark.core.conversation.summary import PrefixSummary as CoreSummary
 from tidemark.core.conversation.summary import SummaryRecipe, inner_systems
+from tidemark.core.frozen import frozen
 from tidemark.core.planning.assemble import assemble
 from tidemark.core.planning.budget import Budget, CompactionPolicy
 from tidemark.core.planning.cuts import open_cuts
@@ -35,7 +36,7 @@ _POLICY = CompactionPolicy(strategy="llm", min_gain=-inf, min_tokens=0)
 """The graph's own numbers decide when a compaction is due; nothing else prevents one."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Limits:
     """The limits of a LangMem user, in the tokens of ``count``."""
 
@@ -46,7 +47,7 @@ class Limits:
     count: TokenCounter
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class CarriedSummary:
     """A running summary, with the fields that the plan needs."""
 

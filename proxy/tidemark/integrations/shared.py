@@ -14,7 +14,6 @@ import threading
 import time
 from collections.abc import Coroutine, Mapping, Sequence
 from concurrent.futures import Future
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from types import TracebackType
@@ -28,6 +27,7 @@ from tidemark.core.conversation.prefix import PrefixChain, chain_of
 from tidemark.core.conversation.records import response_conversation_id
 from tidemark.core.conversation.summary import PrefixSummary, SummaryRecipe, SummaryText, inner_systems
 from tidemark.core.errors import StoreError, SummaryOutdated
+from tidemark.core.frozen import frozen
 from tidemark.core.ports import Authenticator
 from tidemark.integrations.summarizing import Find, Keep, Shared
 from tidemark.pipeline.identify import tenant_of
@@ -40,7 +40,7 @@ _LOG = logging.getLogger("tidemark")
 CLOSE_SECONDS = 5.0
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _Place:
     """The proxy's identity of a client with this credential and model."""
 

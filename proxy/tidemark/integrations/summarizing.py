@@ -16,6 +16,7 @@ from langchain_core.prompts import ChatPromptTemplate
 from tidemark.core.conversation.messages import Message
 from tidemark.core.conversation.prose import shorten_prose
 from tidemark.core.errors import SummaryRejected
+from tidemark.core.frozen import frozen
 from tidemark.core.planning.situation import Compact, NoCompaction
 from tidemark.integrations.deciding import CarriedSummary, GraphPlan, Limits, TokenCounter
 
@@ -80,7 +81,7 @@ class Model(Protocol):
         ...
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class SummarizeOptions:
     """All options of a caller."""
 
@@ -93,21 +94,21 @@ class SummarizeOptions:
     final_prompt: ChatPromptTemplate
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Ask:
     """Asks the model; the answer is its message."""
 
     prompt: list[BaseMessage]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Find:
     """Asks the store for the newest summary of these messages; the answer is a ``Shared`` or None."""
 
     messages: Sequence[Message]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Keep:
     """Stores a summary; the answer is the ``Shared`` that the store has now, perhaps another client's."""
 
@@ -115,14 +116,14 @@ class Keep:
     shared: Shared
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Leave:
     """Flushes the messages that leave the context; there is no answer."""
 
     messages: list[BaseMessage]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Shared:
     """A stored summary of the first ``covered`` non-system messages."""
 

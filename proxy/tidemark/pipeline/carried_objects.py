@@ -11,11 +11,11 @@ import asyncio
 import re
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 
 import msgspec
 
 from tidemark.core.errors import InvalidRequest, ObjectNotFound, StoreError
+from tidemark.core.frozen import frozen
 from tidemark.core.ports import Caller, Route, Upload, UpstreamReply
 from tidemark.dialects.sse import EVENTS, WholeEvents, payload_of
 from tidemark.pipeline.plain_replies import DecodedReply, are_known, codings_of, decode_whole, is_event_stream
@@ -60,7 +60,7 @@ _MADE_LATER: Mapping[str, Sequence[str]] = {
 """What answers about an object name that was made for its owner, by the first part of their paths."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class CarriedObjects:
     """Checks and claims; it holds no state."""
 

@@ -7,7 +7,6 @@ trip to the store.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from itertools import chain as joined
 from itertools import islice
 
@@ -16,6 +15,7 @@ from tidemark.core.conversation.messages import Message
 from tidemark.core.conversation.prefix import PrefixChain
 from tidemark.core.conversation.records import StoredState
 from tidemark.core.errors import InvalidRequest
+from tidemark.core.frozen import frozen
 from tidemark.core.ports import ConversationStore
 from tidemark.pipeline.stored_conversation import offloaded
 
@@ -34,7 +34,7 @@ def leaves_at_answer(stored: StoredState, messages: Sequence[Message], count: in
     return next(islice(_others(messages), shared, None)).role == "assistant"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class EchoFinder:
     """Finds the conversation that is meant; holds no state."""
 

@@ -6,16 +6,17 @@ and console keep the client's own messages (promise 6).
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from tidemark.compaction.clipping import clip_request
+from tidemark.core.frozen import frozen
 from tidemark.core.planning.clip import Clip
 from tidemark.core.ports import TokenCounter
 from tidemark.core.report import Report
 from tidemark.pipeline.values import FittedRequest, Refused, RequestContext
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ClippedRequest:
     """A request with smaller tool results."""
 

@@ -6,13 +6,14 @@ The step ``commands`` (``pipeline/commands.py``) writes an answer with them; the
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from datetime import UTC, datetime
+
+from tidemark.core.frozen import frozen
 
 _NOTE = "Tidemark answers this itself; the model sees neither the command nor this answer."
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ContextFacts:
     """The content of the answer to ``/context`` (S2-6), in the tokens of the response headers."""
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import assert_never
 
 from tidemark.core.conversation.messages import digest_of
@@ -16,6 +16,7 @@ from tidemark.core.conversation.request import ModelRequest
 from tidemark.core.conversation.summary import PrefixSummary
 from tidemark.core.errors import CompactionFailed, ContextLengthExceeded, StoreError
 from tidemark.core.events import Listener, StoreDegraded
+from tidemark.core.frozen import frozen
 from tidemark.core.planning.budget import ModelProfile
 from tidemark.core.planning.situation import EarlierMessagesNeeded, Mode
 from tidemark.core.ports import Caller, Clock, ConversationStore
@@ -37,7 +38,7 @@ FindProfile = Callable[[ModelRequest, Caller], Awaitable[ModelProfile]]
 """Finds window and policy of the model that a request names."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class CommandRequest:
     """A command as the newest message of a request."""
 

@@ -6,12 +6,13 @@ its conversation, and the last request was sent with a summary.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from tidemark.core.conversation.prefix import seed_of
 from tidemark.core.conversation.records import StoredConversation
 from tidemark.core.conversation.request import ContinuedRequest, ModelRequest
 from tidemark.core.conversation.responses import ResponseFormat, ResponseRecord
+from tidemark.core.frozen import frozen
 from tidemark.core.ports import ConversationStore, ResponseStore
 from tidemark.pipeline.earlier_messages import with_systems
 from tidemark.pipeline.stored_tails import StoredTail, StoredTails, has_its_calls
@@ -19,7 +20,7 @@ from tidemark.pipeline.values import Controls, StoredPlace
 from tidemark.pipeline.whole_request import place_of
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _NewestResponse:
     """A response that is the newest one of its conversation, and what follows the summary there."""
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TypeVar
 
 from tidemark.core.conversation.kept import KeptConversation, is_kept_here
@@ -28,6 +28,7 @@ from tidemark.core.errors import (
     RecordUnreadable,
     StoreError,
 )
+from tidemark.core.frozen import frozen
 from tidemark.core.ports import Caller, ConversationStore, ResponseStore, Route, SummarySeal, Upstream
 from tidemark.pipeline.continued_answers import ContinuedAnswers
 from tidemark.pipeline.continued_tails import ContinuedTails
@@ -47,7 +48,7 @@ Place = TypeVar("Place")
 Read = TypeVar("Read")
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _Asker:
     """Who asks, and where the request goes."""
 
@@ -303,7 +304,7 @@ class ContinuedRequests:
         return items
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _Earlier:
     """The messages before a request's own."""
 

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from functools import partial
 
 from tidemark.core.conversation.prefix import linked
@@ -15,11 +14,12 @@ from tidemark.core.conversation.records import StoredMessage
 from tidemark.core.conversation.request import Dialect
 from tidemark.core.conversation.responses import ResponseRecord
 from tidemark.core.conversation.stored_format import StoredFormat
+from tidemark.core.frozen import frozen
 from tidemark.core.ports import ConversationStore, ResponseStore
 from tidemark.pipeline.stored_conversation import offloaded, sendable_places
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class EarlierMessages:
     """Reads; it holds no state."""
 

@@ -5,18 +5,17 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Literal
 
 from tidemark.core.conversation.summary import PrefixSummary
+from tidemark.core.frozen import frozen
 from tidemark.core.planning.situation import Compact, CompactionPlan, Reason
 from tidemark.core.recall.epoch import EpochRecall
-from tidemark.core.values import value
 from tidemark.pipeline.clip import ClippedRequest
 from tidemark.pipeline.values import FittedRequest, Refused, RequestContext
 
 
-@value
+@frozen
 class Attempt:
     """One attempt to bring a request within a limit, and what was done since its first plan."""
 
@@ -35,14 +34,14 @@ class Attempt:
     """What did not fit beside the summary in use, so that a prepared one came into use."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Unplanned:
     """The request is to be planned: for the first time, after it was clipped, or after it waited."""
 
     attempt: Attempt
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Summarize:
     """A summary is to be made, since none is being made that would help."""
 
@@ -53,7 +52,7 @@ class Summarize:
     """By the timer: when the wait for it began."""
 
 
-@value
+@frozen
 class Performed:
     """A plan was performed: the request fits, or is refused."""
 
@@ -61,7 +60,7 @@ class Performed:
     planned: CompactionPlan
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Recall:
     """The originals that bear on the questions of a compacted request are to be found."""
 
@@ -71,7 +70,7 @@ class Recall:
     """As of ``Measure``."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Crowded:
     """What is recalled does not fit beside the summary in use; a prepared one may leave it the space."""
 
@@ -80,7 +79,7 @@ class Crowded:
     """What goes out if there is none: no request waits for a summary to make space for recalled messages."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class PutBack:
     """What was recalled is to be put back into a compacted request."""
 
@@ -90,7 +89,7 @@ class PutBack:
     """As of ``Measure``."""
 
 
-@value
+@frozen
 class Measure:
     """The request is complete, and its size is to be compared with its limit (FR-5.3.1c)."""
 
@@ -99,21 +98,21 @@ class Measure:
     """Why the attempt's first plan left the request as it was; None if it did all it could."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Full:
     """The request fills its limit critically, and its client is to be warned."""
 
     fitted: FittedRequest
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class WithoutSearch:
     """The request is too long, and the search function is to leave."""
 
     refused: Refused
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class LessReply:
     """The request is too long without the search function, and its reply is to have less space."""
 

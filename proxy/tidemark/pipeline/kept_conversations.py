@@ -8,18 +8,19 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from tidemark.core.conversation.kept import KeptConversation, KeptHistory, KeptItem
 from tidemark.core.conversation.reply import Reply
 from tidemark.core.conversation.request import KeptTurn, ModelRequest
 from tidemark.core.conversation.responses import ResponseFormat
 from tidemark.core.errors import ConversationNotFound, InvalidRequest, StoreFull, StoreUnavailable
+from tidemark.core.frozen import frozen
 from tidemark.core.ports import KeptConversationStore
 from tidemark.pipeline.values import STORE_FULL, PendingTurn
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class KeptConversations:
     """Reads and adds; it holds no state.
 

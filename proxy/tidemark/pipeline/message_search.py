@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from tidemark.core.conversation.messages import Message
 from tidemark.core.conversation.summary import PrefixSummary
+from tidemark.core.frozen import frozen
 from tidemark.core.ports import TokenCounter
 from tidemark.core.recall.index import MessageIndex, ranked
 from tidemark.core.recall.quotation import FRAME_TOKENS, chosen
@@ -30,7 +30,7 @@ LEAST_TOKENS = FRAME_TOKENS + 32
 """A smaller answer would have no more than its frame."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class SearchAnswer:
     """What answers one call of the search function."""
 
@@ -38,7 +38,7 @@ class SearchAnswer:
     outcome: RecallOutcome
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _OriginalsQuery:
     """What is searched for, and in what."""
 

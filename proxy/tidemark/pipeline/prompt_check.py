@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 from tidemark.core.conversation.messages import JsonValue
 from tidemark.core.errors import ContextLengthExceeded
+from tidemark.core.frozen import frozen
 from tidemark.core.ports import Caller, ModelCatalog, Route, TokenCounter
 from tidemark.offload.threads import MANY_BYTES
 
@@ -28,7 +28,7 @@ TEMPLATE_MARKS = (
 the window by the model's own count, and each mark is one token there and several in ours."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class PromptCheck:
     """Refuses prompts that cannot fit; it has no state."""
 

@@ -9,12 +9,13 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from tidemark.core.bounded import BoundedCache
 from tidemark.core.conversation.messages import Message
 from tidemark.core.conversation.request import RequestFormat
 from tidemark.core.conversation.summary import PrefixSummary
+from tidemark.core.frozen import frozen
 from tidemark.core.ports import TokenCounter
 from tidemark.core.recall.epoch import LEAST_TOKENS, EpochRecall, RecalledText, questions
 from tidemark.core.recall.index import MessageIndex, ranked
@@ -30,7 +31,7 @@ REMEMBERED_QUESTIONS = 256
 _Key = tuple[bytes, str, int, int, int, str, str]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _Question:
     """A question for which nothing was looked up yet."""
 
@@ -44,7 +45,7 @@ class _Question:
     """Of the request up to the question, without what was recalled."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _Epoch:
     """What the questions of an epoch are answered from."""
 

@@ -9,9 +9,9 @@ from __future__ import annotations
 import asyncio
 from collections import OrderedDict
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from tidemark.core.conversation.messages import Message
+from tidemark.core.frozen import frozen
 from tidemark.core.recall.index import MessageIndex
 
 MAX_BYTES = 64_000_000
@@ -25,7 +25,7 @@ AT_ONCE_CHARS = 20_000
 """Fewer new characters are indexed at once, which takes about 2 ms: then no request goes without."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _RecallEntry:
     index: MessageIndex
     count: int

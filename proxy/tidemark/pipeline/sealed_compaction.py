@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from http import HTTPStatus
 
 from tidemark.compaction.compactor import Compactor
@@ -26,6 +26,7 @@ from tidemark.core.conversation.summary import (
     render_summary,
 )
 from tidemark.core.errors import CompactionFailed, InvalidRequest
+from tidemark.core.frozen import frozen
 from tidemark.core.planning.budget import ModelProfile, budget_for
 from tidemark.core.planning.situation import Compact
 from tidemark.core.ports import Caller, Clock, ModelCatalog, Route, SummarySeal, TokenCounter, Upstream, UpstreamReply
@@ -42,7 +43,7 @@ MAX_NAMED = 5
 """Places that a warning names."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class SealedWindow:
     """What a client sends from now on in place of its conversation."""
 
@@ -54,7 +55,7 @@ class SealedWindow:
     output_tokens: int
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class SealedCompaction:
     """Compacts; it holds no state."""
 

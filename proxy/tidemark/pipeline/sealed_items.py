@@ -7,16 +7,16 @@ and for earlier messages. What a provider has sealed stays as it is.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from tidemark.core.conversation.request import Dialect, ModelRequest
 from tidemark.core.conversation.responses import InputReference, ResponseFormat
 from tidemark.core.conversation.summary import is_summary
 from tidemark.core.errors import InvalidRequest
+from tidemark.core.frozen import frozen
 from tidemark.core.ports import SummarySeal
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class SinceSummary:
     """The messages of a conversation from its last sealed summary on."""
 
@@ -27,7 +27,7 @@ class SinceSummary:
     """Whether Tidemark has sealed the summary, so that the upstream does not have it."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class SealedItems:
     """Opens; it holds no state."""
 

@@ -6,21 +6,20 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Sequence
-from dataclasses import dataclass
 
 from tidemark.core.conversation.messages import Message
 from tidemark.core.conversation.request import ModelRequest, SearchFunctionFormat
 from tidemark.core.conversation.summary import PrefixSummary
 from tidemark.core.events import Listener, MessagesSearched
+from tidemark.core.frozen import frozen
 from tidemark.core.planning.budget import RECALL_SHARE
 from tidemark.core.ports import TokenCounter, Upstream, UpstreamReply
 from tidemark.core.recall.search_function import MOST_SEARCHES
-from tidemark.core.values import value
 from tidemark.pipeline.message_search import OriginalsSearch
 from tidemark.pipeline.values import FittedRequest, RequestContext, Watch
 
 
-@value
+@frozen
 class SearchOffer:
     """A request that offers the search function."""
 
@@ -35,7 +34,7 @@ class SearchOffer:
     """What watches over the thinking of the rounds, if the upstream may check that."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class RoundParts:
     """What every round uses."""
 

@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass
 from functools import lru_cache
 from urllib.parse import unquote, urlsplit
 
 from tidemark.core.conversation.prefix import owner_of
 from tidemark.core.conversation.request import ModelRequest
 from tidemark.core.errors import ObjectNotFound
+from tidemark.core.frozen import frozen
 from tidemark.core.ports import Caller, OwnerStore, Route, Upstream
 from tidemark.pipeline.walk import Walk
 
@@ -37,7 +37,7 @@ MENTIONED = re.compile(rb'"((?:cntr|container|file|skill|vs)[-_][A-Za-z0-9._-]{1
 """What requests to models name, and the words that look like it (``is_word``)."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Standing:
     """Whose some objects are, from a caller's point of view."""
 
@@ -48,7 +48,7 @@ class Standing:
     """Tidemark did not see who made them."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class SharedAccounts:
     """Looks owners up, and stores them; it holds no state."""
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import TypeVar
 
 from tidemark.core.conversation.gaps import places_without_gaps
@@ -18,6 +17,7 @@ from tidemark.core.conversation.records import StoredConversation, StoredMessage
 from tidemark.core.conversation.request import Dialect, ModelRequest
 from tidemark.core.conversation.stored_format import NO_CONTENT, StoredFormat
 from tidemark.core.errors import ConversationConflict, ConversationNotFound, RecordUnreadable
+from tidemark.core.frozen import frozen
 from tidemark.core.ports import ConversationStore
 
 T = TypeVar("T")
@@ -44,7 +44,7 @@ def under_way() -> ConversationConflict:
     return error
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class SendableHistory:
     """The readable messages of a stored conversation, oldest first."""
 
@@ -59,7 +59,7 @@ class SendableHistory:
     """The chain hash at each message."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class StoredConversationReader:
     """Reads; it holds no state."""
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Collection, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Literal
 
 from tidemark.compaction.leases import LEASE_SECONDS, LeaseKeeper
@@ -22,6 +22,7 @@ from tidemark.core.conversation.records import StoredConversation, TurnRecord
 from tidemark.core.conversation.request import Dialect, ModelRequest
 from tidemark.core.conversation.stored_format import StoredFormat
 from tidemark.core.errors import ConversationConflict, HistoryLost, StoreFull
+from tidemark.core.frozen import frozen
 from tidemark.core.ports import (
     Caller,
     ConversationStore,
@@ -47,7 +48,7 @@ _FIRST_RETRY_SECONDS = 0.02
 _LONGEST_RETRY_SECONDS = 0.5
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class TurnRules:
     """What happens when two turns of one conversation meet."""
 

@@ -9,13 +9,13 @@ the conversation is. If the older messages turn out to be needed, the request is
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from tidemark.core.bounded import SizedCache
 from tidemark.core.conversation.messages import Message
 from tidemark.core.conversation.records import StoredConversation
 from tidemark.core.conversation.request import ModelRequest
 from tidemark.core.conversation.stored_format import StoredFormat
+from tidemark.core.frozen import frozen
 from tidemark.core.planning.situation import LeftOut
 from tidemark.core.ports import ConversationStore, RequestHeads
 from tidemark.pipeline.stored_conversation import offloaded, sendable_places
@@ -25,7 +25,7 @@ MAX_LINKS = 200_000
 """Chain hashes that are cached, of all conversations together; each takes about 60 bytes."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class StoredTail:
     """The messages of a stored conversation that follow its summary, oldest first."""
 

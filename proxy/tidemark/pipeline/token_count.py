@@ -7,11 +7,11 @@ request: the counter that plans compactions counts for them.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from http import HTTPStatus
 
 from tidemark.core.conversation.request import Dialect, ModelRequest
 from tidemark.core.errors import DialectNotServed
+from tidemark.core.frozen import frozen
 from tidemark.core.lessons import Lessons
 from tidemark.core.ports import Caller, Route, TokenCounter, Upstream, UpstreamReply
 from tidemark.pipeline.bound_thinking import without_thinking
@@ -22,7 +22,7 @@ from tidemark.pipeline.shared_accounts import SharedAccounts
 from tidemark.pipeline.values import BufferedReply
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class InputTokenCounting:
     """Counts requests of any dialect. Its state is which upstreams do not count."""
 

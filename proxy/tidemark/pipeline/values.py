@@ -7,7 +7,7 @@ The server makes ``Controls`` from request headers. The steps of ``pipeline/step
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, Literal, Protocol
 
 from tidemark.core.conversation.messages import Message
@@ -20,13 +20,13 @@ from tidemark.core.conversation.sent_prompts import NO_NEWS, PromptNews
 from tidemark.core.conversation.summary import PrefixSummary
 from tidemark.core.errors import TidemarkError
 from tidemark.core.events import Outcome
+from tidemark.core.frozen import frozen
 from tidemark.core.planning.budget import Budget, ModelProfile
 from tidemark.core.planning.calibration import CalibratedBudget
 from tidemark.core.planning.situation import NOTHING_LEFT_OUT, LeftOut, Mode
 from tidemark.core.ports import Caller, Headers, RequestCount, Route, TokenCounter, Upstream, UpstreamReply
 from tidemark.core.receipt import render_receipt
 from tidemark.core.report import Action, OwnAnswer, Report
-from tidemark.core.values import value
 
 History = Literal["client", "stored"]
 Learn = Callable[[Reply], Awaitable[None]]
@@ -71,7 +71,7 @@ STORE_FULL = (
 """The warning of a request whose turn is not stored."""
 
 
-@value
+@frozen
 class Controls:
     """What the client asks of Tidemark, by request headers."""
 
@@ -117,7 +117,7 @@ class NoProgress:
 NO_PROGRESS = NoProgress()
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class StoredPlace:
     """The tenant and chain under which the store has a conversation."""
 
@@ -127,7 +127,7 @@ class StoredPlace:
     """The first messages of the chain, which were not read: a summary stands for them."""
 
 
-@value
+@frozen
 class RequestContext:
     """A request whose identity and size are known."""
 
@@ -198,7 +198,7 @@ class RequestContext:
         )
 
 
-@value
+@frozen
 class FittedRequest:
     """A request within its budget: what will be forwarded."""
 
@@ -216,7 +216,7 @@ class FittedRequest:
     """Whether the tokens of the search function, if it is offered, are among those of the report."""
 
 
-@value
+@frozen
 class PendingTurn:
     """A turn whose reply is on its way."""
 
@@ -259,7 +259,7 @@ class PendingTurn:
         return record if self.keep_response is None else self.keep_response(record, reply)
 
 
-@value
+@frozen
 class Exchange:
     """An upstream's reply on its way, and what belongs to it."""
 
@@ -270,7 +270,7 @@ class Exchange:
     """The summary that is in use now, if the store has it."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Refused:
     """A request that was understood but not forwarded, or not answered; nothing of it was stored."""
 
@@ -278,7 +278,7 @@ class Refused:
     report: Report
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class CommandAnswer:
     """Tidemark's own answer to a command. Nothing of it is stored, and nothing was sent upstream."""
 
@@ -286,7 +286,7 @@ class CommandAnswer:
     report: Report
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Repeated:
     """The answer of an earlier try of the same turn. Nothing was sent upstream, and nothing more is stored."""
 
@@ -300,7 +300,7 @@ Result = Exchange | Refused | CommandAnswer | Repeated
 """What a request comes to, before its reply is relayed."""
 
 
-@value
+@frozen
 class Ending:
     """How an exchange ended, and what the upstream itself counted."""
 

@@ -6,7 +6,6 @@ The step ``history`` (``stored_history.py``) calls it when it has aligned both.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from tidemark.core.conversation.alignment import Alignment
 from tidemark.core.conversation.messages import Message
@@ -14,11 +13,12 @@ from tidemark.core.conversation.prefix import PrefixChain, seed_of, split_id
 from tidemark.core.conversation.records import StoredConversation
 from tidemark.core.conversation.request import ModelRequest
 from tidemark.core.errors import ConversationNotFound
+from tidemark.core.frozen import frozen
 from tidemark.core.planning.situation import NOTHING_LEFT_OUT, LeftOut
 from tidemark.pipeline.values import Controls, StoredPlace
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class WholeRequest:
     """A request with all its messages."""
 

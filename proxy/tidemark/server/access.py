@@ -6,15 +6,14 @@ operator's here, not even one from this machine; changes of models are less stri
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from starlette.requests import Request
 
+from tidemark.core.frozen import frozen
 from tidemark.core.ports import Authenticator, Caller
 from tidemark.server.operator import OperatorAccess
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ConversationAccess:
     """Tells the operator from tenants; it has no state of its own."""
 

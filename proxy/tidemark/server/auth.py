@@ -8,10 +8,10 @@ from collections.abc import Iterable
 from dataclasses import replace
 from hashlib import blake2b
 from operator import itemgetter
-from typing import NamedTuple
 
 from tidemark.core.bounded import BoundedCache
 from tidemark.core.conversation.messages import framed
+from tidemark.core.frozen import frozen
 from tidemark.core.ports import Caller, Headers
 from tidemark.core.trace_context import NAMES as TRACE_CONTEXT
 from tidemark.core.trace_context import traced_lines
@@ -37,7 +37,8 @@ MAX_HEAD_BYTES = 2048
 NAME = itemgetter(0)
 
 
-class _HeadLayout(NamedTuple):
+@frozen
+class _HeadLayout:
     """What the header lines of a request are, by their names; numbers are positions among the lines."""
 
     forwarded: tuple[int, ...]

@@ -11,13 +11,14 @@ import hmac
 import time
 from collections import deque
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import field
 from urllib.parse import urlsplit
 
 from starlette.requests import Request
 
 from tidemark.core.bounded import BoundedCache
 from tidemark.core.errors import Forbidden, NotAuthenticated, ServerBusy
+from tidemark.core.frozen import frozen
 from tidemark.core.hosts import is_loopback
 
 FORWARDED = frozenset({"forwarded", "via", "x-real-ip"})
@@ -52,7 +53,7 @@ class WrongTokens:
         self._tried_at.put(address, tried_at)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class OperatorAccess:
     """Recognizes the operator's requests. Its only state is the wrong tokens of the last second."""
 

@@ -10,10 +10,10 @@ import asyncio
 from collections import Counter
 from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
 from tempfile import SpooledTemporaryFile
 
 from tidemark.core.errors import BodyTooLarge, RequestTimedOut, ServerBusy
+from tidemark.core.frozen import frozen
 
 IN_MEMORY_BYTES = 65_536
 """A longer beginning goes to a temporary file. Every connection may have one."""
@@ -34,7 +34,7 @@ _NOT_KEPT = (
 )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class SpoolBounds:
     """The bounds of forms until their model is known."""
 

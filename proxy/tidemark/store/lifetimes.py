@@ -7,10 +7,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+
+from tidemark.core.frozen import frozen
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Lifetime:
     """Whole seconds, as the scripts take them; 0 for no limit."""
 

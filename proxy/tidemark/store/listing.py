@@ -13,11 +13,12 @@ import asyncio
 import contextlib
 import math
 from collections.abc import Callable, Collection, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 from tidemark.core.bounded import BoundedCache
 from tidemark.core.conversation.prefix import split_id
 from tidemark.core.errors import StoreError
+from tidemark.core.frozen import frozen
 from tidemark.store import keys
 from tidemark.store.commands import Ask
 from tidemark.store.scripts import LIST_ADD, LIST_DROP
@@ -34,7 +35,8 @@ _SCANNED, _SCANS = 10_000, 50
 """Entries that one command looks through for an id, and how many commands do so at most."""
 
 
-class Used(NamedTuple):
+@frozen
+class Used:
     """A conversation and its last use."""
 
     owner: str

@@ -11,7 +11,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import Awaitable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import msgspec
 
@@ -21,6 +21,7 @@ from tidemark.core.conversation.prefix import FAMILY_CHARACTERS, OWN_CHARACTERS,
 from tidemark.core.conversation.records import TurnRecord
 from tidemark.core.conversation.responses import OutputItem, ResponseRecord
 from tidemark.core.errors import RecordUnreadable, StoreError
+from tidemark.core.frozen import frozen
 from tidemark.store import keys, scripts
 from tidemark.store.codec import VERSION, Codec, unreadable
 from tidemark.store.commands import CommandSender
@@ -58,7 +59,7 @@ class _Response(msgspec.Struct, array_like=True, frozen=True):
     background: bool
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class BesideTurn:
     """What stores a response together with its turn (``answered.lua``)."""
 

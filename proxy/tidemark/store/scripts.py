@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Container, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 import msgspec
@@ -16,6 +15,7 @@ import msgspec
 from tidemark.core.conversation.prefix import OWN_CHARACTERS, PrefixChain, split_id
 from tidemark.core.conversation.records import TurnRecord
 from tidemark.core.conversation.summary import InnerSystems, SummaryRecipe
+from tidemark.core.frozen import frozen
 from tidemark.store.codec import Codec
 from tidemark.store.lifetimes import Lifetime
 from tidemark.store.references import pack_systems, recipe_digest
@@ -34,7 +34,7 @@ _pack = msgspec.msgpack.Encoder().encode
 _FOLDER = Path(__file__).with_name("lua")
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Script:
     """A script and the name under which Redis caches it."""
 

@@ -6,14 +6,14 @@ The store does this after the response has ended, before ``scripts.py`` packs th
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
 
 from tidemark.core.conversation.messages import Message, digest_of
 from tidemark.core.conversation.records import TurnRecord
-from tidemark.core.values import value
+from tidemark.core.frozen import frozen
 
 
-class PlacedSystem(NamedTuple):
+@frozen
+class PlacedSystem:
     """A system message and its position; the chain leaves it out, and it must not be lost (promise 6)."""
 
     position: int
@@ -23,7 +23,7 @@ class PlacedSystem(NamedTuple):
     raw: bytes
 
 
-@value
+@frozen
 class TurnParts:
     """A turn's messages as they are written."""
 

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
+from tidemark.core.frozen import frozen
 from tidemark.summarizers.fitting import ASCII_CHARS
 
 
-class Candidate(NamedTuple):
+@frozen
+class Candidate:
     """A sentence that a summary may keep, with its weight."""
 
     speaker: str

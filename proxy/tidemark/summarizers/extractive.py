@@ -208,7 +208,7 @@ def _shorter(candidate: Candidate) -> Candidate:
         return candidate
     tokens = candidate.tokens - estimated_tokens(candidate.text) + estimated_tokens(text)
     density = candidate.density * (candidate.tokens + FIXED_TOKENS) / (tokens + FIXED_TOKENS)
-    return candidate._replace(text=text, tokens=tokens, density=density)
+    return replace(candidate, text=text, tokens=tokens, density=density)
 
 
 def _ranked(candidates: Sequence[Candidate]) -> list[Candidate]:
@@ -261,7 +261,7 @@ def _chosen(ranked: Sequence[Candidate], budget: float) -> list[Candidate]:
     """
     choice = _Choice(budget)
     start = next((place for place, candidate in enumerate(ranked) if candidate.tier > 0), len(ranked))
-    rules = [rule._replace(tier=1, earlier=False) for rule in ranked[:start] if not choice.add(rule)]
+    rules = [replace(rule, tier=1, earlier=False) for rule in ranked[:start] if not choice.add(rule)]
     others = _ranked([*rules, *ranked[start:]]) if rules else ranked[start:]
     late: list[Candidate] = []
     for candidate in others:
@@ -270,7 +270,7 @@ def _chosen(ranked: Sequence[Candidate], budget: float) -> list[Candidate]:
         if not choice.add(candidate):
             late.append(candidate)
     for candidate in late:
-        choice.add(candidate._replace(earlier=False))
+        choice.add(replace(candidate, earlier=False))
     return choice.candidates
 
 

@@ -9,8 +9,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from itertools import chain
-from typing import NamedTuple
+
+from tidemark.core.frozen import frozen
 
 _DIGITS = b"0123456789"
 _NUMBER = re.compile(r"\d+(?:[.,:]\d+)*")
@@ -32,7 +34,8 @@ _MARK = re.compile(
 )
 
 
-class Mark(NamedTuple):
+@frozen
+class Mark:
     """What a summary says beside a text: how often it stood, with which numbers, and a result's size."""
 
     times: int = 1
@@ -61,7 +64,8 @@ class Mark(NamedTuple):
 NO_MARK = Mark()
 
 
-class Foldable(NamedTuple):
+@frozen
+class Foldable:
     """A text that may be folded."""
 
     text: str
@@ -76,10 +80,10 @@ def marked_end(text: str) -> tuple[str, Mark]:
         return text, NO_MARK
     mark = Mark(size=int(match["size"] or 0))
     if match["more"]:
-        mark = mark._replace(times=int(match["more"]) + 1, is_partial=True)
+        mark = replace(mark, times=int(match["more"]) + 1, is_partial=True)
     elif match["times"]:
         values = _values_between(match)
-        mark = mark._replace(times=int(match["times"]), values=values, is_partial=bool(match["low"]) and not values)
+        mark = replace(mark, times=int(match["times"]), values=values, is_partial=bool(match["low"]) and not values)
     return text[:start].rstrip(), mark
 
 
@@ -122,7 +126,7 @@ def mark_of(members: Sequence[Foldable], *, is_output: bool, partial: bool = Fal
     mark = _telling_mark(members, times, is_output=is_output)
     if mark is None and partial:
         mark = Mark(times, is_partial=True)
-    return mark and mark._replace(size=sum(member.mark.size for member in members))
+    return mark and replace(mark, size=sum(member.mark.size for member in members))
 
 
 def _telling_mark(members: Sequence[Foldable], times: int, *, is_output: bool) -> Mark | None:

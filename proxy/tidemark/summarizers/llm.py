@@ -11,7 +11,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cached_property
 from typing import Any, TypeVar
 
@@ -27,6 +27,7 @@ from tidemark.core.errors import (
     UpstreamTimedOut,
     UpstreamUnreachable,
 )
+from tidemark.core.frozen import frozen
 from tidemark.core.ports import NO_CREDENTIAL, Caller, Route, SummaryTask, TextRequest, TokenCounter, Upstream
 from tidemark.summarizers.answers import clean_answer, judge
 from tidemark.summarizers.deadline import UNBOUNDED, Deadline, in_thread
@@ -364,7 +365,7 @@ async def _run(work: Callable[..., _Value], *arguments: Any, large: bool) -> _Va
     return await asyncio.to_thread(work, *arguments) if large else work(*arguments)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _Live:
     """The live conversation, and the prompt at its end."""
 
@@ -373,7 +374,7 @@ class _Live:
     prompt: str
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _Call:
     """The values that all calls of one task share."""
 

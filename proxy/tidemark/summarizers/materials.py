@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
 
 from tidemark.core.conversation.messages import Message
+from tidemark.core.frozen import frozen
 from tidemark.core.ports import TokenCounter
 from tidemark.summarizers.deadline import UNBOUNDED, Deadline
 from tidemark.summarizers.transcript import CALLED, utterances
@@ -27,7 +27,7 @@ _UNSPACED_CHARS = 1.6
 """Characters of a word in a script without spaces, such as Chinese or Thai."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Portion:
     """A piece of the material for one call."""
 

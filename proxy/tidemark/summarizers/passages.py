@@ -6,8 +6,8 @@ What is read is kept in the ``Reading`` of the compaction, so that its next read
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 
+from tidemark.core.frozen import frozen
 from tidemark.core.reading import Phrase, Reading
 from tidemark.summarizers.deadline import Deadline
 from tidemark.summarizers.rules import rule_kind
@@ -19,7 +19,7 @@ _MANY_PARTS = 200
 """Within a text of more sentences the deadline is checked, too."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Passage:
     """A text of one speaker at one place, with its phrases."""
 

@@ -8,8 +8,9 @@ from __future__ import annotations
 import re
 from collections import defaultdict
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from typing import NamedTuple
+from dataclasses import replace
 
+from tidemark.core.frozen import frozen
 from tidemark.core.reading import Phrase, Reading
 from tidemark.summarizers.deadline import Deadline
 from tidemark.summarizers.folding import FOLDED_CHARS, NO_MARK, Foldable, Mark, alike, mark_of, marked_end, may_tell
@@ -48,7 +49,8 @@ Changes = dict[int, Mark | None]
 """The marks of pieces that stand for others, by their places; None for each of those others."""
 
 
-class PieceKind(NamedTuple):
+@frozen
+class PieceKind:
     """What sets a piece apart from others of its speaker. Most share ``ORDINARY``, which costs nothing."""
 
     bulk: bool = False
@@ -64,7 +66,8 @@ class PieceKind(NamedTuple):
 ORDINARY, _BULK = PieceKind(), PieceKind(bulk=True)
 
 
-class Piece(NamedTuple):
+@frozen
+class Piece:
     """A sentence at its place."""
 
     speaker: str
@@ -107,7 +110,7 @@ def pieces_of(
             long.update([line] if len(utterance.text) > _RESULT_CHARS else [])
             if utterance.call and (place := calls.get(utterance.call)) is not None:
                 answered[line] = pieces[place].phrase.plain
-                pieces[place] = pieces[place]._replace(kind=_size_of(utterance.text))
+                pieces[place] = replace(pieces[place], kind=_size_of(utterance.text))
         for phrase, kind in parts:
             if not phrase.words or (len(phrase.plain) <= _MARKER_CHARS and _MARKER.fullmatch(phrase.plain)):
                 continue
@@ -156,7 +159,7 @@ def _with_folded_rows(pieces: list[Piece], long: Collection[int]) -> list[Piece]
     # A row of a list says nothing about the list, whatever it counts.
     for place in rows:
         if not is_trouble(pieces[place].phrase):
-            pieces[place] = pieces[place]._replace(kind=pieces[place].kind._replace(bulk=True))
+            pieces[place] = replace(pieces[place], kind=replace(pieces[place].kind, bulk=True))
     return _with_marks(pieces, changes)
 
 
@@ -240,7 +243,7 @@ def _with_marks(pieces: list[Piece], changes: Changes) -> list[Piece]:
         return pieces
     for place, mark in changes.items():
         if mark is not None:
-            pieces[place] = pieces[place]._replace(kind=pieces[place].kind._replace(mark=mark))
+            pieces[place] = replace(pieces[place], kind=replace(pieces[place].kind, mark=mark))
     return [piece for place, piece in enumerate(pieces) if changes.get(place, NO_MARK) is not None]
 
 

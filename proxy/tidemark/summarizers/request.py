@@ -7,9 +7,9 @@ one message of the user. Once that message is summarized, nothing else says what
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from tidemark.core.conversation.messages import Message
+from tidemark.core.frozen import frozen
 from tidemark.summarizers.transcript import read_back, shortened, utterances
 
 REQUEST = "Open request"
@@ -21,7 +21,7 @@ _OPEN_CHARS = 8000
 _LEAST_CHARS = 40
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Request:
     """The user's last message among those that are summarized."""
 

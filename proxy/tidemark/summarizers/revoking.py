@@ -10,8 +10,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Iterable, Iterator, Sequence
-from dataclasses import dataclass
 
+from tidemark.core.frozen import frozen
 from tidemark.summarizers.sentences import words_of
 
 _TRIGGERS_TEXT = """
@@ -90,7 +90,7 @@ _SAFETY = ("safety", "security", "danger", "warning")
 """The labels of rules that are never dropped."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Revocation:
     """What a statement takes back."""
 

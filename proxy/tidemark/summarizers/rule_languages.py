@@ -10,8 +10,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection
-from typing import NamedTuple
 
+from tidemark.core.frozen import frozen
 from tidemark.core.reading import RuleKind
 
 _ZH_DONE = "使用删改提说发调运执推修添加碰动给找联打安订放让把叫送超写透泄拿寄换拍存传推敲"
@@ -72,7 +72,8 @@ _VOWELS = re.compile("[\u064b-\u0652\u0640]")
 _LETTERS = str.maketrans("أإآى", "اااي")
 
 
-class _Language(NamedTuple):
+@frozen
+class _Language:
     """How one language words its rules; the patterns are matched against lower-case text after a space."""
 
     words: frozenset[str]

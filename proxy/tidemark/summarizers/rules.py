@@ -8,15 +8,16 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from typing import NamedTuple
 
+from tidemark.core.frozen import frozen
 from tidemark.core.reading import RuleKind
 from tidemark.summarizers.idioms import without_idioms
 from tidemark.summarizers.labels import LABEL, RULE_LABEL
 from tidemark.summarizers.rule_languages import is_foreign_rule, language_rule
 
 
-class Wording(NamedTuple):
+@frozen
+class Wording:
     """A slow pattern, with the words without which it matches nothing; most sentences have none of them."""
 
     pattern: re.Pattern[str]

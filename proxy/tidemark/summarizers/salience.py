@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from itertools import chain
 from operator import attrgetter
 
@@ -202,7 +203,7 @@ class _Weighing:
 
 def _with_rule(piece: Piece, revocation: Revocation) -> Piece:
     """Return a piece that takes something back; a change of mind is a rule, with or without an older one."""
-    return piece._replace(rule=piece.rule or bool(revocation.words))
+    return replace(piece, rule=piece.rule or bool(revocation.words))
 
 
 def _revocations_in(request: str, start: int) -> Iterator[tuple[int, Revocation]]:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 from tidemark.summarizers.candidates import Candidate
 from tidemark.summarizers.labels import is_safety
@@ -33,7 +34,7 @@ def say_again(candidates: list[Candidate], revocations: dict[int, Revocation], p
     """
     for index, candidate in enumerate(candidates):
         if (candidate.tier == 0 or candidate.place in revocations) and words_of(candidate.text) == piece.phrase.words:
-            candidates.append(candidates.pop(index)._replace(line=piece.line, place=place, earlier=piece.earlier))
+            candidates.append(replace(candidates.pop(index), line=piece.line, place=place, earlier=piece.earlier))
             if candidate.place in revocations:
                 revocations[place] = revocations.pop(candidate.place)
             return
@@ -50,7 +51,7 @@ def without_revoked(candidates: Sequence[Candidate], revocations: Mapping[int, R
         standing = [(earlier, result[earlier].text) for earlier in rules if earlier < place and earlier in result]
         for at, is_whole in related_rules([text for _, text in standing], revocation):
             if place in result:  # else it is the open request
-                result[place] = result[place]._replace(tier=0)
+                result[place] = replace(result[place], tier=0)
                 rules.append(place)
             if is_whole:
                 result.pop(standing[at][0], None)
@@ -116,5 +117,5 @@ def newest_first(candidates: Sequence[Candidate], weights: Mapping[str, float]) 
             values[place] = own
     result = list(candidates)
     for place, density in densities.items():
-        result[place] = result[place]._replace(density=density, tier=1 if place in outdated else result[place].tier)
+        result[place] = replace(result[place], density=density, tier=1 if place in outdated else result[place].tier)
     return result

@@ -10,10 +10,11 @@ import json
 import re
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from tidemark.core.conversation.messages import JsonValue, Message, ToolCall, kind_of, printable
 from tidemark.core.conversation.summary import NARRATIVE
+from tidemark.core.frozen import frozen
 from tidemark.summarizers.labels import label_of
 
 CALLED = "called "
@@ -40,7 +41,7 @@ _ARGUMENT_CHARS = 80
 _CALL_CHARS = 240
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Utterance:
     """A text of one speaker at one place."""
 

@@ -10,8 +10,8 @@ import asyncio
 import threading
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
 
+from tidemark.core.frozen import frozen
 from tidemark.telemetry.series import SeriesRegistry
 
 SAMPLE_SECONDS = 1.0
@@ -21,7 +21,7 @@ POOL_PREFIXES = ("asyncio_", "uvloop_")
 STORE_SECONDS = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class WorkerState:
     """What one worker does at one moment."""
 

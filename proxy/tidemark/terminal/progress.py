@@ -6,10 +6,11 @@ import os
 import sys
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+
+from tidemark.core.frozen import frozen
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ProgressBar:
     """The bar of one piece of work."""
 

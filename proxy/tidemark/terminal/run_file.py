@@ -11,13 +11,15 @@ import contextlib
 import json
 import os
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from pathlib import Path
+
+from tidemark.core.frozen import frozen
 
 NAME = "serve.json"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class RunningServer:
     """A server of this machine."""
 

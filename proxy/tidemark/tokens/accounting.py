@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from functools import lru_cache
 
 from tidemark.core.conversation.messages import JsonValue, Message
 from tidemark.core.conversation.request import ModelRequest
 from tidemark.core.conversation.summary import render_text
+from tidemark.core.frozen import frozen
 from tidemark.dialects.chat.message import LEGACY_CALL
 from tidemark.tokens.families import Family, family_for
 from tidemark.tokens.images import ImagePricing, image_tokens, pricing_for
@@ -52,7 +52,7 @@ Tally = Callable[[str], int]
 """Returns the tokens of a text."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Scheme:
     """The rules that count one model's requests."""
 

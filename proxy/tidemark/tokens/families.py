@@ -6,12 +6,13 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+
+from tidemark.core.frozen import frozen
 
 DEFAULT_ENCODING = "o200k_base"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Family:
     """A group of models that are counted alike."""
 

@@ -10,9 +10,9 @@ from __future__ import annotations
 import binascii
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
 
 from tidemark.core.conversation.messages import JsonValue
+from tidemark.core.frozen import frozen
 
 _TILE = 512
 _LONGEST_SIDE = 2048
@@ -38,7 +38,7 @@ _FRAMES = frozenset(range(0xC0, 0xD0)) - {0xC4, 0xC8, 0xCC}
 _WITHOUT_LENGTH = frozenset({0x01, *range(0xD0, 0xD8)})
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ImagePricing:
     """A family's formula: tiles of 512 px over a base, or patches of 32 px times a factor."""
 

@@ -10,9 +10,9 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 
 from tidemark.core.conversation.messages import JsonValue
+from tidemark.core.frozen import frozen
 
 _DEEPEST = 50
 """Levels of a schema that are rendered. Deeper levels count as JSON, so no schema exhausts the stack."""
@@ -22,7 +22,7 @@ _UNRENDERED = ("allOf", "not", "prefixItems", "patternProperties")
 """Keywords that the published rule omits. The prompt must contain them somehow, so they count as JSON."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _Layout:
     """The layout of an object's members."""
 

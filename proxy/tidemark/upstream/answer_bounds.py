@@ -6,9 +6,8 @@ nothing else of it.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from tidemark.core.errors import UpstreamBroken
+from tidemark.core.frozen import frozen
 from tidemark.core.ports import Headers, Route
 from tidemark.upstream.errors import endless
 
@@ -19,7 +18,7 @@ _TAIL_BYTES = 2
 """One less than the longest of these."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class AnswerBounds:
     """The most bytes of one answer. If it is longer the connection is closed, and the client gets an error."""
 

@@ -9,7 +9,8 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+
+from tidemark.core.frozen import frozen
 
 READ_BYTES = 65_536
 """Only the beginning of a longer answer is read: it is no error envelope."""
@@ -73,7 +74,7 @@ _NUMBERLESS = re.compile(
 )
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Overflow:
     """A request was too long for its model."""
 

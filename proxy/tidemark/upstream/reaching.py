@@ -11,7 +11,7 @@ import errno
 import socket
 import ssl
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import lru_cache
 from math import inf
 from typing import Literal
@@ -19,6 +19,7 @@ from urllib.parse import urlsplit
 from urllib.request import getproxies, proxy_bypass
 
 from tidemark.core.bounded import BoundedCache
+from tidemark.core.frozen import frozen
 from tidemark.core.hosts import is_loopback
 from tidemark.core.http_headers import CONTROLS
 from tidemark.core.ports import Headers, shown_url
@@ -53,7 +54,7 @@ _BY_PROXY = ("ClientProxyConnectionError", "ClientHttpProxyError")
 """aiohttp's classes of a proxy that is not there or refuses, by name, because few processes import aiohttp."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Proxy:
     """The HTTP proxy that the environment names for a URL."""
 
@@ -62,7 +63,7 @@ class Proxy:
     """Names the proxy: ``HTTPS_PROXY``."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ReachFailure:
     """Why an upstream could not be reached."""
 

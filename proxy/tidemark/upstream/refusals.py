@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 from tidemark.core.errors import UpstreamError, UpstreamTimedOut
+from tidemark.core.frozen import frozen
 from tidemark.core.ports import Headers, Route
 from tidemark.upstream.answers import MAX_MESSAGE_CHARACTERS, error_envelope, error_fields
 from tidemark.upstream.errors import unreachable
@@ -33,7 +34,7 @@ _WRAPPING = re.compile(r"^(?:litellm\.\w+: |\w+Error: |\w+(?:Exception|Error) - 
 """What litellm writes before a message: "litellm.InternalServerError: AnthropicError - Overloaded"."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Refusal:
     """The answer that a client gets instead of a completion."""
 

@@ -9,12 +9,13 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from fnmatch import fnmatchcase
 from typing import Literal, assert_never, cast
 
 from tidemark.core.conversation.messages import JsonValue
 from tidemark.core.errors import ConfigError
+from tidemark.core.frozen import frozen
 from tidemark.core.ports import Headers
 from tidemark.upstream import providers
 from tidemark.upstream.fields import CONFIGURED_FOR_LITELLM
@@ -29,7 +30,7 @@ DEFAULT_TIMEOUT_SECONDS = 600.0
 """LiteLLM's and the OpenAI SDK's own default."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class RouteEntry:
     """One entry of ``model_list``."""
 
@@ -51,7 +52,7 @@ class RouteEntry:
         return str(self.params["model"])
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Destination:
     """The settings of an entry for one model, with its wildcards filled in."""
 

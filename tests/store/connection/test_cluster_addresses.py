@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from redis.crc import key_slot
 
-from tidemark.store.connection.slots import keys_of, read_ranges, read_redirection, slot_of
+from tidemark.store.connection.slots import Redirection, SlotRange, keys_of, read_ranges, read_redirection, slot_of
 from tidemark.store.connection.url import at_place, read_login, read_places, read_sentinels
 
 
@@ -43,12 +43,12 @@ def test_a_script_declares_its_keys_and_another_command_its_first() -> None:
 
 def test_a_place_without_a_host_is_at_the_server_that_says_it() -> None:
     """As the specification says of an unknown endpoint."""
-    assert read_redirection("MOVED 3999 :6381", "here") == ("MOVED", ("here", 6381))
-    assert read_redirection("ASK 3999 ::1:6381", "here") == ("ASK", ("::1", 6381))
-    assert read_redirection("TRYAGAIN Multiple keys", "here") == ("TRYAGAIN", ("here", 0))
+    assert read_redirection("MOVED 3999 :6381", "here") == Redirection("MOVED", ("here", 6381))
+    assert read_redirection("ASK 3999 ::1:6381", "here") == Redirection("ASK", ("::1", 6381))
+    assert read_redirection("TRYAGAIN Multiple keys", "here") == Redirection("TRYAGAIN", ("here", 0))
     assert read_redirection("ERR no", "here") is None
     answer = [[0, 9, [None, 1, b"id"], [b"", 2, b"id"]], [10, 16383, [b"there", 3, b"id", []]]]
     assert read_ranges(answer, "here") == [
-        (0, 9, ("here", 1), [("here", 2)]),
-        (10, 16383, ("there", 3), []),
+        SlotRange(0, 9, ("here", 1), [("here", 2)]),
+        SlotRange(10, 16383, ("there", 3), []),
     ]

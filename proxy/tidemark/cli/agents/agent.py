@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Literal
 
 from tidemark.cli.agents.settings_file import JsonFile, TextFile
+from tidemark.core.frozen import frozen
 
 Spoken = Literal["anthropic", "messages", "other"]
 """What is behind Tidemark: Anthropic's own address for every model, something that speaks Anthropic's format, or
 anything else."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Place:
     """Where a client finds Tidemark."""
 
@@ -33,7 +33,7 @@ def _no_arguments(_: Place) -> Sequence[str]:
     return ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class Agent:
     """A client with a program that ``tidemark wrap`` starts by its name."""
 

@@ -9,11 +9,11 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from tidemark.core.errors import TidemarkError
+from tidemark.core.frozen import frozen
 
 Environ = Mapping[str, str]
 
@@ -36,7 +36,7 @@ def below(variable: str, default: str, *parts: str) -> Callable[[Environ], Path]
     return path
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class JsonFile:
     """Settings in JSON. A key names its place with dots: ``env.ANTHROPIC_BASE_URL``."""
 
@@ -71,7 +71,7 @@ class JsonFile:
         return before if root == old else _json_text(root)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class TextFile:
     """Settings that are lines of text, such as TOML or YAML.
 

@@ -8,10 +8,10 @@ messages that only the client or only the store knows are reported.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Literal
 
 from tidemark.core.conversation.messages import Message
+from tidemark.core.frozen import frozen
 
 Standing = Literal["follows", "behind", "apart", "repeats", "conflicts"]
 """``follows``: the new messages come after the last stored one. ``behind``: the client did not know the newest stored
@@ -20,7 +20,7 @@ messages. ``apart``: the client has replies that are not stored, and none that i
 conversation has later questions."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Alignment:
     """How a client's messages continue the stored ones."""
 

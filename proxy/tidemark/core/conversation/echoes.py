@@ -11,7 +11,7 @@ import re
 from collections.abc import Sequence
 
 from tidemark.core.conversation.messages import Message
-from tidemark.core.values import value
+from tidemark.core.frozen import frozen
 
 _WINDOW = 1_000
 """Characters of both ends of a text that are compared. The comparison takes a millisecond."""
@@ -31,7 +31,7 @@ _Sketch = tuple[str, frozenset[str]]
 """Both ends of a text, and their pieces."""
 
 
-@value
+@frozen
 class StoredBranch:
     """A stored conversation that shares its beginning with a request, and has other messages after it."""
 
@@ -46,7 +46,7 @@ class StoredBranch:
     """How many requests of it were answered or broken off; those of its parents are not among them."""
 
 
-@value
+@frozen
 class StoredBranches:
     """The stored conversations that go on otherwise after a request's first messages, newest first."""
 
@@ -55,7 +55,7 @@ class StoredBranches:
     """Whether the store has one answer alone after these messages: no regeneration, and none that was not looked at."""
 
 
-@value
+@frozen
 class ChangedEcho:
     """A conversation some of whose answers a request repeats in other words.
 

@@ -8,18 +8,19 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from tidemark.core.conversation.messages import Message, digest_of
 from tidemark.core.conversation.prefix import PrefixChain
 from tidemark.core.conversation.summary import PrefixSummary
+from tidemark.core.frozen import frozen
 
 VERSION = 1
 """Version of the document. A new field does not change it."""
 _WITHOUT_LINE_ENDS = bytes.maketrans(b"\n\r", b"  ")
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Leaving:
     """One message that leaves the context."""
 
@@ -29,7 +30,7 @@ class Leaving:
     tokens: int
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Flush:
     """The messages that leave the context together, and the summary that replaces them."""
 

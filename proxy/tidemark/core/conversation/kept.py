@@ -8,13 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from tidemark.core.values import value
+from tidemark.core.frozen import frozen
 
 PREFIX = "conv_tidemark_"
 """Begins the ids that Tidemark gives; every other id is a provider's."""
 
 
-@value
+@frozen
 class KeptItem:
     """One item of a conversation."""
 
@@ -24,7 +24,7 @@ class KeptItem:
     """The item's own JSON, as it was sent or answered."""
 
 
-@value
+@frozen
 class KeptConversation:
     """What is stored of one conversation beside its items."""
 
@@ -41,7 +41,7 @@ class KeptConversation:
         return self.tenant in ("", tenant)
 
 
-@value
+@frozen
 class KeptHistory:
     """A conversation with its items, oldest first."""
 

@@ -11,6 +11,8 @@ from dataclasses import dataclass, field, fields
 from hashlib import blake2b
 from typing import Literal
 
+from tidemark.core.frozen import frozen
+
 Role = Literal["system", "user", "assistant", "tool"]
 """``developer`` is read as ``system``, the legacy ``function`` as ``tool`` (OpenAI chat reference)."""
 
@@ -33,7 +35,7 @@ JsonValue = object
 """A decoded JSON value: ``None | bool | int | float | str | list | dict``."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ToolCall:
     """One tool call of an assistant message. ``arguments`` is the model's own JSON text, unchanged."""
 

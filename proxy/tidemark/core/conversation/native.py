@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
 from functools import lru_cache
 from typing import Protocol
 
 from tidemark.core.conversation.messages import Message, digest_of
+from tidemark.core.frozen import frozen
 
 REMEMBERED_NAMES = 1024
 _FLOORS = {"fable": (5, 0), "mythos": (0, 0), "opus": (4, 6), "sonnet": (4, 6), "haiku": (5, 5)}
@@ -20,7 +20,7 @@ _FLOORS = {"fable": (5, 0), "mythos": (0, 0), "opus": (4, 6), "sonnet": (4, 6), 
 _NAME = re.compile(r"claude-([a-z]+)-(?:preview|(\d{1,2})(?:[-.](\d{1,2}))?(?![\d.]))")
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class NativeForm:
     """The form of a summary that its provider wrote: what goes out in place of the summary message."""
 
@@ -44,7 +44,7 @@ class NativeForm:
         return tuple(messages + [Message(raw, "assistant", "", digest_of(b"native", raw)) for raw in others])
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class NativeAnswer:
     """What a provider answered to the request for a summary."""
 

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from functools import lru_cache
 
 from tidemark.core.conversation.messages import DIGEST_BYTES, Message, digest_of, hashed
-from tidemark.core.values import value
+from tidemark.core.frozen import frozen
 
 CHAIN_VERSION = b"v1"
 FAMILY_CHARACTERS = 32
@@ -28,7 +28,7 @@ _FRAME = DIGEST_BYTES.to_bytes(8, "little")
 _ID = re.compile(rf"[0-9a-f]{{{FAMILY_CHARACTERS + OWN_CHARACTERS}}}")
 
 
-@value
+@frozen
 class PrefixChain:
     """The hashes of all prefixes of one conversation, within one tenant.
 

@@ -7,15 +7,16 @@ A provider's prompt cache holds from the beginning up to the first difference, i
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from itertools import pairwise
 from typing import Literal
+
+from tidemark.core.frozen import frozen
 
 ChangedPart = Literal["tools", "system", "message"]
 ToolChange = Literal["added", "removed", "changed", "order"]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class SentPrompt:
     """What one request sent, as digests."""
 
@@ -27,7 +28,7 @@ class SentPrompt:
     """A digest of each other message."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class PromptChange:
     """The first part that differs."""
 

@@ -13,6 +13,8 @@ from dataclasses import dataclass, field
 from heapq import heapify, heappop, heappush
 from itertools import pairwise
 
+from tidemark.core.frozen import frozen
+
 GAP = "[…]"
 """Stands where statements were left out, and at the end of a text that its provider cut off."""
 _GONE = f"{GAP}\n\n"
@@ -27,7 +29,7 @@ _STATEMENT_END = re.compile(
 )
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ShortenedProse:
     """A text within its space."""
 

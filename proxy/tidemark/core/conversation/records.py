@@ -7,17 +7,17 @@ The store returns a ``StoredState`` before a request is forwarded, in one round 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 
 from tidemark.core.conversation.echoes import ChangedEcho
 from tidemark.core.conversation.messages import Message, digest_of
 from tidemark.core.conversation.prefix import OWN_CHARACTERS, PrefixChain, conversation_id
 from tidemark.core.conversation.responses import ResponseRecord
 from tidemark.core.conversation.summary import PrefixSummary
-from tidemark.core.values import value
+from tidemark.core.frozen import frozen
 
 
-@value
+@frozen
 class StoredState:
     """What is stored of a request's conversation before the request is forwarded."""
 
@@ -74,7 +74,7 @@ def response_conversation_id(stored_state: StoredState, chain: PrefixChain, now:
     return conversation_id(chain, stored_state.stored_count)
 
 
-@value
+@frozen
 class TurnRecord:
     """Everything that one turn adds to the store, in one write when the response has ended."""
 
@@ -198,7 +198,7 @@ class TurnRecord:
         )
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class StoredMessage:
     """One message as it was stored (FR-4.1)."""
 
@@ -215,7 +215,7 @@ class StoredMessage:
     """Why the record cannot be read, for the log. Such a message has a position and no bytes."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class StoredConversation:
     """The record of a conversation (S2-6)."""
 

@@ -10,10 +10,10 @@ from dataclasses import field
 from typing import Protocol
 
 from tidemark.core.conversation.messages import JsonValue, Message
-from tidemark.core.values import value
+from tidemark.core.frozen import frozen
 
 
-@value
+@frozen
 class Reply:
     """What an upstream answered."""
 

@@ -7,7 +7,7 @@ request's dialect for every byte that they send, read or answer, so they know no
 from __future__ import annotations
 
 from collections.abc import Awaitable, Collection, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Protocol
 
 from tidemark.core.conversation.kept import KeptConversation
@@ -17,8 +17,8 @@ from tidemark.core.conversation.reply import Reply, ReplyFold
 from tidemark.core.conversation.responses import ResponseFormat
 from tidemark.core.conversation.thinking import ThinkingFormat
 from tidemark.core.errors import TidemarkError
+from tidemark.core.frozen import frozen
 from tidemark.core.report import OwnAnswer, Usage
-from tidemark.core.values import value
 
 
 class SearchedReply(Protocol):
@@ -46,7 +46,7 @@ class SearchedReply(Protocol):
         ...
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@frozen(eq=False)
 class MessageFacts:
     """Facts that cover all messages of one request, so that the next turn looks at its new messages only.
 
@@ -64,7 +64,7 @@ class MessageFacts:
         return MessageFacts(tokens, set(self.free_of_commands))
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@frozen(eq=False)
 class ReuseHints:
     """What a long request can take over from the earlier request that it continues."""
 
@@ -78,7 +78,7 @@ class ReuseHints:
     """Facts about all messages of this request."""
 
 
-@value
+@frozen
 class ModelRequest:
     """One request to a model, in any dialect."""
 
@@ -117,7 +117,7 @@ class ModelRequest:
         return parsed if parsed is not None and parsed.messages is self.messages else None
 
 
-@value
+@frozen
 class KeptTurn:
     """A request of a conversation that Tidemark keeps (``pipeline/kept_conversations.py``)."""
 
@@ -126,7 +126,7 @@ class KeptTurn:
     """The items that the request itself brings."""
 
 
-@value
+@frozen
 class ContinuedRequest:
     """How a request goes on from an earlier response (``pipeline/continuing.py``)."""
 
@@ -144,7 +144,7 @@ class ContinuedRequest:
     """The earlier response, or the conversation, that only the upstream has; empty if nothing is missing here."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class CachedPrefix:
     """The beginning of a conversation exactly as it is forwarded: what a provider has in its prompt cache."""
 

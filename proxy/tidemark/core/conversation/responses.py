@@ -11,7 +11,7 @@ from dataclasses import field
 from typing import Protocol
 
 from tidemark.core.conversation.messages import JsonValue
-from tidemark.core.values import value
+from tidemark.core.frozen import frozen
 
 OUTPUT = "output"
 """The member of a response that is not stored with it: the conversation has it as the assistant's message."""
@@ -21,7 +21,7 @@ EARLIER_RESPONSE = "previous_response_id"
 """The member of a request and of its response that names the response that both go on from."""
 
 
-@value
+@frozen
 class OutputItem:
     """The name of an item of a response."""
 
@@ -30,7 +30,7 @@ class OutputItem:
     """Empty if the upstream gave none."""
 
 
-@value
+@frozen
 class ResponseRecord:
     """What is stored of one response. Its conversation has the messages."""
 
@@ -69,7 +69,7 @@ class ResponseRecord:
         return self.tenant == tenant
 
 
-@value
+@frozen
 class InputReference:
     """An element of a request that stands for something that is stored or sealed."""
 
@@ -79,7 +79,7 @@ class InputReference:
     """The id of an item, or a sealed text."""
 
 
-@value
+@frozen
 class SealedAnswer:
     """The answer to a request that asks for a compaction; a dialect writes it."""
 

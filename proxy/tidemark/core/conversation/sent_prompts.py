@@ -14,7 +14,7 @@ from hashlib import blake2b
 
 from tidemark.core.conversation.messages import JsonValue
 from tidemark.core.conversation.prompt_changes import ChangedPart, PromptChange, SentPrompt, first_change
-from tidemark.core.values import value
+from tidemark.core.frozen import frozen
 
 NAME_CHARACTERS = 4
 """Of a digest of a tool's name, in base64: 24 bits distinguish the tools of one request."""
@@ -27,7 +27,7 @@ _MARK = "cache_control"
 """What clients move from part to part; no provider compares it."""
 
 
-@value
+@frozen
 class PromptNews:
     """What a request's prompt adds to its conversation."""
 

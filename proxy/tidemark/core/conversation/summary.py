@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import lru_cache
 from typing import Literal
 
 from tidemark.core.conversation.messages import Message, digest_of, system_message
 from tidemark.core.conversation.native import NativeForm
+from tidemark.core.frozen import frozen
 from tidemark.core.receipt import Receipt
 
 Strategy = Literal["extractive", "llm", "hybrid", "native"]
@@ -39,7 +40,7 @@ RENDERED = 128
 """Rendered summaries that stay in memory: every turn counts and sends the same one until the next summary."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Template:
     """The instructions for a summarizer's model (S3, open question 1)."""
 
@@ -53,7 +54,7 @@ class Template:
     """The share of the bound that the model is asked to fill."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class SummaryRecipe:
     """Everything that a summary depends on besides the messages; a change of any field makes other summaries."""
 
@@ -70,7 +71,7 @@ class SummaryRecipe:
         return f"{self.strategy}:{self.template}:{self.version}:{self.model}"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class SummaryText:
     """What a strategy wrote, before it is a record."""
 
@@ -101,7 +102,7 @@ def source_of(text: str, made_by: Strategy, stated: str = "") -> str:
     return f"{stated}\n{text}" if stated else text
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class PrefixSummary:
     """A summary of the first ``covered`` non-system messages of a conversation (S0-3, FR-1.4.5)."""
 

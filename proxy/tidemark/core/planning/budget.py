@@ -7,10 +7,10 @@ length and the policy.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Literal
 
 from tidemark.core.conversation.summary import Strategy, Template
+from tidemark.core.frozen import frozen
 
 WindowSource = Literal["api", "manual", "default"]
 """FR-3.2.1: read from data or the upstream, set by the operator, or assumed."""
@@ -36,7 +36,7 @@ RECALL_SHARE = 0.05
 """More brings little: most answers are among the first messages that a question finds (docs/fidelity.md)."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ModelWindow:
     """The longest input and output of a model, in tokens."""
 
@@ -52,7 +52,7 @@ class ModelWindow:
         return self.context_window or self.max_input_tokens
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class CompactionPolicy:
     """When and how far a model's conversations are compacted: the keys of ``compaction.defaults``."""
 
@@ -115,7 +115,7 @@ class CompactionPolicy:
         return self.commands and dialect in self.command_dialects
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ModelProfile:
     """A request's model: its window and its policy."""
 
@@ -130,7 +130,7 @@ class ModelProfile:
     refusal teaches it."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Budget:
     """The marks of one request, all in tokens."""
 

@@ -8,12 +8,12 @@ counts, the summary's too, stay local.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from tidemark.core.conversation.messages import digest_of
 from tidemark.core.conversation.prefix import owner_of
+from tidemark.core.frozen import frozen
 from tidemark.core.planning.budget import MARGIN_RATIO, Budget
-from tidemark.core.values import value
 
 LEAST, MOST = 0.5, 3.0
 """Bounds of a factor. No two tokenizers in use differ by more, so values outside have another cause."""
@@ -25,7 +25,7 @@ ANY_TOOLS = "*"
 """Stands for all tool sets of a model. A new tool set starts from this calibration."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class CalibrationKey:
     """What a factor applies to."""
 
@@ -39,7 +39,7 @@ class CalibrationKey:
     """A digest of the request's tools; empty without any."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Calibration:
     """Two sums of tokens over past replies, the older ones with less weight. Long requests weigh more."""
 
@@ -84,7 +84,7 @@ class Calibration:
 UNCALIBRATED = Calibration()
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class CalibrationEntry:
     """A calibration with its tool set."""
 
@@ -92,7 +92,7 @@ class CalibrationEntry:
     calibration: Calibration
 
 
-@value
+@frozen
 class CalibratedBudget:
     """The budget of one request, with the factor between the two counts."""
 

@@ -9,10 +9,11 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import assert_never
 
 from tidemark.core.conversation.messages import Message
+from tidemark.core.frozen import frozen
 from tidemark.core.planning.cuts import open_cuts
 from tidemark.core.planning.plan import plan
 from tidemark.core.planning.situation import CannotFit, Compact, NoCompaction, PlanInput, ReuseSummary, SwapSummary
@@ -26,7 +27,7 @@ HEAD_SHARE = 0.5
 MARK = "[... {tokens:,} tokens clipped by Tidemark ...]"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Clip:
     """The new size of one message."""
 
@@ -36,7 +37,7 @@ class Clip:
     """The size of the whole message, with its frame and the mark; a rung of the ladder."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Scissors:
     """The functions that clipping needs: a tokenizer's, for one model, and one of the message's dialect."""
 

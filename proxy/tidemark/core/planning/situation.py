@@ -6,13 +6,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Literal
 
 from tidemark.core.conversation.messages import Message
 from tidemark.core.conversation.summary import PrefixSummary
+from tidemark.core.frozen import frozen
 from tidemark.core.planning.budget import Budget, CompactionPolicy
-from tidemark.core.values import value
 
 Mode = Literal["auto", "force", "off"]
 """``X-Tidemark-Summarize``."""
@@ -27,7 +26,7 @@ class EarlierMessagesNeeded(Exception):
     """A request whose oldest messages were left unread needs them after all, so it is made again (FR-4.3.1)."""
 
 
-@value
+@frozen
 class LeftOut:
     """The oldest messages of a conversation, which were not read because its summary stands for them (FR-4.3.1)."""
 
@@ -38,7 +37,7 @@ class LeftOut:
 NOTHING_LEFT_OUT = LeftOut()
 
 
-@value
+@frozen
 class PlanInput:
     """Everything that the plan depends on."""
 
@@ -69,7 +68,7 @@ class PlanInput:
         return self.other_tokens + sum(self.tokens) + self.left_out.tokens
 
 
-@value
+@frozen
 class NoCompaction:
     """Forward the request as it came."""
 
@@ -77,7 +76,7 @@ class NoCompaction:
     tokens: int
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ReuseSummary:
     """Use the stored summary again; the forwarded prefix stays the same (promise 5)."""
 
@@ -86,7 +85,7 @@ class ReuseSummary:
     reason: Reason = "fits"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class SwapSummary:
     """Put the prepared summary into use: a compaction for which no request waits (promise 7)."""
 
@@ -96,7 +95,7 @@ class SwapSummary:
     """Tokens of everything that the summary message replaces, with a previous summary."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Compact:
     """Make a new summary of ``messages`` and ``previous``, to stand for the first ``covered`` messages."""
 
@@ -117,7 +116,7 @@ class Compact:
     """The outcome if no summary can be made; None if nothing else fits."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class CannotFit:
     """Refuse the request: it exceeds its limit even with the smallest summary and the newest message alone."""
 

@@ -5,14 +5,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Protocol
 
+from tidemark.core.frozen import frozen
 from tidemark.core.ports.upstream import Headers
 from tidemark.core.report import Report
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class KeptAnswer:
     """The answer of one turn, in its own bytes."""
 

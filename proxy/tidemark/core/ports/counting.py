@@ -7,11 +7,11 @@ from typing import Protocol
 
 from tidemark.core.conversation.messages import Message
 from tidemark.core.conversation.request import ModelRequest
+from tidemark.core.frozen import frozen
 from tidemark.core.planning.situation import NOTHING_LEFT_OUT, LeftOut
-from tidemark.core.values import value
 
 
-@value
+@frozen
 class RequestCount:
     """The tokens of a request, by part."""
 

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Protocol
 
 from tidemark.core.conversation.flush import Flush
+from tidemark.core.frozen import frozen
 
 
 class MemoryFlush(Protocol):
@@ -21,7 +22,7 @@ class MemoryFlush(Protocol):
         ...
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class FlushEntry:
     """One entry of the queue."""
 
@@ -38,7 +39,7 @@ class FlushEntry:
     """Its place in the queue; empty while it has none."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class DeadLetter:
     """An entry that a consumer did not take within its attempts."""
 
@@ -50,7 +51,7 @@ class DeadLetter:
     died_at: float
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ConsumerState:
     """How much of the queue a consumer has taken."""
 
@@ -67,7 +68,7 @@ class ConsumerState:
     """Entries that newer ones replaced before it took them."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class QueueState:
     """The queue as a whole."""
 

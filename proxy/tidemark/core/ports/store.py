@@ -7,13 +7,13 @@ If a docstring does not say otherwise, a method raises ``StoreUnavailable`` when
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Protocol
 
 from tidemark.core.conversation.echoes import StoredBranches
 from tidemark.core.conversation.prefix import PrefixChain
 from tidemark.core.conversation.records import StoredConversation, StoredMessage, StoredState, TurnRecord
 from tidemark.core.conversation.summary import NO_SYSTEMS, InnerSystems, PrefixSummary, SummaryRecipe
+from tidemark.core.frozen import frozen
 from tidemark.core.models import ModelObservation, ModelOverrides, ModelRecord, RegistryVersion
 from tidemark.core.planning.calibration import Calibration, CalibrationEntry, CalibrationKey
 
@@ -133,7 +133,7 @@ class ConversationStore(Protocol):
         ...
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Lease:
     """The right of one worker to make a summary or a turn, for a limited time."""
 
@@ -143,7 +143,7 @@ class Lease:
     """It differs each time the lease is taken, so the worker of an earlier lease is recognized (fencing)."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class StartedTurn:
     """A turn of a conversation whose history is the store's (``X-Tidemark-History: stored``)."""
 

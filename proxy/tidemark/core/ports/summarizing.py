@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass
 from typing import Protocol
 
 from tidemark.core.conversation.messages import Message
 from tidemark.core.conversation.request import CachedPrefix
 from tidemark.core.conversation.summary import PrefixSummary, SummaryRecipe, SummaryText
+from tidemark.core.frozen import frozen
 from tidemark.core.planning.budget import ModelProfile
 from tidemark.core.ports.upstream import Caller, Route
 from tidemark.core.reading import Reading
@@ -18,7 +18,7 @@ AskProvider = Callable[[], Awaitable[SummaryText]]
 """Has the conversation's own provider write a summary; raises ``SummaryRejected`` or ``UpstreamError``."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class SummaryTask:
     """Everything that a summarizer needs for one summary."""
 

@@ -6,20 +6,19 @@
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Literal, Protocol
 
 from tidemark.core.conversation.messages import JsonValue
 from tidemark.core.conversation.request import CachedPrefix, Dialect
+from tidemark.core.frozen import frozen
 from tidemark.core.planning.budget import ModelProfile
-from tidemark.core.values import value
 
 Headers = Sequence[tuple[bytes, bytes]]
 """Header lines in order, repeated ones too; names in lower case."""
 Lane = Literal["wire", "translate"]
 
 
-@value
+@frozen
 class Caller:
     """The sender of a request."""
 
@@ -43,7 +42,7 @@ NO_CREDENTIAL = Caller(b"", ())
 """The caller that sends no credential: the operator, whose admin token goes to no upstream, or a command."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Route:
     """The upstream of a model, and how its requests are sent."""
 
@@ -95,7 +94,7 @@ def shown_url(base_url: str) -> str:
     return f"{scheme}{mark}{authority.rpartition('@')[2]}{slash}{path}{query}{'***' * bool(query)}"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Upload:
     """A request's body that is still arriving, and never in memory as a whole."""
 
@@ -107,7 +106,7 @@ class Upload:
     """The body's ``Content-Encoding``, which is passed on with it."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class TextRequest:
     """A request for one short text, not streamed: what a summarizer sends."""
 

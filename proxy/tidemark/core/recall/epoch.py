@@ -7,9 +7,10 @@ recalled again before the next compaction, so each request is the beginning of t
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from tidemark.core.conversation.messages import Message
+from tidemark.core.frozen import frozen
 from tidemark.core.recall.quotation import FRAME_TOKENS
 from tidemark.core.report import RecallOutcome
 
@@ -21,7 +22,7 @@ LEAST_TOKENS = FRAME_TOKENS + 32
 """A smaller quotation would have no more than its frame."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class RecalledText:
     """A question, and the quotation that stands before it in every request of the epoch."""
 
@@ -38,7 +39,7 @@ class RecalledText:
     """Of the quoted originals, among the messages behind the summary's cut."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class EpochRecall:
     """All that is recalled in an epoch, up to one question."""
 

@@ -14,11 +14,11 @@ from array import array
 from bisect import bisect_left
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from math import log
 from operator import itemgetter
 
 from tidemark.core.conversation.messages import Message
+from tidemark.core.frozen import frozen
 
 _SATURATION, _LENGTH_SHARE = 1.2, 0.75
 """BM25's ``k1`` and ``b``, at the usual values (Robertson and Zaragoza, "The Probabilistic Relevance Framework")."""
@@ -61,7 +61,7 @@ _ACCENTS = re.compile("[\u0300-\u036f]+")
 _IS_UNSPACED = re.compile(rf"[{_UNSPACED}]")
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class RareTerm:
     """A term that a question shares with some of the messages."""
 

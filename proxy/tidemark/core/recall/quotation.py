@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Iterable, Sequence
-from dataclasses import dataclass
 
 from tidemark.core.conversation.messages import Message
+from tidemark.core.frozen import frozen
 
 OPENING = (
     "Earlier messages of this conversation, quoted word for word for the message below. "
@@ -27,7 +27,7 @@ MOST_MISSES = 10
 """Exchanges that do not fit, one after the other: the rest of the budget is too small for nearly all."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class RecalledExchange:
     """Messages that are recalled together, by their places."""
 

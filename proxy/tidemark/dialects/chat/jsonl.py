@@ -7,18 +7,18 @@ from __future__ import annotations
 
 import json
 import math
-from dataclasses import dataclass
 from typing import NoReturn
 
 from tidemark.core.conversation.messages import Message
 from tidemark.core.errors import BadImport, InvalidRequest
+from tidemark.core.frozen import frozen
 from tidemark.dialects.chat.message import parse_message
 
 MOST_PROBLEMS = 20
 """Problems that one error names; a file of another format has one in every line."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class JsonLine:
     """A message and the number of its line, counted from 1."""
 

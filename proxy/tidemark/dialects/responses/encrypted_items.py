@@ -11,7 +11,7 @@ import re
 from collections.abc import Container, Mapping, Sequence
 
 from tidemark.core.conversation.messages import JsonValue, kind_of
-from tidemark.core.values import value
+from tidemark.core.frozen import frozen
 from tidemark.dialects.bodies import array_of, body_of
 from tidemark.dialects.raw_json import read_elements, read_members
 from tidemark.dialects.responses.compaction import TRIGGER
@@ -32,7 +32,7 @@ _ENDS = re.compile(rb"encrypted content (\S{2,8})\.\.\.(\S{2,8}) could not")
 """A refusal of an item without an id has the first and the last letters of its content."""
 
 
-@value
+@frozen
 class _Item:
     """An encrypted item."""
 

@@ -21,7 +21,7 @@ from tidemark.core.conversation.messages import (
     printable,
 )
 from tidemark.core.errors import InvalidRequest
-from tidemark.core.values import value
+from tidemark.core.frozen import frozen
 from tidemark.dialects.raw_json import SURROGATE
 from tidemark.dialects.responses.parts import content_parts, printable_parts, without_nulls
 
@@ -35,7 +35,7 @@ _FRAME = frozenset({"type", "id", "call_id", "status", "caller", "created_by"})
 """Members of a call that say nothing about what is called."""
 
 
-@value
+@frozen
 class TurnPieces:
     """What one item adds to an assistant's turn, not yet printable."""
 
@@ -49,7 +49,7 @@ class TurnPieces:
     """The ids of calls that the provider itself answers within the turn."""
 
 
-@value
+@frozen
 class InputItem:
     """One item."""
 

@@ -6,11 +6,10 @@ history (``pipeline/stored_history.py``) does not ask: it looks for a conversati
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from tidemark.core.conversation.prefix import is_id, owner_of
 from tidemark.core.conversation.records import StoredConversation
 from tidemark.core.errors import ModelNotFound
+from tidemark.core.frozen import frozen
 from tidemark.core.ports import Caller, Route, Upstream
 from tidemark.pipeline.identify import tenant_of
 from tidemark.pipeline.stored_conversation import missing
@@ -44,7 +43,7 @@ def may_hear(event_owner: str, listener: str | None) -> bool:
     return listener is None or event_owner == listener
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ArchiveAccess:
     """Returns the records of conversations that a caller may reach; holds no state.
 

@@ -6,13 +6,13 @@ A tenant reaches its own conversations with its credential; the admin token reac
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 
 from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 from starlette.routing import BaseRoute, Route
 
 from tidemark.core.errors import InvalidRequest
+from tidemark.core.frozen import frozen
 from tidemark.dialects.members import checked_model
 from tidemark.dialects.raw_json import decode_value, read_members
 from tidemark.features.conversations.context import ContextView
@@ -44,7 +44,7 @@ SEARCH_MEMBERS = ("query", "model", "state")
 """Members that the body of ``POST /tidemark/conversations/search`` may have."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ConversationEndpoints:
     """Serves stored conversations.
 

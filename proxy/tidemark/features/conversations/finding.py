@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Literal
 
 from tidemark.core.conversation.messages import Message
@@ -19,6 +18,7 @@ from tidemark.core.conversation.stored_format import StoredFormat
 from tidemark.core.conversation.summary import PrefixSummary
 from tidemark.core.cursors import cursor_of, place_of
 from tidemark.core.errors import ConversationNotFound, InvalidRequest, RecordUnreadable
+from tidemark.core.frozen import frozen
 from tidemark.core.ports import Caller
 from tidemark.features.conversations.pages import Page
 from tidemark.features.conversations.standing_summaries import StandingSummaries
@@ -46,7 +46,7 @@ STATES = ("summarized", "whole", "warning", "critical")
 """States by which conversations are filtered: with a summary in use, without one, nearly full, full."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ContextUsage:
     """How full a context is."""
 
@@ -66,7 +66,7 @@ class ContextUsage:
         return "warning" if self.percent >= WARNING_PERCENT else "ok"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Wanted:
     """What conversations have to be to be listed; an empty field allows all."""
 
@@ -80,7 +80,7 @@ class Wanted:
         return not (self.model or self.state or self.words)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ListedConversation:
     """A conversation as a list shows it."""
 
@@ -95,7 +95,7 @@ class ListedConversation:
     """The same with the summary in use."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class FoundConversations:
     """A page of conversations, last used first."""
 

@@ -6,13 +6,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Literal
 
 from tidemark.core.conversation.records import StoredConversation, StoredMessage
 from tidemark.core.conversation.summary import PrefixSummary
 from tidemark.core.cursors import cursor_of, place_of
 from tidemark.core.errors import InvalidRequest
+from tidemark.core.frozen import frozen
 
 _MAX_POSITION = 2**53
 """A larger number is no position. No list is that long, and an index takes no number that is much larger."""
@@ -20,7 +20,7 @@ MessageState = Literal["in_context", "summarized", "unreadable"]
 """Whether the model still sees a message, sees a summary in its place, or the record cannot be read."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Page:
     """The part of a list that a client asks for."""
 
@@ -40,7 +40,7 @@ class Page:
         return start
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ProviderCount:
     """Input and output tokens by a provider's own count."""
 
@@ -48,7 +48,7 @@ class ProviderCount:
     output_tokens: int
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class UsageTotal:
     """The sum of what providers counted in all turns of a conversation, for monitoring only (FR-1.1.5, FR-4.1.1)."""
 
@@ -58,7 +58,7 @@ class UsageTotal:
     output_tokens: int
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class MessageEntry:
     """A stored message, and whether the model still sees it."""
 
@@ -72,7 +72,7 @@ class MessageEntry:
     """The answer as it was given, if the client repeats it in other words since (docs/adr/0019)."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ConversationList:
     """A page of conversations, last used first."""
 
@@ -82,7 +82,7 @@ class ConversationList:
     next_cursor: str | None
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ConversationPage:
     """A conversation, and a page of its messages."""
 
@@ -93,7 +93,7 @@ class ConversationPage:
     next_cursor: str | None
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class HistoryPage:
     """A conversation and a page of its messages, without the providers' counts."""
 
@@ -103,7 +103,7 @@ class HistoryPage:
     next_cursor: str | None
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class SummaryEntry:
     """A summary, and the messages that it stands for (S0-3, FR-4.2.1)."""
 
@@ -115,7 +115,7 @@ class SummaryEntry:
     """The texts that stood for the same messages before and were replaced, oldest first."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class SummaryInUse:
     """A summary that a conversation's requests use, or could use, and what it means for them. Tokens are exact."""
 
@@ -130,7 +130,7 @@ class SummaryInUse:
     tokens_after: int
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class SummaryPreview:
     """A summary that was made anew and is not in use."""
 
@@ -142,7 +142,7 @@ class SummaryPreview:
     """The one that it was made to replace."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class SummaryPage:
     """A page of a conversation's summaries, oldest first."""
 
@@ -151,7 +151,7 @@ class SummaryPage:
     next_cursor: str | None
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class SummaryTexts:
     """The texts that stand for a conversation's first messages, and those that did."""
 
@@ -163,7 +163,7 @@ class SummaryTexts:
     """How many earlier ones there are, those that were not asked for too."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class SearchHit:
     """A message that a search matched."""
 
@@ -172,7 +172,7 @@ class SearchHit:
     score: float
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class SearchPage:
     """A page of a search in one conversation, best match first."""
 
@@ -181,7 +181,7 @@ class SearchPage:
     next_cursor: str | None
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ContextSnapshot:
     """The messages that a model sees of a conversation, or saw at one of its messages."""
 
@@ -200,7 +200,7 @@ class ContextSnapshot:
     """The limit of the model, in tokens; None for an earlier message."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ImportedConversation:
     """A conversation that was imported."""
 

@@ -12,9 +12,9 @@ import re
 import sqlite3
 import threading
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from tidemark.core.bounded import BoundedCache
+from tidemark.core.frozen import frozen
 
 MAX_INDEXES = 16
 """Conversations whose index is kept; one of 10,000 messages takes about 30 MB."""
@@ -30,7 +30,7 @@ from {table} where {table} match ? order by bm25({table}), rowid limit ? offset 
 """
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Searchable:
     """A message as it is indexed."""
 
@@ -39,7 +39,7 @@ class Searchable:
     text: str
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Match:
     """A message that matches a query."""
 

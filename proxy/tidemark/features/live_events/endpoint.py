@@ -10,7 +10,6 @@ import asyncio
 import json
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 
 from starlette.requests import Request
 from starlette.routing import BaseRoute, Route
@@ -18,6 +17,7 @@ from starlette.types import Receive, Scope, Send
 
 from tidemark.core.conversation.prefix import owner_of
 from tidemark.core.errors import InvalidRequest, TidemarkError
+from tidemark.core.frozen import frozen
 from tidemark.core.ports import Caller
 from tidemark.features.live_events.events import LiveEventPosition, read_position
 from tidemark.features.live_events.hub import Listening, LiveEventHub, PlacedEvent
@@ -35,7 +35,7 @@ HEADERS = (*EVENT_STREAM, (b"x-accel-buffering", b"no"))  # nginx would collect 
 OPENING = b"retry: 2000\n\n"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class LiveEventEndpoint:
     """Serves the stream, as an ASGI application."""
 

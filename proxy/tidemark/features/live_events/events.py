@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Literal
+
+from tidemark.core.frozen import frozen
 
 LiveEventKind = Literal[
     "compaction.started",
@@ -22,7 +23,7 @@ LiveEventKind = Literal[
 _POSITION = re.compile(r"(\d{1,20}-\d{1,20})-(\d{1,6})", re.ASCII)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class LiveEvent:
     """One live event."""
 
@@ -33,7 +34,7 @@ class LiveEvent:
     """The members of its JSON object, by the names of the endpoint."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class LiveEventPosition:
     """The place of an event among all events: its batch, and its number in the batch."""
 

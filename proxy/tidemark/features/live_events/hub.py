@@ -9,9 +9,9 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 
 from tidemark.core.errors import ServerBusy, StoreError
+from tidemark.core.frozen import frozen
 from tidemark.features.conversations.access import may_hear
 from tidemark.features.live_events.events import LiveEvent, LiveEventPosition
 from tidemark.features.live_events.store import RedisLiveEvents
@@ -29,7 +29,7 @@ BUSY_SECONDS = 10.0
 """When a listener that was refused may try again."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class PlacedEvent:
     """A live event with its place among all events, from which a listener can go on."""
 

@@ -6,7 +6,6 @@ The command ``tidemark models`` uses the same registry.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 
 from starlette.requests import Request
 from starlette.responses import Response
@@ -14,6 +13,7 @@ from starlette.routing import BaseRoute, Route
 
 from tidemark.core.conversation.messages import JsonValue
 from tidemark.core.conversation.prefix import owner_of
+from tidemark.core.frozen import frozen
 from tidemark.core.ports import NO_CREDENTIAL, Authenticator, Caller
 from tidemark.dialects.raw_json import decode_value, read_members
 from tidemark.features.model_registry.registry import ModelRegistry
@@ -26,7 +26,7 @@ Description = Mapping[str, JsonValue]
 """A JSON object that describes one model or all of them."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class RegistryEndpoints:
     """Serves the registry."""
 

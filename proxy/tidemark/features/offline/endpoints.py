@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import BaseRoute, Route
 
+from tidemark.core.frozen import frozen
 from tidemark.core.ports import Authenticator
 from tidemark.features.offline.service import OfflineService
 from tidemark.server.encodings import read_plain_body
 from tidemark.server.responses import JSON_TYPE, with_error_envelope
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class OfflineEndpoints:
     """Serves both paths."""
 

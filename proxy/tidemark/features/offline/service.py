@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, get_args
 
 from tidemark.compaction.compactor import Compactor
@@ -16,6 +16,7 @@ from tidemark.compaction.offline import Compacted, OfflineOptions, compact_once
 from tidemark.core.conversation.request import Dialect, ModelRequest
 from tidemark.core.conversation.summary import Strategy
 from tidemark.core.errors import InvalidRequest, SummaryRejected, UpstreamError
+from tidemark.core.frozen import frozen
 from tidemark.core.planning.budget import ModelProfile
 from tidemark.core.ports import Caller, ModelCatalog, Route, TokenCounter, Upstream
 from tidemark.dialects.json_bounds import LIGHT_BYTES
@@ -32,7 +33,7 @@ COMPACT_MEMBERS = ("request", "max_tokens", "strategy")
 """The members that the body of ``POST /tidemark/compact`` may have; any other name is an error."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class OfflineService:
     """Counts and compacts single requests; it has no state."""
 

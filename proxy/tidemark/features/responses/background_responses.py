@@ -8,7 +8,7 @@ reference, "Background mode".
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from tidemark.core.conversation.messages import Message
 from tidemark.core.conversation.prefix import PrefixChain, owner_of, split_id
@@ -17,12 +17,13 @@ from tidemark.core.conversation.request import Dialect
 from tidemark.core.conversation.responses import ResponseFormat, ResponseRecord
 from tidemark.core.conversation.stored_format import StoredFormat
 from tidemark.core.errors import InvalidRequest, StoreError
+from tidemark.core.frozen import frozen
 from tidemark.core.ports import Caller, ConversationStore, ResponseStore, TokenCounter
 from tidemark.pipeline.earlier_messages import EarlierMessages
 from tidemark.pipeline.stored_conversation import offloaded
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class BackgroundResponses:
     """Records answers; it holds no state."""
 

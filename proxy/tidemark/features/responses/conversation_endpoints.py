@@ -7,7 +7,6 @@ A request for another conversation is carried to the upstream that may have made
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass
 from typing import cast
 
 from starlette.requests import Request
@@ -18,6 +17,7 @@ from starlette.types import ASGIApp
 from tidemark.core.conversation.kept import KeptConversation, KeptItem, is_kept_here
 from tidemark.core.conversation.messages import JsonValue
 from tidemark.core.errors import ConversationNotFound, InvalidRequest, ItemNotFound
+from tidemark.core.frozen import frozen
 from tidemark.core.ports import Authenticator, Caller
 from tidemark.dialects.raw_json import decode_value, read_elements, read_members
 from tidemark.features.responses.endpoints import carried_reply, page_of, path_with_query
@@ -33,7 +33,7 @@ MOST_PAIRS, MOST_NAME_CHARACTERS, MOST_VALUE_CHARACTERS = 16, 64, 512
 Handler = Callable[[Request, Caller], Awaitable[Response]]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class KeptConversationEndpoints:
     """Serves conversations to the credential that made them.
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 import time
 import uuid
 from collections.abc import AsyncIterator, Callable, Sequence
-from dataclasses import dataclass
 from typing import TypeVar
 
 from starlette.requests import Request
@@ -17,6 +16,7 @@ from starlette.routing import BaseRoute, Route
 
 from tidemark.core.conversation.responses import ResponseRecord
 from tidemark.core.errors import InvalidRequest, ResponseNotFound
+from tidemark.core.frozen import frozen
 from tidemark.core.ports import Authenticator, Caller, UpstreamReply
 from tidemark.features.responses.response_json import (
     compacted_conversation,
@@ -41,7 +41,7 @@ FIRST_ERROR = 400
 Item = TypeVar("Item")
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class StoredResponseEndpoints:
     """Serves stored responses, to the credential that they were answered to."""
 

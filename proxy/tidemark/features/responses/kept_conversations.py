@@ -7,13 +7,13 @@ unknown. What a client adds is counted as an import is, since no upstream need e
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 
 from tidemark.core.conversation.kept import PREFIX, KeptConversation, KeptHistory, KeptItem
 from tidemark.core.conversation.prefix import owner_of
 from tidemark.core.conversation.request import Dialect
 from tidemark.core.conversation.responses import ResponseFormat
 from tidemark.core.errors import ConversationNotFound, UpstreamError
+from tidemark.core.frozen import frozen
 from tidemark.core.ports import Caller, KeptConversationStore, Route, Upstream, UpstreamReply
 from tidemark.features.conversations.transfer import ImportQuota
 from tidemark.pipeline.carried_objects import CarriedObjects
@@ -26,7 +26,7 @@ HEAD_BYTES = 500
 """What a conversation takes beside its items and metadata."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ConversationsApi:
     """Serves what it is asked; it holds no state."""
 

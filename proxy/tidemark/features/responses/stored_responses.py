@@ -7,12 +7,13 @@ in the background, only the upstream can show it.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from tidemark.core.conversation.prefix import owner_of
 from tidemark.core.conversation.request import Dialect
 from tidemark.core.conversation.responses import OUTPUT, ResponseFormat, ResponseRecord
 from tidemark.core.errors import ModelNotFound, UpstreamError
+from tidemark.core.frozen import frozen
 from tidemark.core.ports import Caller, ResponseStore, Route, Upstream, UpstreamReply
 from tidemark.features.responses.background_responses import BackgroundResponses
 from tidemark.pipeline.earlier_messages import EarlierMessages
@@ -25,7 +26,7 @@ _KEEPS_NONE = (400, *UNSERVED)
 """Statuses of an upstream that has nothing to delete. A server that keeps no responses may call the id a bad one."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class StoredResponses:
     """Reads and deletes; it holds no state."""
 

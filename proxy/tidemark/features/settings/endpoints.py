@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import BaseRoute, Route
 
+from tidemark.core.frozen import frozen
 from tidemark.dialects.raw_json import decode_value, read_members
 from tidemark.features.settings.operator_settings import OperatorSettings
 from tidemark.server.encodings import read_plain_body
@@ -18,7 +17,7 @@ SETTINGS = "/tidemark/settings"
 MAX_BODY_BYTES = 65_536
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class SettingsEndpoints:
     """Serves the settings, to the operator alone."""
 

@@ -6,7 +6,6 @@ A tenant reaches its own conversations with its credential; the admin token reac
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 
 from starlette.requests import Request
 from starlette.responses import Response
@@ -14,6 +13,7 @@ from starlette.routing import BaseRoute, Route
 
 from tidemark.core.conversation.messages import JsonValue
 from tidemark.core.errors import InvalidRequest
+from tidemark.core.frozen import frozen
 from tidemark.dialects.members import checked_model
 from tidemark.dialects.raw_json import decode_value, read_members
 from tidemark.features.conversations.paging import page_of
@@ -36,7 +36,7 @@ SUMMARIZE_MEMBERS = ("retention_tokens", "regenerate", "model")
 """Members that the body of ``POST .../summarize`` may have; any other is an error, so that a typing error shows."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class SummaryEndpoints:
     """Serves summaries by hand, changes of summaries, and their receipts."""
 

@@ -7,13 +7,13 @@ details of a loss can be found at any time.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from tidemark.core.conversation.messages import Message
 from tidemark.core.conversation.records import StoredConversation
 from tidemark.core.conversation.stored_format import StoredFormat
 from tidemark.core.conversation.summary import PrefixSummary
 from tidemark.core.errors import SummaryOverdue
+from tidemark.core.frozen import frozen
 from tidemark.core.ports import Caller, SummaryComparison
 from tidemark.core.receipt import Detail, Receipt, receipt_of
 from tidemark.features.conversations.access import ArchiveAccess
@@ -26,7 +26,7 @@ MAX_LOSSES = 200
 """The most lost details that are named of one summary; all are counted."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class SummaryReceipt:
     """What one summary has of all messages that it stands for."""
 
@@ -39,7 +39,7 @@ class SummaryReceipt:
     """Whether the messages could be read. If not, the receipt is the one that was stored with the summary."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ReceiptPage:
     """A page of a conversation's receipts, oldest summary first."""
 

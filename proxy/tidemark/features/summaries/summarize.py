@@ -8,13 +8,14 @@ summarizing without a credential.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from tidemark.compaction.compactor import Compactor
 from tidemark.compaction.values import NotSummarized, Summarized, Trigger
 from tidemark.core.conversation.summary import PrefixSummary, inner_systems
 from tidemark.core.errors import CompactionFailed, ContextLengthExceeded
 from tidemark.core.events import Listener, ManualCompactionEnded
+from tidemark.core.frozen import frozen
 from tidemark.core.planning.budget import MIN_SUMMARY_TOKENS
 from tidemark.core.planning.situation import Compact
 from tidemark.core.ports import Caller, ConversationStore
@@ -27,7 +28,7 @@ from tidemark.pipeline.orders import order_of
 from tidemark.pipeline.values import Refused, RequestContext
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class SummarizeRequest:
     """The options of a compaction by hand."""
 
@@ -39,7 +40,7 @@ class SummarizeRequest:
     """The model whose window, tokenizer and summarizer are used; None for the conversation's last one."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ManualSummary:
     """The result of a compaction by hand."""
 

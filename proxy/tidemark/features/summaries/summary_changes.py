@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import re
 import secrets
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import cast, get_args
 
 from tidemark.compaction.compactor import Compactor
@@ -26,6 +26,7 @@ from tidemark.core.conversation.summary import (
 )
 from tidemark.core.errors import CompactionFailed, InvalidRequest, NoSummary, PreviewNotFound, SummaryConflict
 from tidemark.core.events import Listener, SummaryReplaced
+from tidemark.core.frozen import frozen
 from tidemark.core.planning.assemble import assemble
 from tidemark.core.planning.budget import CompactionPolicy
 from tidemark.core.ports import Caller, ChooseSummarizer, Clock, ConversationStore, SummaryComparison, TokenCounter
@@ -49,7 +50,7 @@ _SHORT_TEXT = "text"
 _LEAST_STEP_SECONDS = 0.001
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class PreviewOptions:
     """The options of a preview; None for what the configuration says."""
 
@@ -60,7 +61,7 @@ class PreviewOptions:
     template: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _ConversationInUse:
     """A conversation, and the summary that its next request would use."""
 

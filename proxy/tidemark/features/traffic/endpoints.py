@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import BaseRoute, Route
 
 from tidemark.core.conversation.messages import JsonValue
 from tidemark.core.errors import InvalidRequest
+from tidemark.core.frozen import frozen
 from tidemark.core.traffic import MAX_WINDOW_SECONDS, MIN_WINDOW_SECONDS, Traffic, TrafficFigures
 from tidemark.features.traffic.reading import TrafficReader
 from tidemark.server.operator import OperatorAccess
@@ -21,7 +20,7 @@ MAX_DIGITS = 9
 SECONDS_DIGITS = 6
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class TrafficEndpoints:
     """Serves the figures."""
 

@@ -6,9 +6,9 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
 
 from tidemark.core.errors import InvalidRequest
+from tidemark.core.frozen import frozen
 from tidemark.core.traffic import (
     MAX_WINDOW_SECONDS,
     MIN_WINDOW_SECONDS,
@@ -20,7 +20,7 @@ from tidemark.core.traffic import (
 from tidemark.features.traffic.store import RedisTraffic
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class TrafficReader:
     """Reads windows; holds no state."""
 

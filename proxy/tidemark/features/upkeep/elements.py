@@ -6,8 +6,9 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
+from tidemark.core.frozen import frozen
 from tidemark.features.upkeep.whole_store import WholeStore, script
 
 ELEMENTS = 200
@@ -15,7 +16,8 @@ ELEMENTS = 200
 _PAGE = script("page")
 
 
-class Element(NamedTuple):
+@frozen
+class Element:
     """One element of a key."""
 
     place: bytes
@@ -26,7 +28,8 @@ class Element(NamedTuple):
     """Field, value, ... of an entry of a stream."""
 
 
-class KeyPage(NamedTuple):
+@frozen
+class KeyPage:
     """A page of what a key holds."""
 
     type: str

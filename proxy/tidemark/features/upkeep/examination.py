@@ -12,6 +12,7 @@ from typing import Literal
 
 from tidemark.core.conversation.messages import DIGEST_BYTES
 from tidemark.core.errors import RecordUnreadable
+from tidemark.core.frozen import frozen
 from tidemark.features.upkeep.elements import Element, read_pages
 from tidemark.features.upkeep.places import KeyPlace, aside_of, place_of, printable
 from tidemark.features.upkeep.rules import RULES, UNREADABLE, Rule
@@ -35,7 +36,7 @@ return ''
 Movement = Literal["key", "field", "element", "entry", "message", "conversation"]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Unreadable:
     """A record that cannot be read: what it is, why, and how it is moved aside."""
 

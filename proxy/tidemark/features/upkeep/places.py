@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import re
-from typing import NamedTuple
 
+from tidemark.core.frozen import frozen
 from tidemark.store import keys
 
 FAMILY = "family"
@@ -24,7 +24,8 @@ _TEMPORARY = {
 """Keys that mean something to this store's present processes only, by area and kind."""
 
 
-class KeyPlace(NamedTuple):
+@frozen
+class KeyPlace:
     """What a key's name says."""
 
     area: str

@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import zlib
 from collections.abc import Callable, Mapping
-from typing import Literal, NamedTuple
+from typing import Literal
 
 from tidemark.core.conversation.messages import DIGEST_BYTES
 from tidemark.core.conversation.prefix import OWN_CHARACTERS, is_id
 from tidemark.core.errors import RecordUnreadable
+from tidemark.core.frozen import frozen
 from tidemark.features.upkeep.elements import Element
 from tidemark.features.upkeep.places import FAMILY
 from tidemark.store.answers import unpack_answer
@@ -33,7 +34,8 @@ _TIMES = frozenset({b"created", b"updated", b"last_summary", b"touched", b"dies"
 _SEALED_TEXTS = frozenset({b"model", b"name"})
 
 
-class Rule(NamedTuple):
+@frozen
+class Rule:
     """How the keys of one kind are read."""
 
     type: KeyType

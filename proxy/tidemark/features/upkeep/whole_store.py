@@ -10,13 +10,13 @@ from __future__ import annotations
 import asyncio
 import hashlib
 from collections.abc import AsyncIterator, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import msgspec
 
 from tidemark.core.errors import SchemaUnknown, StoreUnavailable
+from tidemark.core.frozen import frozen
 from tidemark.store import keys
 from tidemark.store.connection.client import FAILURES, ServerClient, StoreClient, connect
 from tidemark.store.connection.cluster import ClusterClient, connect_cluster
@@ -52,7 +52,7 @@ class ScanState(msgspec.Struct):
     cursor: str = "0"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ScannedServer:
     """One server that has keys: its client, and the id of its process."""
 

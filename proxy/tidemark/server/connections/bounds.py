@@ -7,7 +7,8 @@ the bound on connections follows from their limit.
 from __future__ import annotations
 
 import resource
-from dataclasses import dataclass
+
+from tidemark.core.frozen import frozen
 
 HEAD_BYTES = 65_536
 """The largest head of a request, its URL included, and its largest trailers. Common servers take 8 to 64 KB."""
@@ -39,7 +40,7 @@ DESCRIPTORS_PER_CONNECTION = 2
 """One for the client, and one for the upstream that its request is forwarded to."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class Bounds:
     """The bounds on what the clients of one worker may use."""
 

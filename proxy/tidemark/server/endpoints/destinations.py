@@ -11,11 +11,11 @@ import json
 import re
 from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
 from functools import partial
 from typing import TypeVar
 
 from tidemark.core.errors import InvalidRequest, ModelNotFound, NoUpstream
+from tidemark.core.frozen import frozen
 from tidemark.core.ports import Caller, Headers, Route, Upload, Upstream
 from tidemark.dialects.bodies import body_of
 from tidemark.dialects.forms import (
@@ -54,7 +54,7 @@ _NO_UPSTREAM = (
 )
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ForwardedRequest:
     """What a destination is found by, beside the body."""
 
@@ -65,7 +65,7 @@ class ForwardedRequest:
     caller: Caller
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ForwardTarget:
     """Where a request goes, and what is sent."""
 
@@ -83,7 +83,7 @@ class ForwardTarget:
             self.beginning.close()
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Destinations:
     """Finds destinations; it has no state."""
 

@@ -7,7 +7,7 @@ disconnects (``server/asgi.py``), and cancels everything that was started for it
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import assert_never
 
 from starlette.types import Receive, Scope, Send
@@ -15,6 +15,7 @@ from starlette.types import Receive, Scope, Send
 from tidemark.core.conversation.request import Dialect, ModelRequest
 from tidemark.core.errors import ClientError, Overloaded, TidemarkError
 from tidemark.core.events import Listener, Outcome
+from tidemark.core.frozen import frozen
 from tidemark.core.report import Report
 from tidemark.pipeline.plain_replies import codings_of, is_event_stream, plain_where_needed
 from tidemark.pipeline.relay import Relay
@@ -29,7 +30,7 @@ from tidemark.server.permits import LARGE_BYTES, Permits
 from tidemark.server.request_log import RequestLog
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class EndpointLimits:
     """How large a body may be, and how long a stream may be silent."""
 

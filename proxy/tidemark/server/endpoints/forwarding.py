@@ -8,7 +8,7 @@ arrive, and so do answers. The table of routes has it last.
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from urllib.parse import unquote
 
 from starlette.routing import BaseRoute, Match, Route
@@ -17,6 +17,7 @@ from starlette.types import Receive, Scope, Send
 from tidemark.core.conversation.request import ErrorFormat
 from tidemark.core.errors import ClientError, InvalidRequest, NoUpstream, TidemarkError
 from tidemark.core.events import Listener, Outcome
+from tidemark.core.frozen import frozen
 from tidemark.core.ports import Authenticator, Caller, Upstream
 from tidemark.pipeline.carried_objects import CarriedObjects
 from tidemark.server.asgi import ARRIVES_IN_PIECES, CancelOnDisconnect, ClientGone, Response, read_body
@@ -66,7 +67,7 @@ ENDPOINTS = frozenset(
 """First parts of paths that the metrics tell apart; all others are ``other``, because clients choose them."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ForwardingEndpoint:
     """Serves every path and method that reach it, as an ASGI application."""
 

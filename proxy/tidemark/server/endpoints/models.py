@@ -7,7 +7,6 @@ A request with ``anthropic-version`` gets Anthropic's format, any other one Open
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Protocol
 
@@ -18,6 +17,7 @@ from starlette.routing import BaseRoute, Route
 from tidemark.core.conversation.messages import JsonValue
 from tidemark.core.conversation.request import ErrorFormat
 from tidemark.core.errors import InvalidRequest, ModelNotFound
+from tidemark.core.frozen import frozen
 from tidemark.core.ports import Authenticator, Caller
 from tidemark.dialects.openai_errors import OPENAI_ERRORS
 from tidemark.server.responses import to_json, with_error_envelope
@@ -42,7 +42,7 @@ class ModelLister(Protocol):
         ...
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ModelEndpoints:
     """Serves the list of models."""
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 
 from starlette.requests import Request
 from starlette.responses import Response
@@ -11,6 +10,7 @@ from starlette.routing import BaseRoute, Route
 
 from tidemark.core.conversation.messages import JsonValue
 from tidemark.core.errors import StoreError
+from tidemark.core.frozen import frozen
 from tidemark.core.ports import ConversationStore
 from tidemark.server.responses import to_json
 
@@ -18,7 +18,7 @@ RenderMetrics = Callable[[], tuple[bytes, str]]
 """Returns the metrics as text, and their content type."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class OperationsEndpoints:
     """Serves health checks and metrics."""
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 
 from starlette.requests import Request
 from starlette.responses import Response
@@ -12,6 +11,7 @@ from starlette.routing import BaseRoute, Route
 
 from tidemark.core.conversation.messages import JsonValue
 from tidemark.core.conversation.request import Dialect
+from tidemark.core.frozen import frozen
 from tidemark.core.ports import Authenticator
 from tidemark.pipeline.plain_replies import read_whole
 from tidemark.pipeline.token_count import InputTokenCounting
@@ -23,7 +23,7 @@ MAX_COUNT_BYTES = 1_048_576
 """The longest answer of a provider that counts, which has one number."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class TokenCountEndpoint:
     """Serves one path in one dialect."""
 

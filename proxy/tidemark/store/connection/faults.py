@@ -7,10 +7,12 @@ same. No sentence has a host or a credential.
 from __future__ import annotations
 
 import re
-from typing import NamedTuple
+
+from tidemark.core.frozen import frozen
 
 
-class Fault(NamedTuple):
+@frozen
+class Fault:
     """What is wrong, and its mend: a sentence each."""
 
     sentence: str

@@ -7,8 +7,8 @@ slow delays no call to the others. ``tidemark/store/commands.py`` makes each cal
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
 
+from tidemark.core.frozen import frozen
 from tidemark.store.connection.call import LARGE_BYTES, LargeStoreCall, StoreCall
 from tidemark.store.connection.outage import OutageBackoff
 from tidemark.store.connection.probing import Probing
@@ -19,7 +19,7 @@ RECORD_SECONDS = 1.0
 """The last byte of the response waits for it."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class CallTimes:
     """How long calls wait for a server that does not answer, in seconds."""
 

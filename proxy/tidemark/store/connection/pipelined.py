@@ -18,10 +18,11 @@ import socket
 import struct
 from collections import deque
 from collections.abc import Coroutine, Iterable, Sequence
-from dataclasses import dataclass
 from typing import Any, cast
 
 import hiredis
+
+from tidemark.core.frozen import frozen
 
 CONNECT_SECONDS = 1.5
 """For socket and handshake. Calls that wait for it end earlier; this bounds the attempt that they leave behind. TCP
@@ -37,7 +38,7 @@ _ASKING = b"*1\r\n$6\r\nASKING\r\n"
 Argument = str | bytes | float
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class StoreServer:
     """The address of a server and its login: either ``path`` or ``host`` and ``port``."""
 

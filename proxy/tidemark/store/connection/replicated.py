@@ -8,14 +8,14 @@ Without the setting no such client is made.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
+from tidemark.core.frozen import frozen
 from tidemark.store.connection.client import PooledClient, ServerClient, connect, connect_pool
 from tidemark.store.connection.pipelined import Argument, CommandRefused
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Replication:
     """How many replicas must have a write, and which writes."""
 

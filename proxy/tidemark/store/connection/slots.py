@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import binascii
 from collections.abc import Iterable, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
+from tidemark.core.frozen import frozen
 from tidemark.store.connection.pipelined import Argument
 from tidemark.store.connection.url import Place
 
@@ -19,14 +20,16 @@ _KEYLESS = frozenset({"ACL", "CLUSTER", "CONFIG", "INFO", "PING", "TIME"})
 _WORDS = frozenset({"MOVED", "ASK", "TRYAGAIN"})
 
 
-class Redirection(NamedTuple):
+@frozen
+class Redirection:
     """What a server says instead of an answer: ``MOVED``, ``ASK``, or ``TRYAGAIN``, whose place is its own."""
 
     word: str
     place: Place
 
 
-class SlotRange(NamedTuple):
+@frozen
+class SlotRange:
     """Slots ``first`` to ``last`` and the servers that have them."""
 
     first: int

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
 from urllib.parse import parse_qsl, quote, unquote, urlencode, urlsplit
+
+from tidemark.core.frozen import frozen
 
 _YES = frozenset({"1", "true", "yes"})
 _PORT = 6379
@@ -48,7 +49,8 @@ def at_place(url: str, place: Place) -> str:
     return parts._replace(netloc=f"{login}{at}{f'[{host}]' if ':' in host else host}:{port}").geturl()
 
 
-class SentinelAddress(NamedTuple):
+@frozen
+class SentinelAddress:
     """What an address of Sentinels says: ``redis+sentinel://me:pw@a:26379,b:26379/SERVICE/0``."""
 
     places: Sequence[Place]

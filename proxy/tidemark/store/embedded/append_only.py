@@ -15,10 +15,11 @@ import shutil
 import subprocess
 import time
 from collections.abc import Callable, Collection, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 
 from tidemark.core.errors import StoreUnavailable
+from tidemark.core.frozen import frozen
 from tidemark.store.embedded.whole_commands import Arities, Span, whole_spans
 
 FOLDER = "appendonlydir"
@@ -37,7 +38,7 @@ ReadArities = Callable[[], Arities]
 """Asks a server for its commands; called once, and only if increments must be read."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _Part:
     """One file of the data, in the order in which the server reads them."""
 
@@ -49,7 +50,7 @@ class _Part:
     """What is whole of a damaged file; None for all of it."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class FileExamination:
     """What is wrong with the files of a folder, and what will be read after the mend."""
 

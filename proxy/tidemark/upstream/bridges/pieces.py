@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 
 from tidemark.core.conversation.messages import JsonValue
 from tidemark.core.errors import UpstreamBroken
+from tidemark.core.frozen import frozen
 from tidemark.dialects.raw_json import decode_or_none
 from tidemark.upstream.bridges.values import objects_of
 
@@ -23,35 +24,35 @@ REASONING_MEMBERS = ("reasoning_content", "reasoning")
 """Members of other vendors: DeepSeek's, llama.cpp's and vLLM's, then OpenRouter's."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class TextPiece:
     """More of the answer's text."""
 
     text: str
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class RefusalPiece:
     """More of a refusal, which takes the answer's place."""
 
     text: str
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ReasoningPiece:
     """More of the model's reasoning."""
 
     text: str
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class SignedPiece:
     """Pieces of litellm's ``thinking_blocks``, whose text came as reasoning, too."""
 
     blocks: Sequence[Mapping[str, JsonValue]]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class CallPiece:
     """More of a tool call. The first piece of a call has its id and name."""
 
@@ -61,28 +62,28 @@ class CallPiece:
     name: str = ""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class FinishPiece:
     """The reason why the answer ended: ``stop``, ``length``, ``tool_calls``, ``content_filter``."""
 
     reason: str
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class CountsPiece:
     """The upstream's own counts, as it wrote them."""
 
     usage: Mapping[str, JsonValue]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class FailurePiece:
     """The upstream's own error within a stream."""
 
     message: str
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class CommentPiece:
     """A comment of an event stream, with which servers say that they still work."""
 

@@ -8,11 +8,10 @@ from __future__ import annotations
 import re
 from base64 import b64encode
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import lru_cache
-from typing import NamedTuple
 from urllib.parse import SplitResult, quote, unquote, urljoin, urlsplit
 
+from tidemark.core.frozen import frozen
 from tidemark.core.http_headers import CONTROLS
 
 CACHED_TARGETS = 256
@@ -22,7 +21,8 @@ _LONE_PERCENT = re.compile("%(?![0-9A-Fa-f]{2})")
 _PORTS = {"http": 80, "https": 443}
 
 
-class Origin(NamedTuple):
+@frozen
+class Origin:
     """The server that a connection leads to; only requests to the same origin share a connection."""
 
     host: str
@@ -33,7 +33,7 @@ class Origin(NamedTuple):
         return f"{self.host}:{self.port}" + (" by TLS" if self.tls else "")
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Target:
     """The parts of a request that follow from its method and URL alone."""
 

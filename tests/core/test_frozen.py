@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 
-from tidemark.core.values import value
+from tidemark.core.frozen import frozen
 
 
-@value
+@frozen
 class Plain:
     """As a request carries it."""
 
