@@ -7,6 +7,7 @@ import json
 import time
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import replace
+from math import inf
 from pathlib import Path
 from typing import Any
 
@@ -410,8 +411,13 @@ async def test_litellms_own_file_is_read_fast_and_right() -> None:
         assert path is not None
         return json.loads(path.read_bytes())
 
-    reading = [await seconds(lambda: LiteLLMModelData().lookup(["gpt-4o"])) for _ in range(3)]
-    assert min(reading) < 3 * min([await seconds(parse) for _ in range(3)])
+    read = parsed = inf
+    for _ in range(8):
+        read = min(read, await seconds(lambda: LiteLLMModelData().lookup(["gpt-4o"])))
+        parsed = min(parsed, await seconds(parse))
+        if read < 3 * parsed:
+            break
+    assert read < 3 * parsed
     known = await LiteLLMModelData().lookup(["gpt-4o"])
     assert known is not None
     assert (known.max_input_tokens, known.max_output_tokens) == (128000, 16384)

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import base64
 import random
-import time
 from collections.abc import Callable
+from math import log10
 
 import pytest
 
+from tests.support.growth import growth_of
 from tidemark.core.conversation.messages import Message
 from tidemark.summarizers.ledger import ledger_of, render_ledger
 from tidemark.summarizers.rules import is_rule
@@ -183,9 +184,6 @@ def test_a_long_request_keeps_both_its_ends(talk: Talk) -> None:
 @pytest.mark.parametrize("unit", ["1.", "1 ", "a@", "a/", "a.", "$1,", "A-1", "https://a ", "Never do it. "])
 def test_no_text_is_slow_to_read(talk: Talk, unit: str) -> None:
     """Patterns are linear in the text: ten times as much takes at most about ten times as long."""
-    took = []
-    for size in (20_000, 200_000):
-        start = time.process_time()
-        ledger_of(talk(unit * (size // len(unit))), "")
-        took.append(time.process_time() - start)
-    assert took[1] < 25 * took[0] + 0.5
+    most = log10(25)
+    growth = growth_of(lambda size: ledger_of(talk(unit * (size // len(unit))), ""), [20_000, 200_000], most=most)
+    assert growth < most

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-import time
 from collections.abc import Sequence
+from math import log2
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.core.histories import message
+from tests.support.growth import growth_of
 from tidemark.core.ports import SummaryTask
 from tidemark.summarizers import ExtractiveSummarizer
 from tidemark.summarizers.ledger import RULE, ledger_of, render_ledger
@@ -106,14 +107,10 @@ def test_a_rule_of_which_little_is_named_stays_beside_the_statement() -> None:
 
 def test_a_run_of_spaces_is_read_as_one_space() -> None:
     """The patterns tried every place in it: one sentence took as long as forty others."""
-
-    def took(sentence: str) -> int:
-        started = time.thread_time_ns()
-        revocation_of(sentence, ["ok"])
-        return time.thread_time_ns() - started
-
     spaces, words = "Actually," + " " * 225 + "ok", "Ok so and but " * 17
-    assert min(took(spaces) for _ in range(5)) < 5 * min(took(words) for _ in range(5))
+    sentences = [words, spaces]
+    growth = growth_of(lambda place: revocation_of(sentences[place - 1], ["ok"]), [1, 2], most=log2(5))
+    assert growth < log2(5)
     assert revocation_of("Forget   the rule \t about  tabs.", ["forget"]) == revocation_of(
         "Forget the rule about tabs.", ["forget"]
     )

@@ -8,9 +8,11 @@ from __future__ import annotations
 import asyncio
 import json
 import time
+from math import log
 
 import pytest
 
+from tests.support.growth import growth_of
 from tests.tokens.asking import COUNTER, request
 from tidemark.tokens import LocalTokenCounter
 
@@ -32,23 +34,16 @@ UNITS = {
 }
 
 
-def cpu_seconds(text: str) -> float:
-    """The least CPU time that counting a text takes, of three runs that remember nothing."""
-    took = []
-    for _ in range(3):
-        counter = LocalTokenCounter()
-        start = time.process_time()
-        counter.count_text(text, "gpt-4o")
-        took.append(time.process_time() - start)
-    return min(took)
-
-
 @pytest.mark.parametrize("unit", UNITS.values(), ids=UNITS.keys())
 def test_a_megabyte_takes_linear_time(unit: str) -> None:
     """Four times the text takes four times as long, six at most for what the machine adds."""
-    large = (unit * (MEGABYTE // len(unit) + 1))[:MEGABYTE]
+    text = unit * (MEGABYTE // len(unit) + 1)
     COUNTER.count_text("load", "gpt-4o")
-    assert cpu_seconds(large) <= 6 * cpu_seconds(large[: MEGABYTE // 4]) + 0.02
+    most = log(6, 4)
+    growth = growth_of(
+        lambda size: LocalTokenCounter().count_text(text[:size], "gpt-4o"), [MEGABYTE // 4, MEGABYTE], most=most
+    )
+    assert growth < most
 
 
 @pytest.mark.parametrize("unit", UNITS.values(), ids=UNITS.keys())

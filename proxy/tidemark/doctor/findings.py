@@ -6,11 +6,12 @@ Secrets are removed from them, because an upstream or a store may quote the cred
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Literal
 
 from tidemark.config import Settings
 from tidemark.config.exposure import CREDENTIAL_ENDS
+from tidemark.core.frozen import frozen
 from tidemark.store.connection.url import read_login
 
 Status = Literal["ok", "warning", "error"]
@@ -19,7 +20,7 @@ _LEAST_CHARACTERS = 4
 """A shorter value is no secret; taking it out would only spoil the words."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Finding:
     """What one check found out. It holds no secret."""
 

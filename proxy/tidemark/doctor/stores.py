@@ -8,11 +8,12 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 
 from tidemark.config import Settings
 from tidemark.core.errors import StoreDamaged, TidemarkError
+from tidemark.core.frozen import frozen
 from tidemark.doctor.findings import Finding, Progress
 from tidemark.doctor.store_server import STORE, check_accounts, examine_server
 from tidemark.store.connection.client import FAILURES, StoreClient, connect
@@ -31,7 +32,7 @@ _EMBEDDED = "embedded"
 REPAIR = "Run tidemark store check --repair: it loads what is whole, and keeps the damaged files beside."
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _Server:
     """One server of the store."""
 

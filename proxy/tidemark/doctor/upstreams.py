@@ -7,10 +7,10 @@ import email.utils
 import json
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from http import HTTPStatus
 
 from tidemark.core.errors import TidemarkError, UpstreamUnreachable
+from tidemark.core.frozen import frozen
 from tidemark.core.ports import Caller, Headers, Route, UpstreamReply
 from tidemark.doctor.findings import Finding, Progress, Status
 from tidemark.doctor.guard import Guard
@@ -27,7 +27,7 @@ _QUOTED_CHARACTERS = 200
 _NEVER_SEEN = "no model is named, so nothing was asked"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _Answer:
     """What an upstream answered."""
 
