@@ -96,7 +96,6 @@ class Catalog:
         return None if window.source == "default" else min(window.window, window.max_input_tokens)
 
     async def profile(self, route: Route, caller: Caller) -> ModelProfile:
-        """Return the window and policy of a model. It never fails, because the last source is a default."""
         policy, overrides = self.policy_for(route.name), self._overrides_of(route)
         if overrides.states_window:
             window = ModelWindow(

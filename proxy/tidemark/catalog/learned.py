@@ -177,7 +177,6 @@ class LearnedWindows:
                 await self._store.keep_lesson(owner_of(caller.fingerprint), name, packed)
 
     async def of(self, route: Route, caller: Caller, overrides: ModelOverrides) -> LearnedWindow | None:
-        """Return the learned window for a caller's requests."""
         if self._store is not None and caller.fingerprint not in self._loaded:
             await self._recall(self._store, caller.fingerprint)
         if not self._learned:

@@ -42,7 +42,6 @@ class WindowData:
         return self.max_input_tokens is not None or self.context_window is not None
 
     def with_max_output(self, max_output_tokens: int | None) -> WindowData:
-        """Return a copy with another longest reply."""
         return (
             self if max_output_tokens == self.max_output_tokens else replace(self, max_output_tokens=max_output_tokens)
         )

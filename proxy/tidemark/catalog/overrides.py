@@ -71,7 +71,6 @@ class LiveOverrides:
         """What else is read again if the version changed."""
 
     def of(self, route: Route) -> ModelOverrides:
-        """Return the overrides of a route's model."""
         if not self._records:
             return NOTHING_SET
         record = self._records.get(model_id(route.provider, route.upstream_model))
@@ -99,11 +98,9 @@ class LiveOverrides:
 
     @property
     def epoch(self) -> str:
-        """Return the store's own id as it was read last; empty if it never was."""
         return self._epoch
 
     async def renewed(self) -> str:
-        """Read the store's own id again, and return it; the last one if the store does not answer."""
         with contextlib.suppress(StoreError):
             await self.refresh()
         return self._epoch

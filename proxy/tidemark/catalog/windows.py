@@ -60,7 +60,6 @@ class Windows:
         """The windows that Anthropic's beta headers select, by the client's name."""
 
     async def find(self, route: Route, caller: Caller) -> ModelWindow:
-        """Return the window of a route's model."""
         manual, settled = self._manual(route.name), self._settled.get(route.name)
         if settled is not None and settled[0] == (route, manual):
             return settled[1]

@@ -97,7 +97,6 @@ class Compactions:
         return ", ".join(self._templates) or "-", stated or ", ".join(self.meter.models) or "-"
 
     async def count(self, body: bytes) -> bytes:
-        """Count a chat request."""
         return await self._offline.count(body)
 
     async def compact(self, body: bytes, max_tokens: int) -> bytes:

@@ -53,7 +53,6 @@ class Saved:
     compactions: int
 
     def line(self) -> str:
-        """Return one line for a person."""
         if not self.requests:
             return "tidemark: no requests came through"
         share = self.saved_tokens / self.sent_tokens if self.sent_tokens else 0

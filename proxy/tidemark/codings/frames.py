@@ -57,7 +57,6 @@ class FrameWriter:
         """Bytes of content in the frame under way."""
 
     def add(self, content: bytes) -> None:
-        """Add content to the frame."""
         self._file.write(self._compressor.compress(content))
         self.size += len(content)
 

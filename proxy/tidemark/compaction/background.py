@@ -71,7 +71,6 @@ class BackgroundCompaction:
             task.add_done_callback(lambda done: self._tasks.pop(done, None))
 
     def recipe_for(self, profile: ModelProfile, route: Route) -> SummaryRecipe:
-        """Return what the summaries of a model depend on."""
         return self._writer.choose(profile, route).recipe
 
     async def awaited(

@@ -173,7 +173,6 @@ class _Attempt:
     """Seconds by the event loop's clock."""
 
     def seconds_left(self) -> float:
-        """Return the seconds until the deadline."""
         return self.deadline - asyncio.get_running_loop().time()
 
 

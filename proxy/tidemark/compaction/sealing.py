@@ -39,10 +39,6 @@ class TenantSeal:
         return PREFIX + base64.urlsafe_b64encode(sealed).decode()
 
     def open(self, tenant: str, sealed: str) -> str | None:
-        """Return the text of what ``seal`` returned; None for what a provider has sealed.
-
-        :raises InvalidRequest: it is another tenant's, or was changed since
-        """
         if not sealed.startswith(PREFIX):
             return None
         from cryptography.exceptions import InvalidTag

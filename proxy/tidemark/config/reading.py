@@ -88,7 +88,6 @@ class Reader:
         return ()
 
     def section(self, section: type[Struct], node: Node | None, name: str) -> StatedKeys:
-        """Read the keys that a section states."""
         kinds = kinds_of(section)
         return self.values(self.table(node, name, kinds), name, kinds)
 

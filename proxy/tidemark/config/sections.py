@@ -140,7 +140,6 @@ class CompactionSettings(Struct, frozen=True, kw_only=True):
     summarizer: SummarizerSettings = SummarizerSettings()
 
     def policy(self) -> CompactionPolicy:
-        """Return the core's value of these settings."""
         plain = {key: getattr(self, key) for key in self.__struct_fields__ if key in _POLICY_FIELDS}
         return CompactionPolicy(
             **plain,

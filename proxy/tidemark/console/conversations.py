@@ -74,7 +74,6 @@ class ConversationPages:
     """The names of configured models, by which the list is filtered."""
 
     def answers(self) -> Sequence[tuple[str, str, Answer]]:
-        """Return the method, path and answer of each page and form."""
         conversation = f"{LIST}/{{id}}"
         return [
             ("GET", LIST, self._list),

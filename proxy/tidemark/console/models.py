@@ -65,7 +65,6 @@ class ModelPages:
     """Returns the value of a typed text, as the command line reads it."""
 
     def answers(self) -> Sequence[tuple[str, str, Answer]]:
-        """Return the method, path and answer of the page and its forms."""
         return [("GET", MODELS, self._show), ("POST", MODELS, self._change)]
 
     async def _show(self, visit: Visit) -> Response:

@@ -34,7 +34,6 @@ class OverviewPages:
     reader: TrafficReader
 
     def answers(self) -> Sequence[tuple[str, str, Answer]]:
-        """Return the method, path and answer of each page."""
         return [("GET", HOME, self._show)]
 
     async def _show(self, visit: Visit) -> Response:

@@ -87,7 +87,6 @@ class Sessions:
             self._access.require(request)
 
     def new(self) -> Session:
-        """Return a new session."""
         return Session(os.urandom(_ID_BYTES), int(self._clock()))
 
     def of(self, request: Request) -> Session | None:
@@ -108,7 +107,6 @@ class Sessions:
         return Session(session.id, now) if now - session.seen_at > RENEWAL_SECONDS else None
 
     def cookie(self, session: Session) -> str:
-        """Return the value of a session's cookie."""
         signed = session.id + session.seen_at.to_bytes(_TIME_BYTES, "big")
         return base64.urlsafe_b64encode(signed + self._digest(signed)).decode()
 

@@ -117,7 +117,6 @@ class SettingPages:
     """Returns the value of a typed text, as the command line reads it."""
 
     def answers(self) -> Sequence[tuple[str, str, Answer]]:
-        """Return the method, path and answer of the page and its forms."""
         return [("GET", SETTINGS, self._show), ("POST", SETTINGS, self._change)]
 
     async def _show(self, visit: Visit) -> Response:

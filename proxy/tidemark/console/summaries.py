@@ -43,7 +43,6 @@ class SummaryPages:
     models: Sequence[str]
 
     def answers(self) -> Sequence[tuple[str, str, Answer]]:
-        """Return the method, path and answer of each page and form."""
         summaries = f"{HOME}/conversations/{{id}}/summaries"
         return [
             ("GET", f"{summaries}/regenerate", self._show_choices),

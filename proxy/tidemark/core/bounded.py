@@ -64,7 +64,6 @@ class SizedCache(OrderedDict[K, V]):
         self.free -= self._size_of(value)
 
     def take(self, key: K) -> V | None:
-        """Remove an entry and return its value, or None."""
         value = self.pop(key, None)
         if value is not None:
             self.free += self._size_of(value)

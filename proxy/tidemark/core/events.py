@@ -289,6 +289,5 @@ class Listeners:
         self.listeners = [*listeners]
 
     def __call__(self, event: Event) -> None:
-        """Give one event to all."""
         for listener in self.listeners:
             listener(event)

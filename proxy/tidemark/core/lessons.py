@@ -40,7 +40,6 @@ class Lessons(Generic[K]):
         return is_taken if is_taken is not None and self._clock() < until else None
 
     def refuses(self, credential: bytes, subject: K) -> bool:
-        """Return whether an upstream is known to refuse something."""
         return self.of(credential, subject) is False
 
     def note_taken(self, credential: bytes, subject: K) -> None:

@@ -35,7 +35,6 @@ class ModelOverrides:
 
     @property
     def set_fields(self) -> dict[str, int | float]:
-        """Return the fields that are set, by name."""
         values = {name: getattr(self, name) for name in SETTABLE}
         return {name: value for name, value in values.items() if value is not None}
 
@@ -64,7 +63,6 @@ class ModelOverrides:
         return ModelWindow(most, output, self.context_window, "manual")
 
     def over_policy(self, policy: CompactionPolicy) -> CompactionPolicy:
-        """Return the policy that applies."""
         if self.threshold is None and self.retention_tokens is None:
             return policy
         return replace(

@@ -52,5 +52,4 @@ class Reading:
         self._phrases[text, by_user] = phrases
 
     def clear(self) -> None:
-        """Forget all phrases."""
         self._phrases.clear()

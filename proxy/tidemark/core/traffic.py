@@ -47,7 +47,6 @@ class TrafficFigures:
     """The number of overheads up to each of ``OVERHEAD_BOUNDS`` and above the one before, and last above all."""
 
     def add(self, other: TrafficFigures) -> None:
-        """Add the figures of other requests."""
         for name in COUNTS:
             setattr(self, name, getattr(self, name) + getattr(other, name))
         self.overheads = [own + more for own, more in zip(self.overheads, other.overheads, strict=True)]

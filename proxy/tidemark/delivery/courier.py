@@ -90,7 +90,6 @@ class Courier:
         return bool(entries) and self._free_entries() > 0
 
     def _free_entries(self) -> int:
-        """Return how many entries may be read now."""
         return min(PAGE, MAX_ENTRIES - len(self._sizes)) if sum(self._sizes.values()) < MAX_ENTRY_BYTES else 0
 
     async def idle(self) -> None:
@@ -182,7 +181,6 @@ class Courier:
 
 
 def _position(id_: str) -> tuple[int, int]:
-    """Return the position of an entry in the queue."""
     milliseconds, _, number = id_.partition("-")
     return int(milliseconds), int(number)
 

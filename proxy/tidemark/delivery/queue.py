@@ -80,7 +80,6 @@ class RedisFlushQueue:
         return notes
 
     async def forget_intent(self, key: str) -> None:
-        """Remove a note."""
         await self._ask("HDEL", self._notes, key)
 
     async def add(self, entry: FlushEntry) -> bool:

@@ -91,7 +91,6 @@ class Webhook:
             raise FlushNotTaken(f"the webhook could not be reached: {type(error).__name__}") from error
 
     async def aclose(self) -> None:
-        """Close the connections."""
         if self._session is not None:
             await self._session.close()
             self._session = None

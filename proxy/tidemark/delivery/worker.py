@@ -170,7 +170,6 @@ class QueueWatch:
         self._task = asyncio.create_task(self._run())
 
     async def aclose(self) -> None:
-        """Stop watching."""
         if self._task is not None:
             self._task.cancel()
             await asyncio.gather(self._task, return_exceptions=True)

@@ -65,7 +65,6 @@ class Servers:
 
     @property
     def url(self) -> str:
-        """Return Tidemark's address."""
         return f"http://{children.HOST}:{self.proxy_port}"
 
     def stay(self) -> None:

@@ -67,12 +67,10 @@ class Conversation:
 
     @property
     def compactions(self) -> int:
-        """Return the number of compacted turns."""
         return sum(turn.action in ("compacted", "forced") for turn in self.turns)
 
     @property
     def prompt_tokens(self) -> int:
-        """Return the tokens of all prompts."""
         return sum(turn.prompt_tokens for turn in self.turns)
 
     @property

@@ -46,31 +46,25 @@ class BaseDialect(Dialect):
         return array_without(array, messages, places)
 
     def request_of(self, model: str, messages: Sequence[Message]) -> ModelRequest:
-        """Build the request that a client would send for these messages."""
         fields = {"model": json.dumps(model).encode(), self.messages_member: self.array(messages)}
         return ModelRequest(body_of(fields, {}), fields, model, tuple(messages), self)
 
     def body_with(self, request: ModelRequest, messages: Sequence[Message], *, model: str) -> bytes:
-        """Write the request's body with other messages and another model."""
         replaced = {self.messages_member: self.array(messages, request.fields)}
         if model != request.model:
             replaced["model"] = json.dumps(model).encode()
         return body_of(request.fields, replaced)
 
     def body_with_model(self, request: ModelRequest, model: str) -> bytes:
-        """Write the request's body with another model."""
         return body_of(request.fields, {"model": json.dumps(model).encode()})
 
     def body_with_raw(self, request: ModelRequest, raws: Sequence[bytes]) -> bytes:
-        """Write the request's body with messages that are bytes already."""
         return body_of(request.fields, {self.messages_member: array_of(raws)})
 
     def raws_of(self, messages: Sequence[Message]) -> list[bytes]:
-        """Return the JSON of each message; those that Tidemark made have none yet."""
         return [message.raw or self.own_message(message.text) for message in messages]
 
     def without(self, request: ModelRequest, places: Collection[int]) -> ModelRequest:
-        """Remove the messages at these places; all other bytes stay, those between messages too."""
         before = request.fields[self.messages_member]
         after = self.array_without(before, request.messages, places)
         fields = {**request.fields, self.messages_member: after}

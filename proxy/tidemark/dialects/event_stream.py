@@ -60,7 +60,6 @@ class CutStream(ABC):
         self._waiting_bytes = 0
 
     def may_end_large(self, data: bytes) -> bool:
-        """Return whether these bytes may end an event that takes long to fold, which is work for a thread."""
         return len(self._rest) > LARGE_EVENT_BYTES and (b"\n" in data or b"\r" in data)
 
     def feed(self, data: bytes) -> None:
@@ -74,14 +73,12 @@ class CutStream(ABC):
             self._fold_waiting()
 
     def reply(self) -> Reply:
-        """Return what was read. The rest counts as a whole event, so call it once, at the end of the stream."""
         self._fold_waiting()
         self._take(bytes(self._rest))
         self._rest.clear()
         return self._reply()
 
     def _fold_waiting(self) -> None:
-        """Fold the events of the waiting pieces."""
         data = b"".join(self._waiting)
         self._waiting, self._waiting_bytes = [], 0
         if b"\r" in data or self._after_return:
@@ -117,7 +114,6 @@ class EventStream(CutStream):
         self._fold = fold
 
     def _take(self, event: bytes) -> None:
-        """Fold one event."""
         if self.ended or not event:
             return
         at = event.find(b"\ndata:")

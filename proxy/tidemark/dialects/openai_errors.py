@@ -19,7 +19,6 @@ class OpenAIErrors:
     """The member that an error names when a request is too long."""
 
     def error(self, error: errors.TidemarkError) -> bytes:
-        """Write an error as a body."""
         param = error.param if isinstance(error, errors.InvalidRequest) else None
         if isinstance(error, errors.ContextLengthExceeded):
             param = error.param or self.messages_member

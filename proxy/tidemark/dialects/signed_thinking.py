@@ -44,7 +44,6 @@ class SignedThinking:
         self._meanings: BoundedCache[bytes, bytes] = BoundedCache(REMEMBERED)
 
     def members(self, body: bytes) -> Mapping[str, bytes]:
-        """Return the members of a request's body."""
         return read_members(body, bounded=False)
 
     def elements(self, fields: Mapping[str, bytes]) -> Sequence[bytes]:
@@ -81,7 +80,6 @@ class SignedThinking:
         return 0 if _ABOUT_THINKING.search(body) and b"thinking" in body else None
 
     def is_binding(self, body: bytes) -> bool:
-        """Return whether a refusal says that thinking stands behind another prefix."""
         return BINDING in body
 
 

@@ -64,7 +64,6 @@ class StoredMessageReader:
         self._checks = [dialect.is_message for dialect in self._dialects.values()]
 
     def is_message(self, raw: bytes) -> bool:
-        """Return whether stored bytes are a message of any dialect."""
         return any(check(raw) for check in self._checks)
 
     def read(self, raws: Sequence[bytes]) -> list[Message]:
@@ -75,12 +74,10 @@ class StoredMessageReader:
         return messages
 
     def is_native(self, raw: bytes, dialect: RequestFormat) -> bool:
-        """Return whether a stored message has the form of this dialect."""
         names = shapes(raw)
         return any(self._dialects.get(name) is dialect for name in names) if names else dialect.is_message(raw)
 
     def sendable(self, raws: Sequence[bytes], dialect: RequestFormat) -> list[bytes]:
-        """Return stored messages as a client of ``dialect`` would send them."""
         return [
             dialect.as_sent(raw) if self.is_native(raw, dialect) else dialect.write(self.read([raw])[0]) for raw in raws
         ]

@@ -32,7 +32,6 @@ class Spending:
     """Answers that were no usable summary, so that the deterministic one was measured in their place."""
 
     def __add__(self, other: Spending) -> Spending:
-        """Return both together."""
         usd = None if self.usd is None or other.usd is None else self.usd + other.usd
         return Spending(
             self.asked_tokens + other.asked_tokens,
@@ -62,7 +61,6 @@ class Meter:
     _sum: Spending = field(default_factory=Spending)
 
     def note(self, route: Route, request: TextRequest, answer: JsonValue) -> None:
-        """Add one call."""
         model = route.upstream_model
         self.models[model] = None
         usage = answer.get("usage") if isinstance(answer, dict) else None
@@ -139,7 +137,6 @@ class Sums:
         self._spending[corpus, budget] += self._spent()
 
     def count(self, corpus: str, kind: str, budget: int, survivors: int, facts: int) -> None:
-        """Add facts of one kind, and how many of them survived."""
         pair = self._facts[corpus, kind, budget]
         pair[0] += survivors
         pair[1] += facts

@@ -89,7 +89,6 @@ class GraphPlan:
 
     @cached_property
     def messages(self) -> list[Message]:
-        """Return the messages to plan."""
         cores = [core for core, _ in self.pairs]
         if not self.is_history_removed:
             return cores

@@ -227,7 +227,6 @@ def _field(state: Any, key: str) -> Any:
 
 
 def _perform(steps_: Steps, model: Model, store: Shelf | None, hook: FlushHook | None) -> SummarizationResult:
-    """Perform the steps, one after the other."""
     answer: Any = None
     while True:
         try:

@@ -223,12 +223,10 @@ class _BegunReply:
         self._reply, self._pieces, self._pending = reply, pieces, pending
 
     async def body(self) -> AsyncIterator[bytes]:
-        """Yield all pieces."""
         for piece in self._pieces:
             yield piece
         async for piece in self._pending:
             yield piece
 
     async def close(self) -> None:
-        """Cancel the rest of the upstream call."""
         await self._reply.close()

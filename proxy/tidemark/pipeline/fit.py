@@ -98,7 +98,6 @@ class BudgetFitter:
         self._timer = timer
 
     def plan(self, context: RequestContext) -> CompactionPlan:
-        """Decide what to do with a request."""
         planned = _plan_at_once(context) or plan(self._plan_input(context))
         if isinstance(planned, NoCompaction | CannotFit):
             _check_whole(context)
@@ -222,7 +221,6 @@ class BudgetFitter:
         return Unplanned(replace(attempt, context=context, deadline=deadline))
 
     async def _summarize(self, context: RequestContext, state: Summarize) -> Fitted:
-        """Make a summary."""
         planned, loop = state.planned, asyncio.get_running_loop()
         self._recaller.begin(context, planned.covered)
         order = self._order(context, planned)
@@ -295,7 +293,6 @@ class BudgetFitter:
         return replace(context, stored=replace(stored, prepared=prepared, preparing_count=0))
 
     async def _swap(self, context: RequestContext, planned: SwapSummary) -> Fitted:
-        """Put the prepared summary into use."""
         result = await self._compactor.adopt(order_of(context, swap_plan_of(planned)), planned.summary)
         after = planned.tokens - self._natives.tokens(context, planned.summary) + result.tokens
         return self._with_summary(context, result, after, "compacted")
@@ -326,7 +323,6 @@ class BudgetFitter:
         return replace(fitted, report=replace(fitted.report, action="failed", warning=warning))
 
     def _unchanged(self, context: RequestContext, planned: NoCompaction) -> FittedRequest:
-        """Return the request as it came."""
         if context.count.left_out.count:  # each request comes here
             _check_whole(context)
         action: Action = "bypassed" if planned.reason == "off" else "none"
@@ -335,7 +331,6 @@ class BudgetFitter:
         return FittedRequest(context.request.messages, report, changed=False)
 
     def _reused(self, context: RequestContext, planned: ReuseSummary) -> FittedRequest:
-        """Return the request with the summary that is in use already."""
         summary = planned.summary
         warning = not_done_warning(context, planned.reason)
         report = context.report("reused", planned.tokens, self._timer(), summary=summary, warning=warning)

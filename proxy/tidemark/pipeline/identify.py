@@ -192,7 +192,6 @@ class Identify:
         self._identifier = identifier
 
     async def __call__(self, walk: Walk) -> Walk:
-        """Identify one request."""
         request, caller = walk.request, walk.caller
         route = await self._upstream.resolve(request.model)
         profile = await self._catalog.profile(route, caller)

@@ -239,7 +239,6 @@ class _KeptReply:
         self.headers = reply.headers
 
     async def body(self) -> AsyncIterator[bytes]:
-        """Yield the reply's own body."""
         async for chunk in self._reply.body():
             if len(self._data) <= MAX_BYTES:
                 self._data += chunk

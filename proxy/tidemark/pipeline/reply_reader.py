@@ -55,7 +55,6 @@ class ReplyReader:
             self._note_failure()
 
     async def reply_from_thread(self) -> Reply | None:
-        """Return the reply, put together in a thread."""
         if self._reading is not None:
             await asyncio.wait([self._reading])
             self._note_failure()

@@ -92,7 +92,6 @@ class SearchedStreamReply:
                 return
 
     async def close(self) -> None:
-        """Cancel the rest of the upstream call."""
         await self._reply.close()
 
     async def _events_of(self, reply: UpstreamReply) -> AsyncIterator[bytes]:

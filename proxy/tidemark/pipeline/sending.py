@@ -224,7 +224,6 @@ class Send:
     async def _send_fitted(
         self, context: RequestContext, fitted: FittedRequest, progress: Progress
     ) -> Exchange | Refused:
-        """Send a request that is within its budget."""
         thinking = self._thinking.of(context, fitted.native) or watched_items(context)
         offer = None if fitted.summary is None else self._searches.offer(context, fitted, thinking)
         if offer is not None:

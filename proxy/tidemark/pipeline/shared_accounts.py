@@ -177,6 +177,5 @@ class CheckAccounts:
         self._accounts = accounts
 
     async def __call__(self, walk: Walk) -> Walk:
-        """Check one request."""
         await self._accounts.check_mentioned(walk.context.route, walk.request, walk.caller)
         return walk

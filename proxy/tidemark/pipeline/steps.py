@@ -116,7 +116,6 @@ class Pipeline:
         return self._identify.identify(request, caller, controls, place=place)
 
     def _run_rest(self, walk: Walk) -> Awaitable[Result]:
-        """Walk the steps behind the first one."""
         return walk_through(self.steps[1:], walk, resume=self._with_all_messages - 1)
 
     def _send_again(self, context: RequestContext, progress: Progress) -> Awaitable[Exchange | Refused]:
@@ -131,7 +130,6 @@ class Fit:
         self._fitter = fitter
 
     async def __call__(self, walk: Walk) -> Walk | Result:
-        """Fit a request, or refuse it."""
         fitted = await self._fitter.fit(walk.context, walk.progress)
         if isinstance(fitted, Refused):
             return fitted

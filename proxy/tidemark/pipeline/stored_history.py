@@ -378,7 +378,6 @@ class _LeasedReply:
         self.headers = reply.headers
 
     def body(self) -> AsyncIterator[bytes]:
-        """Return the reply's own body."""
         return self._reply.body()
 
     async def close(self) -> None:

@@ -67,7 +67,6 @@ class OpenedReply:
             yield piece
 
     async def close(self) -> None:
-        """Cancel the rest of the upstream call."""
         if self._next is not None and not self._next.done():
             self._next.cancel()
             with suppress(asyncio.CancelledError, StopAsyncIteration, UpstreamError):

@@ -124,7 +124,6 @@ class Response:
         """The newest piece that was sent. An error that follows goes on with the numbers of its events."""
 
     async def start(self, status: int, headers: Sequence[tuple[bytes, bytes]]) -> None:
-        """Send status and headers."""
         self._is_started = True
         await self._send({"type": "http.response.start", "status": status, "headers": headers})
         self.status = status

@@ -60,7 +60,6 @@ class Dispatcher(Starlette):
         self._around = around
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Serve one request."""
         if scope.get("raw_path", b"")[: len(DOUBLED)] == DOUBLED:
             _undouble(scope)
         if self._around is None:

@@ -47,7 +47,6 @@ class WrongTokens:
         return tried_at is not None and len(tried_at) == MAX_TRIES and self._clock() - tried_at[0] < TRIES_SECONDS
 
     def note(self, address: str) -> None:
-        """Count a wrong token."""
         tried_at = self._tried_at.get(address) or deque(maxlen=MAX_TRIES)
         tried_at.append(self._clock())
         self._tried_at.put(address, tried_at)
@@ -87,7 +86,6 @@ class OperatorAccess:
         raise Forbidden(f"Without an admin token this is allowed from this machine only; {_REMEDY}.")
 
     def grants(self, request: Request) -> bool:
-        """Tell whether a request is the operator's."""
         if self.token is not None:
             scheme, _, token = request.headers.get("authorization", "").partition(" ")
             return scheme.lower() == "bearer" and _same(token.strip().encode("latin-1"), self.token.encode())

@@ -63,7 +63,6 @@ class Permits:
 
     @property
     def waiting(self) -> int:
-        """The requests that wait for a permit."""
         return len(self._line)
 
     async def take(self, tenant: bytes, size: int) -> Permit:

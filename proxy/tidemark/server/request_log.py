@@ -46,7 +46,6 @@ class RequestLog:
         self._started = timer()
 
     def on_planned(self, report: Report) -> None:
-        """Note what was done to the request."""
         self.report = report
         self.end_permit()
 
@@ -73,11 +72,9 @@ class RequestLog:
             self.report = replace(self.report, degraded=True)
 
     def note_first_byte(self) -> None:
-        """Note that the first byte is sent to the client."""
         self.first_byte = self._timer() - self._started
 
     def to_event(self) -> RequestServed:
-        """Return the event that the listeners get."""
         request, report, usage = self.request, self.report, NO_USAGE
         if self.answered_here:
             report = report and replace(report, tokens_before=0, tokens_after=0)

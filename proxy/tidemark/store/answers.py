@@ -28,10 +28,6 @@ class RedisAnswers:
         self._codec = codec
 
     async def find(self, conversation: str) -> KeptAnswer | None:
-        """Return the answer; None if none is kept, or it cannot be read.
-
-        :raises StoreUnavailable: the store did not answer in time
-        """
         packed = await self._ask("GET", keys.newest_answer(conversation))
         try:
             return None if packed is None else unpack_answer(self._codec, packed)
@@ -39,10 +35,6 @@ class RedisAnswers:
             return None
 
     async def keep(self, conversation: str, answer: KeptAnswer, seconds: int) -> None:
-        """Keep an answer in place of the one before, unless the conversation is gone.
-
-        :raises StoreUnavailable: the store did not answer in time
-        """
         packed = self._codec.seal(VERSION + _pack(answer))
         names = (keys.newest_answer(conversation), keys.record_hash(conversation))
         await self._ask("EVAL", _KEEP, 2, *names, packed, seconds)

@@ -47,7 +47,6 @@ class RedisCalibrations:
         self._newest: BoundedCache[CalibrationKey, Calibration] = BoundedCache(_CACHED)
 
     async def calibration(self, key: CalibrationKey) -> Calibration:
-        """Return the calibration of a tool set, else of its model; during an outage the last one of this process."""
         try:
             own, overall = map(self._unpack, await self._read(key, briefly=True))
         except StoreError:
@@ -57,7 +56,6 @@ class RedisCalibrations:
         return calibration
 
     async def learn(self, key: CalibrationKey, counted: int, reported: int, now: float) -> None:
-        """Take in one more reply, for the tool set and for the model."""
         try:
             async with asyncio.timeout(self._learn_seconds):
                 after = await self._learn(key, counted, reported, now)

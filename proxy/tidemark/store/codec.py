@@ -233,7 +233,6 @@ class Codec:
             return None
 
     def pack_summary(self, summary: PrefixSummary) -> bytes:
-        """Pack a summary's record."""
         recipe = summary.recipe
         record = _Summary(
             summary.prefix,

@@ -175,9 +175,7 @@ class CommandSender:
             return await self.run(script, family, b"", 0, own, *more)
 
     async def aclose(self) -> None:
-        """Close the connections."""
         await self._client.aclose()
 
     async def end_probes(self) -> None:
-        """Stop probing."""
         await self._only.aclose()

@@ -219,10 +219,6 @@ class RedisStore(RecordReader):
         return None if stored is None else self._codec.readable_summary(stored) or summary
 
     async def find_by_name(self, owner: str, name: str) -> str | None:
-        """Return the id of the conversation that a credential's client calls by a name, or None.
-
-        :raises StoreUnavailable: the store did not answer in time
-        """
         await self.listing.settle()
         conversation = await self.ask("GET", keys.name(owner, name))
         if conversation is None:
@@ -257,7 +253,6 @@ class RedisStore(RecordReader):
         await asyncio.gather(self._sender.check_schema(), self._sender.ping())
 
     async def server_facts(self) -> list[Mapping[str, str]]:
-        """Return the fields of ``INFO memory`` of each server; none of a server that does not answer, or refuses."""
         return await self._sender.server_facts()
 
     async def check_schema(self) -> int:

@@ -49,10 +49,6 @@ class RedisKeptConversations:
         """Takes an owner and how many bytes were stored; the store's counts replace it."""
 
     async def create(self, owner: str, conversation: KeptConversation, items: Sequence[KeptItem]) -> None:
-        """Store a new conversation.
-
-        :raises StoreUnavailable: the store did not answer in time
-        """
         await self._write(owner, conversation, items, head=self._packed_head(conversation), is_new=True)
         index, longest = keys.kept_index(owner), self._lifetimes.longest
         await self._ask("SADD", index, conversation.id)
@@ -88,26 +84,13 @@ class RedisKeptConversations:
     async def add(
         self, owner: str, conversation: KeptConversation, items: Sequence[KeptItem], tenant: str = ""
     ) -> bool:
-        """Store items behind the others, and return whether the conversation is still there.
-
-        :param tenant: whose request brought them; the first one's stays
-        :raises StoreUnavailable: the store did not answer in time
-        """
         return await self._write(owner, conversation, items, tenant=tenant)
 
     async def change(self, owner: str, conversation: KeptConversation, metadata: bytes) -> KeptConversation | None:
-        """Replace the metadata; None if the conversation is gone.
-
-        :raises StoreUnavailable: the store did not answer in time
-        """
         changed = replace(conversation, metadata=metadata)
         return changed if await self._write(owner, changed, (), head=self._packed_head(changed)) else None
 
     async def remove(self, owner: str, conversation: KeptConversation, item: str) -> bool:
-        """Delete the items with an id, and return whether there was one.
-
-        :raises StoreUnavailable: the store did not answer in time
-        """
         at, numbers = keys.kept_conversation(owner, conversation.id), []
         for name, packed in (await self._ask("HGETALL", at)).items():
             if name.isdigit() and _has_id(self._codec, packed, item):
@@ -128,10 +111,6 @@ class RedisKeptConversations:
         return total
 
     async def forget(self, owner: str, identifier: str) -> bool:
-        """Delete a conversation, and return whether it was there.
-
-        :raises StoreUnavailable: the store did not answer in time
-        """
         await self._ask("SREM", keys.kept_index(owner), identifier)
         return bool(await self._ask("DEL", keys.kept_conversation(owner, identifier)))
 

@@ -39,20 +39,12 @@ class RedisLeases:
         *,
         absorbed: Sequence[bytes] = (),
     ) -> Lease | None:
-        """Take a lease; None if another worker has it.
-
-        :raises StoreUnavailable: the store did not answer in time
-        """
         prefix, purpose = keys.family_prefix(chain.family), reference(covered, chain.at(covered), recipe, absorbed)
         token = uuid.uuid4().hex  # a connection that repeats the command repeats this: then the lease is ours already
         value = await self._ask("EVAL", _TAKE, 1, prefix, name, _milliseconds(seconds), purpose, token)
         return None if value is None else Lease(chain.family, name, value)
 
     async def renew(self, lease: Lease, seconds: float) -> bool:
-        """Renew a lease; False if another worker has it by now.
-
-        :raises StoreUnavailable: the store did not answer in time
-        """
         return bool(await self._keep(lease, _milliseconds(seconds)))
 
     async def release(self, lease: Lease) -> None:
@@ -63,10 +55,6 @@ class RedisLeases:
         await self._keep(lease, 0)
 
     async def is_taken(self, family: str, name: str) -> bool:
-        """Return whether any worker has a lease.
-
-        :raises StoreUnavailable: the store did not answer in time
-        """
         return bool(await self._ask("EXISTS", keys.lease(family, name)))
 
     async def _keep(self, lease: Lease, milliseconds: int) -> Any:

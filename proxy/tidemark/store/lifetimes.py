@@ -38,7 +38,6 @@ class Lifetimes:
         return max(idle) if all(idle) else 0
 
     def of(self, tenant: str) -> Lifetime:
-        """Return the lifetime of a tenant's conversations."""
         return self._by_tenant.get(tenant, self.usual) if self._by_tenant else self.usual
 
 

@@ -137,7 +137,6 @@ class Listing:
         return entries[:limit]
 
     async def count(self, owner: str | None) -> int:
-        """Return how many conversations a list has."""
         return int(await self._ask("ZCARD", _index_of(owner)))
 
     async def ids_beginning(self, owner: str | None, beginning: str) -> Sequence[tuple[float, str]]:

@@ -51,17 +51,14 @@ class RedisModels:
         return _version(await self._ask("GET", keys.models_part("v"), probe=True))
 
     async def changed(self) -> tuple[RegistryVersion, Sequence[ModelRecord]]:
-        """Return the version, and the records with settings, without observations."""
         version, settings, _ = await self._all()
         return version, self._merged(settings, {})
 
     async def records(self) -> Sequence[ModelRecord]:
-        """Return all records, by id."""
         _, settings, observations = await self._all()
         return sorted(self._merged(settings, observations), key=lambda record: record.id)
 
     async def record(self, model: str) -> ModelRecord | None:
-        """Return the record with this id."""
         settings = {model: await self._ask("HGET", keys.models_part("o"), model)}
         observations = {model: await self._ask("HGET", keys.models_part("r"), model)}
         return next(iter(self._merged(settings, observations)), None)

@@ -67,10 +67,6 @@ class RedisOwners:
         return [None if value is None else value.decode() for value in values]
 
     async def claim(self, account: str, identifiers: Sequence[str], owner: str) -> None:
-        """Store who made objects of an account; if an id was used before, the newest owner counts.
-
-        :raises StoreUnavailable: the store did not answer in time
-        """
         await self.note(account, identifiers, owner)
         lasting = ("EX", self._keep_seconds) if self._keep_seconds else ()
         await asyncio.gather(
@@ -78,7 +74,6 @@ class RedisOwners:
         )
 
     async def renew(self, account: str, identifiers: Sequence[str]) -> None:
-        """Let owners be known for as long as if they were new; an outage changes nothing."""
         if not self._keep_seconds:
             return
         with contextlib.suppress(StoreError):

@@ -59,10 +59,6 @@ class RecordReader:
         return record
 
     async def messages(self, conversation: str, *, start: int = 1, stop: int | None = None) -> Sequence[StoredMessage]:
-        """Return the messages from ``start`` to ``stop``, both included, a fork's earlier ones too.
-
-        A message that cannot be read keeps its place and has no bytes, and ``unreadable`` says why.
-        """
         messages: list[StoredMessage] = []
         last = math.inf if stop is None else stop
         for holder, base, count in await self._path(conversation):
@@ -77,7 +73,6 @@ class RecordReader:
         return messages
 
     async def originals(self, conversation: str) -> Mapping[int, StoredMessage]:
-        """Return the answers that the client repeats in other words since, as they were answered, by position."""
         originals: dict[int, StoredMessage] = {}
         last = sys.maxsize
         for holder, base, _ in await self._path(conversation):
@@ -89,7 +84,6 @@ class RecordReader:
         return originals
 
     async def message_ids(self, conversation: str, stop: int) -> Sequence[str]:
-        """Return the ids of the messages up to position ``stop``, a fork's earlier ones too, oldest first."""
         pages: list[list[str]] = []
         for holder, base, count in await self._path(conversation):
             stop, last = min(stop, base), min(stop, count)
@@ -107,12 +101,6 @@ class RecordReader:
         absorbed: Sequence[bytes] = (),
         waiting: bool = False,
     ) -> PrefixSummary | None:
-        """Return the stored summary of the first ``covered`` messages of ``chain``.
-
-        :param absorbed: digests of exactly the system messages that it absorbs
-        :param waiting: return the prepared summary that is not in use yet
-        :raises StoreUnavailable: the store did not answer in time
-        """
         digest, prefix = recipe_digest(recipe), chain.at(covered)
         packed = await self.ask("GET", keys.summary(chain.family, digest, prefix, absorbed, waiting=waiting))
         return self._codec.readable_summary(packed) if packed else None

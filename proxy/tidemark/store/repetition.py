@@ -23,7 +23,6 @@ class RepeatedLook:
         self._task = asyncio.create_task(self._repeat(after_seconds))
 
     async def aclose(self) -> None:
-        """Stop looking."""
         if self._task is not None:
             self._task.cancel()
             await asyncio.gather(self._task, return_exceptions=True)

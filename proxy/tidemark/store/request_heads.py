@@ -53,10 +53,6 @@ class RedisRequestHeads:
         return messages, missing if entries else "unknown"
 
     async def summarized_count(self, conversation: str) -> int:
-        """Return for how many messages a summary stood in the conversation's last request; 0 for none.
-
-        :raises StoreUnavailable: the store did not answer in time
-        """
         entry = await self._ask("LINDEX", keys.turn_list(conversation), -1)
         turn = self._codec.readable_turn(entry) if entry else None
         return turn.summarized if turn is not None else 0

@@ -184,10 +184,6 @@ class RedisResponses:
         return replace(response, head={name: long[digest] if digest else raw for name, raw, digest in head})
 
     async def system_messages(self, response: ResponseRecord) -> Mapping[bytes, bytes]:
-        """Return the bytes of the response's system messages by their digests; those that are gone are missing.
-
-        :raises StoreUnavailable: the store did not answer in time
-        """
         digests = list(dict.fromkeys(digest for _, digest in response.systems))
         if not digests:
             return {}
@@ -200,10 +196,6 @@ class RedisResponses:
         return messages
 
     async def forget(self, owner: str, response: ResponseRecord) -> None:
-        """Delete a response; its conversation stays.
-
-        :raises StoreUnavailable: the store did not answer in time
-        """
         names = [keys.response(owner, name) for name in _names(response)]
         await asyncio.gather(
             self._sender.ask("HDEL", keys.response_hash(response.conversation), response.id),

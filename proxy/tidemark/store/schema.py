@@ -109,7 +109,6 @@ class SchemaWatch:
         self._looks.start(after_seconds=WATCH_SECONDS)
 
     async def aclose(self) -> None:
-        """Stop looking."""
         await self._looks.aclose()
 
     async def _look(self) -> None:

@@ -149,7 +149,6 @@ class OwnerUsage:
             self._timer.cancel()
 
     def _later(self, seconds: float) -> None:
-        """Write within some seconds."""
         loop = asyncio.get_running_loop()
         if self._timer is not None:
             if self._timer.when() <= loop.time() + seconds:

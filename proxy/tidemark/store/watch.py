@@ -52,7 +52,6 @@ class StoreWatch:
         self._looks.start()
 
     async def aclose(self) -> None:
-        """Stop looking."""
         await self._looks.aclose()
 
     async def _look(self) -> None:

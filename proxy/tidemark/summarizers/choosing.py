@@ -33,7 +33,6 @@ class SummarizerChoice:
         self._chosen: dict[tuple[Any, ...], Summarizer] = {}
 
     def of(self, profile: ModelProfile, route: Route) -> Summarizer:
-        """Return the summarizer that a model's policy names."""
         policy = profile.policy
         key = (
             policy.strategy,

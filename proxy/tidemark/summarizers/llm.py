@@ -110,7 +110,6 @@ class LlmSummarizer:
 
     @cached_property
     def recipe(self) -> SummaryRecipe:
-        """Return what its summaries depend on."""
         model = f"{self._model}+live" if self._cache_friendly else self._model
         model = f"{model}+revised" if self._revise else model
         return SummaryRecipe("llm", self._template.name, version=4, model=model)

@@ -35,7 +35,6 @@ class DurationCounts:
         self.seconds = 0.0
 
     def add(self, seconds: float) -> None:
-        """Add one time."""
         self.number += 1
         self.seconds += seconds
         self.counts[bisect_left(self._bounds, seconds)] += 1

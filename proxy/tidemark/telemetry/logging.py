@@ -117,7 +117,6 @@ class FactLog:
         self._suppressed: dict[str, int] = {}
 
     def __call__(self, event: Event) -> None:
-        """Log one event."""
         if isinstance(event, RequestServed):
             self._request(event)
             return
@@ -165,7 +164,6 @@ class _JsonLines(logging.StreamHandler[TextIO]):
     """
 
     def fact(self, name: str, level: int, fields: dict[str, Any]) -> None:
-        """Write one event by its fields."""
         _fit(None, name, fields)
         fields["event"] = name
         fields["level"] = _LEVELS[level]

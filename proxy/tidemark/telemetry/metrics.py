@@ -153,7 +153,6 @@ class Metrics:
         self.state = StateSeries(self.registry, read_state)
 
     def __call__(self, event: Event) -> None:
-        """Count one event."""
         match event:
             case RequestServed():
                 self._served(event)

@@ -82,7 +82,6 @@ class StateSeries:
         self._read = None
 
     def sample(self) -> None:
-        """Show the worker's state."""
         if self._read is None:
             return
         state, now = self._read(), time.monotonic()

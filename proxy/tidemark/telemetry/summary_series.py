@@ -38,7 +38,6 @@ class SummarySeries:
         )
 
     def __call__(self, event: ConversationCompacted | SummaryPrepared | SummaryFailed | BreakerChanged) -> None:
-        """Count an event of the summarizers."""
         match event:
             case ConversationCompacted():
                 self._compactions.labels(event.strategy).inc()

@@ -143,17 +143,14 @@ class LocalTokenCounter:
         return counts, new_chars
 
     def count_message(self, message: Message, model: str) -> int:
-        """Return the tokens of one message with its overhead."""
         scheme = self._scheme_of(model)
         cached = self._messages.get(_key(message, scheme))
         return self._message(message, scheme) if cached is None else cached
 
     def count_text(self, text: str, model: str) -> int:
-        """Return the tokens of a bare text."""
         return self._text(self._scheme_of(model), text)
 
     def cut_text(self, text: str, model: str, max_tokens: int) -> str:
-        """Return the longest beginning of at most ``max_tokens`` tokens, in whole characters."""
         family = self._scheme_of(model).family
         try:
             return self._vocabulary(family.encoding).cut(text, max_tokens * 100 // family.percent)
@@ -297,7 +294,6 @@ class CountCache:
         self._old: dict[Key, int] = {}
 
     def get(self, key: Key) -> int | None:
-        """Return a count, if it is cached."""
         count = self._young.get(key)
         return self._older(key) if count is None and self._old else count
 

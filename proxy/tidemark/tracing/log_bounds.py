@@ -24,7 +24,6 @@ class LineBound(logging.Filter):
         self._left_out_count = 0
 
     def filter(self, record: logging.LogRecord) -> bool:
-        """Return whether a line is logged."""
         now = self._timer()
         if now < self._quiet_until:
             self._left_out_count += 1

@@ -83,7 +83,6 @@ class RequestTracing:
         self._direct = frozenset(direct)
 
     async def serve(self, app: ASGIApp, scope: Scope, receive: Receive, send: Send) -> None:
-        """Serve one request by ``app``."""
         if scope["type"] != "http" or scope["path"] in UNTRACED:
             await app(scope, receive, send)
             return

@@ -64,7 +64,6 @@ class CallSpan:
                 self.span.end(self._ended)
 
     def note_usage(self, usage: Usage) -> None:
-        """Add the counts of the provider."""
         counts = {
             INPUT_TOKENS: usage.input_tokens,
             CACHED_TOKENS: usage.cached_tokens,
@@ -87,7 +86,6 @@ class RequestCalls:
         """Whether the request has ended; what goes on in the background ends its own spans."""
 
     def begin(self, span: Span) -> CallSpan:
-        """Add a call."""
         call = CallSpan(span, waits=True)
         self._calls.append(call)
         return call
@@ -116,7 +114,6 @@ class TracedUpstream:
         self._send, self._forward, self._complete = upstream.send, upstream.forward, upstream.complete
 
     async def send(self, route: Route, body: bytes, caller: Caller, *, dialect: Dialect, stream: bool) -> UpstreamReply:
-        """Send a model request."""
         call = self._begin(f"{CHAT} {route.upstream_model}", route, CHAT)
         call.span.set_attributes({"tidemark.dialect": dialect.name, "tidemark.stream": stream})
         return await _carried(call, self._send, route, body, below(call.span, caller), dialect=dialect, stream=stream)
@@ -124,7 +121,6 @@ class TracedUpstream:
     async def forward(
         self, route: Route, method: str, path: str, body: bytes | Upload, caller: Caller
     ) -> UpstreamReply:
-        """Send a request that is only carried."""
         operation = OPERATIONS.get(path.partition("?")[0])
         name = method_of(method) if operation is None else f"{operation} {route.upstream_model}"
         call = self._begin(name, route, operation)
@@ -132,7 +128,6 @@ class TracedUpstream:
         return await _carried(call, self._forward, route, method, path, body, below(call.span, caller))
 
     async def complete(self, route: Route, request: TextRequest, caller: Caller) -> str:
-        """Return a text for a summarizer."""
         attributes = {**route_attributes(route, CHAT), "tidemark.purpose": "summary"}
         with self._spans.child(f"{CHAT} {route.upstream_model}", SpanKind.CLIENT, attributes) as span:
             return await self._complete(route, request, below(span, caller))
@@ -158,7 +153,6 @@ class TracedReply:
         """What was looked at and had no model yet; None once nothing more is looked for."""
 
     def body(self) -> AsyncIterator[bytes]:
-        """Yield the pieces of the reply."""
         self._pieces = self._reply.body()
         return self
 

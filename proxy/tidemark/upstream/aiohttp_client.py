@@ -38,12 +38,6 @@ class AiohttpAnswer:
         self._response = response
 
     async def read(self, silence_seconds: float) -> bytes:
-        """Return the bytes of the body that arrived since the last call, or wait for some.
-
-        They are empty at the body's end.
-
-        :raises OSError: the connection was silent for so long, or the body broke off
-        """
         try:
             async with asyncio.timeout(silence_seconds):
                 return await self._response.content.readany()
@@ -85,13 +79,6 @@ class AiohttpClient:
         *,
         fresh: bool = False,
     ) -> AiohttpAnswer:
-        """Send a request, and wait for status and headers of its answer.
-
-        :param due: when to stop waiting, on the loop's clock
-        :param fresh: use a new connection
-        :raises ConnectTimedOut, ConnectionGone, AnswerBroken, OSError: there was no answer
-        :raises ValueError: the request cannot be sent as HTTP
-        """
         _FRESH.set(False)
         lines = [(name.decode("latin-1"), _text(value)) for name, value in headers]
         if isinstance(body, Upload) and body.length is not None:
@@ -121,7 +108,6 @@ class AiohttpClient:
         return answer
 
     async def aclose(self) -> None:
-        """Close all connections."""
         await self._pooled.close()
         if self._unpooled is not None:
             await self._unpooled.close()

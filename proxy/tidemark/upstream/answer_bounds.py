@@ -30,15 +30,12 @@ class AnswerBounds:
     """Of an answer to a model request, whole or as a stream. Its text is held until it is stored."""
 
     def too_long_error(self, route: Route) -> UpstreamBroken:
-        """Return the error for an error whose body is longer than its bound."""
         return endless(route, "an error", self.error, "limits.max_error_mb")
 
     def too_long_event(self, route: Route) -> UpstreamBroken:
-        """Return the error for an event that is longer than its bound."""
         return endless(route, "one event", self.event, "limits.max_event_mb")
 
     def too_long_answer(self, route: Route) -> UpstreamBroken:
-        """Return the error for an answer that is longer than its bound."""
         return endless(route, "an answer", self.answer, "limits.max_answer_mb")
 
 
@@ -53,7 +50,6 @@ class OpenEvent:
         """An event's end may be cut between two pieces."""
 
     def add(self, piece: bytes) -> None:
-        """Count the next bytes of the stream."""
         if piece.endswith(b"\n\n"):  # nearly always
             self.size, self._tail = 0, b""
             return

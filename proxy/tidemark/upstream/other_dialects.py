@@ -59,7 +59,6 @@ class SpokenDialects:
         return status in NO_ENDPOINT and not route.dialects and route.provider != ANTHROPIC
 
     def note_taken(self, route: Route, dialect: str, caller: Caller) -> None:
-        """Remember that an upstream speaks a dialect."""
         self._lessons.note_taken(caller.fingerprint, _subject(route, dialect))
 
     def learn(self, route: Route, dialect: str, caller: Caller, status: int, body: bytes) -> bool:

@@ -86,7 +86,6 @@ class TlsQuestions:
     """
 
     def __init__(self) -> None:
-        """Begin with no server asked."""
         self._answers: BoundedCache[str, tuple[float, bool]] = BoundedCache(MAX_CACHED_URLS)
         """When each was asked, on the loop's clock, and whether it speaks TLS; by base URL."""
 

@@ -109,7 +109,6 @@ class Destination:
 
     @property
     def api_key(self) -> str | None:
-        """Return the configured key."""
         return _text(self.params.get("api_key"))
 
     @property

@@ -105,11 +105,6 @@ class LiteLLMUpstream:
             litellm.load()
 
     async def resolve(self, model: str, *, by_operator: bool = False) -> Route:
-        """Return the route of a model.
-
-        :param by_operator: the configuration names the model, as a summarizer's; else a client does
-        :raises ModelNotFound: no upstream serves it; the message names what is configured
-        """
         if len(model) > LONGEST_MODEL_NAME:
             raise self._not_found(model, f"longer than {LONGEST_MODEL_NAME} characters")
         routes = self._operator_routes if by_operator else self._client_routes
@@ -181,7 +176,6 @@ class LiteLLMUpstream:
         return route if route.lane == "wire" else self._spoken.native_route(route, MESSAGES, caller)
 
     def has_credential(self, route: Route) -> bool:
-        """Return whether calls go with a credential of the configuration, which all clients share."""
         if not route.speaks_openai:
             return not isinstance(credential_for(route, NO_CREDENTIAL), Refusal)
         return route.api_key is not None or (bool(route.headers) and any(name in KEYS for name, _ in route.headers))
@@ -221,18 +215,12 @@ class LiteLLMUpstream:
         return writes_summaries(route.upstream_model) if dialect == MESSAGES else is_openai(route.base_url)
 
     async def complete(self, route: Route, request: TextRequest, caller: Caller) -> str:
-        """Return one short text for a summarizer.
-
-        :raises UpstreamError: there was no answer
-        :raises SummaryRejected: it holds no text: tool calls or a refusal in its place, or nothing
-        """
         lane = self.wire if route.lane == "wire" else self._translate
         answer = await lane.complete(route, request, caller)
         self.on_completion(route, request, answer)
         return text_of(answer, route)
 
     async def aclose(self) -> None:
-        """Close the pooled connections."""
         await self.wire.aclose()
         await litellm.aclose()
 

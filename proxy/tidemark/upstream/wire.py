@@ -229,7 +229,6 @@ class WireLane:
         return await self._json(route, "GET", url, headers, None, seconds=timeout_seconds)
 
     async def aclose(self) -> None:
-        """Close all connections."""
         if self._pool is not None:
             await self._pool.aclose()
         if self._aiohttp is not None:

@@ -39,7 +39,6 @@ class ModelParts:
 
     @cached_property
     def counter(self) -> LocalTokenCounter:
-        """Counts tokens."""
         settings = self.settings
         return LocalTokenCounter(
             on_failure=settings.tokenizer.on_failure, on_warning=self.warn, counted_as=_counted_as(settings.model_list)
@@ -47,12 +46,10 @@ class ModelParts:
 
     @cached_property
     def model_data(self) -> LiteLLMModelData:
-        """What litellm knows of models."""
         return LiteLLMModelData()
 
     @cached_property
     def upstream(self) -> LiteLLMUpstream:
-        """Asks the providers."""
         settings = self.settings
         limits = settings.limits
         bounds = AnswerBounds(

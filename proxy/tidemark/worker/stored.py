@@ -91,7 +91,6 @@ class StoreParts(ModelParts):
 
     @cached_property
     def catalog(self) -> Catalog:
-        """Knows the window and the policy of each model."""
         settings, has_store = self.settings, bool(self.store_url)
         return Catalog(
             self.upstream,
@@ -106,7 +105,6 @@ class StoreParts(ModelParts):
 
     @cached_property
     def summarizers(self) -> SummarizerChoice:
-        """Chooses the summarizer of a policy."""
         return SummarizerChoice(self.upstream, self.counter, self.catalog.known_window)
 
     def summary_writer(self, emit: Listener) -> SummaryWriter:
@@ -136,7 +134,6 @@ class StoreParts(ModelParts):
 
     @cached_property
     def store(self) -> RedisStore:
-        """Stores conversations."""
         section = self.settings.store
         most, owner_days = section.max_tenant_mb, section.owner_days
         store = RedisStore(
@@ -169,29 +166,24 @@ class StoreParts(ModelParts):
 
     @cached_property
     def request_heads(self) -> RedisRequestHeads:
-        """Stores what requests hold beside their messages."""
         return RedisRequestHeads(self.store.ask, self.codec)
 
     @cached_property
     def calibrations(self) -> RedisCalibrations:
-        """Stores how the counts of estimated tokenizers compare with their providers'."""
         return RedisCalibrations(self.store.ask, self.codec, ttl_seconds=self.ttl_seconds)
 
     @cached_property
     def replacement(self) -> RedisSummaryReplacement:
-        """Replaces summaries in the store."""
         return RedisSummaryReplacement(
             self.store.ask, self.codec, ttl_seconds=self.ttl_seconds, lifetimes=self.lifetimes
         )
 
     @cached_property
     def leases(self) -> RedisLeases:
-        """Leases in the store, by which workers take turns."""
         return RedisLeases(self.store.ask)
 
     @cached_property
     def models(self) -> RedisModels:
-        """Stores the models that requests used, and what is set for them."""
         return RedisModels(self.store.ask, self.codec)
 
     @cached_property
@@ -216,19 +208,16 @@ class StoreParts(ModelParts):
 
     @cached_property
     def watch(self) -> StoreWatch:
-        """Looks at the store beside all requests."""
         return StoreWatch(self.store, self.emit, self.warn)
 
     # Compaction
 
     @cached_property
     def writer(self) -> SummaryWriter:
-        """Writes the summaries of stored conversations."""
         return self.summary_writer(self.emit)
 
     @cached_property
     def compactor(self) -> Compactor:
-        """Makes and stores summaries."""
         return Compactor(
             writer=self.writer,
             counter=self.counter,
@@ -241,14 +230,12 @@ class StoreParts(ModelParts):
 
     @cached_property
     def immediate(self) -> ImmediateCompaction:
-        """Makes the summaries that requests wait for."""
         return ImmediateCompaction(
             compactor=self.compactor, writer=self.writer, store=self.store, leases=self.leases, emit=self.emit
         )
 
     @cached_property
     def preparation(self) -> BackgroundCompaction:
-        """Makes summaries before requests need them."""
         return BackgroundCompaction(
             compactor=self.compactor, writer=self.writer, store=self.store, leases=self.leases, emit=self.emit
         )

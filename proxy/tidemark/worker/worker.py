@@ -61,12 +61,10 @@ class Worker(StoreParts):
 
     @cached_property
     def tails(self) -> StoredTails:
-        """Reads the last messages of stored conversations."""
         return StoredTails(self.store, self.request_heads, self.formats)
 
     @cached_property
     def accounts(self) -> SharedAccounts:
-        """Keeps tenants apart if they share an account."""
         return SharedAccounts(self.upstream, self.store.owners, self.settings.auth.shares_account)
 
     @cached_property
@@ -75,30 +73,25 @@ class Worker(StoreParts):
 
     @cached_property
     def recaller(self) -> Recaller:
-        """Puts earlier messages back that a question asks for."""
         return Recaller(self.counter, self._recall_indexes)
 
     @cached_property
     def searches(self) -> SearchOffers:
-        """Offers models a function that searches earlier messages."""
         search = OriginalsSearch(self.counter, self._recall_indexes)
         return SearchOffers(RoundParts(self.upstream, self.counter, search, self.emit), time.monotonic)
 
     @cached_property
     def thinking(self) -> ThinkingGuard:
-        """Leaves out thinking that its provider would refuse."""
         return ThinkingGuard(time.perf_counter)
 
     @cached_property
     def natives(self) -> NativeCompaction:
-        """Lets the provider write the summary."""
         return NativeCompaction(
             upstream=self.upstream, guard=self.thinking, counter=self.counter, timer=time.perf_counter
         )
 
     @cached_property
     def identifier(self) -> Identifier:
-        """Finds the conversation of a request."""
         return Identifier(
             store=self.store,
             calibrations=self.calibrations,
@@ -113,7 +106,6 @@ class Worker(StoreParts):
 
     @cached_property
     def fitter(self) -> BudgetFitter:
-        """Fits a request into its token budget."""
         return BudgetFitter(
             counter=self.counter,
             compactor=self.immediate,
@@ -126,12 +118,10 @@ class Worker(StoreParts):
 
     @cached_property
     def seal(self) -> TenantSeal:
-        """Seals the summaries that clients carry themselves."""
         return TenantSeal(self.secret)
 
     @cached_property
     def continued(self) -> ContinuedRequests:
-        """Resolves the earlier responses and items that a request names."""
         conversations = KeptConversations(self.store.kept_conversations, self.store.usage.full)
         return ContinuedRequests(
             upstream=self.upstream,
@@ -167,7 +157,6 @@ class Worker(StoreParts):
 
     @cached_property
     def history(self) -> StoredHistory:
-        """Puts the stored messages of a conversation before those that a request sends."""
         rules = self.settings.history
         return StoredHistory(
             upstream=self.upstream,
@@ -184,7 +173,6 @@ class Worker(StoreParts):
 
     @cached_property
     def pipeline(self) -> Pipeline:
-        """Takes a request through its steps."""
         mark_for = lru_cache(MAX_CACHED_CALLERS)(partial(mark_of, self.secret))  # every request asks for a mark
         return Pipeline(
             history=self.history,
@@ -208,12 +196,10 @@ class Worker(StoreParts):
 
     @cached_property
     def answers(self) -> RedisAnswers:
-        """Stores answers for requests that are sent again."""
         return RedisAnswers(self.store.ask, self.codec)
 
     @cached_property
     def relay(self) -> Relay:
-        """Carries replies to clients, and records turns."""
         emits_stored = self.log.includes(TurnStored)  # the metrics do not count turns
         return Relay(self.store, self.counter, self.emit, time.perf_counter, emits_stored=emits_stored)
 
@@ -221,17 +207,14 @@ class Worker(StoreParts):
 
     @cached_property
     def log(self) -> FactLog:
-        """Logs events."""
         return FactLog()
 
     @cached_property
     def metrics(self) -> Metrics:
-        """Counts events."""
         return Metrics(self._shared_metrics, self._state)
 
     @cached_property
     def auth(self) -> Authenticator:
-        """Turns credentials into callers."""
         return PassthroughAuth(
             self.secret,
             identity_headers=self.settings.auth.identity_headers,
@@ -240,25 +223,21 @@ class Worker(StoreParts):
 
     @cached_property
     def operator(self) -> OperatorAccess:
-        """Tells who is the operator."""
         server, token = self.settings.server, self.settings.secrets.admin_token
         return OperatorAccess(server.host, token.reveal() if token else None, frozenset(server.trusted_proxies))
 
     @cached_property
     def access(self) -> ConversationAccess:
-        """Tells whose conversations a request may reach."""
         return ConversationAccess(self.auth, self.operator)
 
     @cached_property
     def admission(self) -> Admission:
-        """Bounds the model requests of this worker."""
         limits = self.settings.limits
         formats = partial(errors_of, dialects=self.dialects)
         return Admission(limits.max_streams, limits.max_waiting, auth=self.auth, formats=formats, emit=self.emit)
 
     @cached_property
     def forwarding(self) -> ForwardingEndpoint:
-        """Carries what no other endpoint serves."""
         settings, server = self.settings, self.settings.server
         bounds = SpoolBounds(
             all_bytes=max(server.max_spools_mb, server.max_spool_mb) * BYTES_A_MEGABYTE,
@@ -289,7 +268,6 @@ class Worker(StoreParts):
         return self.settings.server.max_body_mb * BYTES_A_MEGABYTE
 
     def _state(self) -> WorkerState:
-        """Return what this worker does at the moment."""
         return WorkerState(
             self.relay.streams,
             self.preparation.running(),

@@ -121,7 +121,6 @@ def _tenant_seed(tenant: str) -> bytes:
 
 
 def _links(previous: bytes, messages: Sequence[Message]) -> list[bytes]:
-    """Return the links for messages after ``previous``."""
     digests: list[bytes] = []
     for message in messages:
         if not message.is_system:

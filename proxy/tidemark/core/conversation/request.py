@@ -59,7 +59,6 @@ class MessageFacts:
     """Marks for which no message is a command or an answer to one (``pipeline/command_text.py``)."""
 
     def of_first(self, count: int) -> MessageFacts:
-        """Return what is known of the first ``count`` messages."""
         tokens = {key: counts[:count] for key, counts in self.tokens.items()}
         return MessageFacts(tokens, set(self.free_of_commands))
 

@@ -27,7 +27,10 @@ class KeptAnswer:
 
 
 class AnswerStore(Protocol):
-    """The newest answer of each conversation that may be asked for again."""
+    """The newest answer of each conversation that may be asked for again.
+
+    Both methods raise ``StoreUnavailable`` when the store did not answer in time.
+    """
 
     async def find(self, conversation: str) -> KeptAnswer | None:
         """Return the answer; None if none is kept, or it cannot be read."""

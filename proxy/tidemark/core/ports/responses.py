@@ -1,7 +1,7 @@
 """The port of stored responses, and of the seal for summaries that clients carry.
 
 ``tidemark/store/responses.py`` and ``tidemark/compaction/sealing.py`` implement them; the pipeline and the features use
-them.
+them. A method of the stores raises ``StoreUnavailable`` when the store did not answer in time.
 """
 
 from __future__ import annotations

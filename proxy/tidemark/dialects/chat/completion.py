@@ -81,7 +81,6 @@ def _head(kind: str, request: ModelRequest, answer: OwnAnswer) -> dict[str, Json
 
 
 def _choices(request: ModelRequest) -> range:
-    """Return the indices of the choices that the client wants."""
     count = decode_value(request.fields.get("n", b"null"), "n")
     return range(min(max(count, 1), MOST_CHOICES) if isinstance(count, int) else 1)
 

@@ -58,7 +58,6 @@ class PartialObject:
         return True
 
     def value(self) -> dict[str, JsonValue]:
-        """Return the object as joined so far."""
         return {key: _value(member) for key, member in self.members.items()}
 
 

@@ -74,7 +74,6 @@ class ChatThinking(SignedThinking):
         super().__init__("messages", ("tools",))
 
     def is_in(self, data: bytes) -> bool:
-        """Return whether there may be thinking in these bytes."""
         return b'"thinking_blocks"' in data
 
     def key_of(self, element: bytes) -> bytes:
@@ -123,19 +122,15 @@ class ChatDialect(OpenAIErrors, BaseDialect):
         self.parser = RequestParser(self, ChatElements(), cache_bytes)
 
     def parse(self, body: bytes, *, anonymous: bool = False, bounded: bool = True) -> Awaitable[ModelRequest]:
-        """Parse a body; in a thread if much of it is new."""
         return self.parser.parse(body, anonymous=anonymous, bounded=bounded)
 
     def parse_lines(self, data: bytes) -> list[Message]:
-        """Parse an export: one message a line."""
         return [line.message for line in read_lines(data)]
 
     def fold_body(self, data: bytes) -> Reply:
-        """Read a completion."""
         return fold_body(data, msgspec.json.decode)
 
     def fold_stream(self) -> StreamFold:
-        """Begin to read a stream of chunks."""
         return StreamFold(msgspec.json.decode)
 
     def before_end(self, data: bytes) -> bytes:
@@ -148,7 +143,6 @@ class ChatDialect(OpenAIErrors, BaseDialect):
         return usage_of(usage, "prompt_tokens", "completion_tokens")
 
     def late_reply_event(self, status: int, body: bytes) -> bytes:
-        """Write an upstream's whole reply as the events of a stream that has begun."""
         reply = decode_or_none(body)
         if isinstance(reply, dict) and isinstance(reply.get("choices"), list) and status < HTTPStatus.BAD_REQUEST:
             return b"\n\n" + completion.chunks_of(reply)

@@ -60,7 +60,6 @@ class ChunkFold:
         self.error: JsonValue = None
 
     def add(self, chunk: Mapping[str, JsonValue]) -> None:
-        """Take in one chunk."""
         if self._add_text(chunk):
             return
         usage = chunk.get("usage")
@@ -123,7 +122,6 @@ class ChunkFold:
         return call
 
     def reply(self) -> Reply:
-        """Return the folded reply."""
         members = self.message.value()
         message: dict[str, JsonValue] = {"role": "assistant", "content": None, **members}
         if self.calls:
@@ -212,7 +210,6 @@ class StreamFold(CutStream):
                 self._rest.clear()
 
     def _take(self, event: bytes) -> None:
-        """Fold one event."""
         if self.ended:
             return
         payload = self._joined(event) if b"\n" in event else _payload(event)

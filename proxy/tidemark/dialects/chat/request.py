@@ -26,15 +26,12 @@ class ChatElements:
     moving_mark = b""
 
     def read(self, raw: bytes, index: int) -> Message:
-        """Parse one message."""
         return read_message(raw, index)
 
     def raws_of(self, array: bytes) -> list[bytes]:
-        """Return the messages' bytes."""
         return read_elements(array)
 
     def messages_of(self, elements: list[Message]) -> list[Message]:
-        """Return the same list."""
         return elements
 
     def continues(self, _message: Message, _element: Message) -> bool:
@@ -42,11 +39,9 @@ class ChatElements:
         return False
 
     def max_output(self, fields: dict[str, bytes]) -> int | None:
-        """Read the longest reply that the client allows."""
         return _max_output(fields)
 
     def size_of(self, element: Message) -> int:
-        """Return the memory that a message takes."""
         return message_bytes(element)
 
 

@@ -78,11 +78,9 @@ class ChatSearchFunction:
         return is_about_functions(body)
 
     def whole(self) -> SearchedBody:
-        """Begin to read a completion."""
         return SearchedBody()
 
     def stream(self) -> SearchedStream:
-        """Begin to read a stream of chunks."""
         return SearchedStream()
 
 

@@ -64,7 +64,6 @@ class RoundsBefore:
         return PARAGRAPH if self.text and text and not self.text[-1].isspace() and not text[0].isspace() else ""
 
     def add(self, message: Message | None, usage: Mapping[str, JsonValue]) -> None:
-        """Count a round among those before."""
         self.number += 1
         if message is not None:
             self.text += self.separator(message.text) + message.text
@@ -126,7 +125,6 @@ class SearchedBody:
         return self._write(ends=False)
 
     def next_round(self) -> None:
-        """Begin the next round."""
         usage, has_text = self._body.get("usage"), bool(self._before.text)
         self._before.add(self.calls, usage if isinstance(usage, dict) else {})
         if self._before.text and not has_text:
@@ -197,7 +195,6 @@ class SearchedStream:
         return b"".join([self._read_event(event) for event in EVENTS.findall(data)])
 
     def next_round(self) -> None:
-        """Begin the next round."""
         self._before.add(self.calls, self._round.fold.usage)
         self.calls, self._round = None, _Round()
 
@@ -365,7 +362,6 @@ class _CallingFold(ChunkFold):
         """Of the newest chunk, with their calls."""
 
     def call_for(self, piece: Mapping[str, JsonValue], position: int) -> PartialObject:
-        """Return the call that a piece belongs to."""
         call = super().call_for(piece, position)
         self.pieces.append((piece, call))
         return call

@@ -122,7 +122,6 @@ class MessagesErrors:
     """Writes ``{"type": "error", "error": {"type", "message", "code", "param"}}``."""
 
     def error(self, error: errors.TidemarkError) -> bytes:
-        """Write an error as a body."""
         kind = next(KINDS[ancestor] for ancestor in type(error).__mro__ if ancestor in KINDS)
         message, param = str(error), error.param if isinstance(error, errors.InvalidRequest) else None
         if isinstance(error, errors.ContextLengthExceeded):
@@ -132,7 +131,6 @@ class MessagesErrors:
         return _body({"type": kind, "message": message, "code": error.code, "param": param})
 
     def error_event(self, error: errors.TidemarkError, previous: bytes = b"") -> bytes:
-        """Write an error as an event of a stream that has begun."""
         del previous
         return late_event("error", self.error(error))
 

@@ -30,7 +30,6 @@ class MessagesThinking(SignedThinking):
         super().__init__("messages", ("system", "tools"))
 
     def is_in(self, data: bytes) -> bool:
-        """Return whether there may be thinking in these bytes."""
         if b'thinking"' not in data:
             return False
         return b'"signature"' in data or b'"redacted_thinking"' in data or _UNSIGNED.search(data) is not None
@@ -74,7 +73,6 @@ class MessagesThinking(SignedThinking):
         return {**fields, "thinking": encode_json(thinking)}
 
     def refused_place(self, body: bytes) -> int | None:
-        """Return the place that a refusal names, if it is about thinking."""
         return None if super().refused_place(body) is None else named_place(body)
 
     @staticmethod

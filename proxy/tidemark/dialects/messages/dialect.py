@@ -55,17 +55,14 @@ class MessagesDialect(MessagesErrors, BaseDialect):
         self.parser = RequestParser(self, MessagesElements(), cache_bytes)
 
     async def parse(self, body: bytes, *, anonymous: bool = False, bounded: bool = True) -> ModelRequest:
-        """Parse a body; in a thread if much of it is new."""
         request = await self.parser.parse(body, anonymous=anonymous, bounded=bounded)
         reason = left_to_upstream(request.fields, request.messages)
         return replace(request, left_to_upstream=reason) if reason else request
 
     def parse_messages(self, raws: Sequence[bytes]) -> tuple[Message, ...]:
-        """Parse single messages, without the cache."""
         return tuple([message.read_message(raw, index) for index, raw in enumerate(raws)])
 
     def parse_lines(self, data: bytes) -> list[Message]:
-        """Parse an export: one message a line."""
         messages: list[Message] = []
         for number, line in enumerate(data.splitlines(), 1):
             try:
@@ -87,11 +84,9 @@ class MessagesDialect(MessagesErrors, BaseDialect):
         return array_of(writing.joined_messages(remaining))
 
     def body_with_raw(self, request: ModelRequest, raws: Sequence[bytes]) -> bytes:
-        """Write the request's body with messages that are bytes already."""
         return body_of(request.fields, {"messages": array_of(writing.joined_raws(raws))})
 
     def fold_stream(self) -> EventStream:
-        """Begin to read a stream of events."""
         return EventStream(reply.MessageFold(), reply.FINAL)
 
     def before_end(self, data: bytes) -> bytes:
@@ -99,7 +94,6 @@ class MessagesDialect(MessagesErrors, BaseDialect):
         return before_final(data, reply.END)
 
     def late_reply_event(self, status: int, body: bytes) -> bytes:
-        """Write an upstream's whole reply as the events of a stream that has begun."""
         value = read_json(body)
         if isinstance(value, dict) and value.get("type") == "message" and status < HTTPStatus.BAD_REQUEST:
             return b"\n\n" + answers.events_of(value)

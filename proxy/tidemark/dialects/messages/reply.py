@@ -126,7 +126,6 @@ class MessageFold:
                 self._error = self._error or data.get("error")  # an upstream's error in another dialect
 
     def reply(self) -> Reply:
-        """Return the folded reply."""
         blocks: list[JsonValue] = [self._blocks[index].value() for index in sorted(self._blocks)]
         is_whole = self.ended and self._has_reason and self._error is None
         message = _message(blocks) if blocks or is_whole else None

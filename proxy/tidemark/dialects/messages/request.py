@@ -30,15 +30,12 @@ class MessagesElements:
     moving_mark = b'"cache_control"'
 
     def read(self, raw: bytes, index: int) -> Pieces:
-        """Parse one element."""
         return read_element(raw, index)
 
     def raws_of(self, array: bytes) -> list[bytes]:
-        """Return the elements' bytes."""
         return read_elements(array)
 
     def messages_of(self, elements: list[Pieces]) -> list[Message]:
-        """Return the messages of all elements."""
         return list(chain.from_iterable(elements))
 
     def continues(self, _message: Message, _element: Pieces) -> bool:
@@ -61,7 +58,6 @@ class MessagesElements:
         return value
 
     def size_of(self, element: Pieces) -> int:
-        """Return the memory that an element takes."""
         return sum(map(message_bytes, element))
 
 

@@ -62,11 +62,9 @@ class MessagesSearchFunction:
         return is_about_functions(body)
 
     def whole(self) -> SearchedMessageBody:
-        """Begin to read a message."""
         return SearchedMessageBody()
 
     def stream(self) -> SearchedMessageStream:
-        """Begin to read a stream of events."""
         return SearchedMessageStream()
 
 

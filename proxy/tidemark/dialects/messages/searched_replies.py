@@ -59,7 +59,6 @@ class SearchedMessageBody:
         return self._write(ends=False)
 
     def next_round(self) -> None:
-        """Begin the next round."""
         self._blocks += self._clients(is_over=False)
         self._usage = sum_of(self._usage, _usage_of(self._body))
         self.calls, self._is_later = None, True
@@ -144,7 +143,6 @@ class SearchedMessageStream:
         return b"".join([self._read_event(event) for event in EVENTS.findall(data)])
 
     def next_round(self) -> None:
-        """Begin the next round."""
         self._usage = sum_of(self._usage, self._round.fold.usage)
         self.calls, self._is_later = None, True
         self._round = _MessageRound(self._round.next_place)

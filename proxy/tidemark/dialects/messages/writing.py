@@ -194,7 +194,6 @@ def _kind_of(message: Message) -> Kind | None:
 
 
 def _kind_of_raw(raw: bytes) -> Kind:
-    """Return the kind of a message's bytes."""
     members = read_members(raw, bounded=False)
     if decode_value(members.get("role", b"null"), "role") != "user":
         return "other"

@@ -119,7 +119,6 @@ class ResponsesDialect(ResponsesErrors, BaseDialect):
         self.parser = RequestParser(self, InputItems(), cache_bytes, STANDS_IN)
 
     async def parse(self, body: bytes, *, anonymous: bool = False, bounded: bool = True) -> ModelRequest:
-        """Parse a body; in a thread if much of it is new."""
         request = await self.parser.parse(body, anonymous=anonymous, bounded=bounded)
         earlier, reason = earlier_response(request.fields), left_to_upstream(request.fields)
         triggers = compaction_triggers(request.fields)

@@ -41,7 +41,6 @@ class _Item:
     is_reasoning: bool
 
     def is_named(self, refusal: bytes) -> bool:
-        """Return whether a refusal names this item."""
         if name := _NAME.search(refusal):
             return self.name.encode() == name[1]
         ends, sealed = _ENDS.search(refusal), self.sealed.encode(errors="replace")

@@ -72,7 +72,6 @@ def read_item(raw: bytes, decoded: JsonValue, where: str) -> InputItem:
 
 
 def _read(raw: bytes, value: JsonValue, where: str) -> InputItem:
-    """Read any item."""
     if not isinstance(value, dict):
         raise InvalidRequest(f"Each item must be an object; {where} is not.", param=where, code="invalid_type")
     kind = _text_of(value, "type", where)

@@ -57,7 +57,6 @@ class PartialItems:
             self._add_piece(kind, place, event)
 
     def place_of(self, event: ItemEvent) -> int:
-        """Return the place of the item that an event belongs to."""
         if isinstance(event.output_index, int):
             return event.output_index
         item_id = event.item.get("id") if isinstance(event.item, dict) else event.item_id

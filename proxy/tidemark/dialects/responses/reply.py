@@ -94,7 +94,6 @@ class EventFold:
         """The newest response object: that of the first event, then that of the last."""
 
     def add(self, payload: bytes) -> None:
-        """Take in the data of one event."""
         event = read_struct(payload, StreamEvent)
         if event is None:
             return
@@ -110,7 +109,6 @@ class EventFold:
             self._items.add(kind, event)
 
     def reply(self) -> Reply:
-        """Return the folded reply."""
         final = self._final or ResponseObject()
         output = final.output if isinstance(final.output, list) and final.output else self._items.output()
         return Reply(

@@ -33,7 +33,6 @@ class InputItems:
     moving_mark = b""
 
     def read(self, raw: bytes, index: int) -> InputItem:
-        """Parse one item."""
         where = f"input[{index}]"
         value = decode_value(raw, where, most_values=MAX_PART_VALUES)
         try:
@@ -56,7 +55,6 @@ class InputItems:
         return message.role == "assistant" and element.pieces is not None
 
     def max_output(self, fields: Mapping[str, bytes]) -> int | None:
-        """Read the longest reply that the client allows."""
         if "max_output_tokens" not in fields:
             return None
         value = decode_value(fields["max_output_tokens"], "max_output_tokens")

@@ -65,11 +65,9 @@ class ResponsesSearchFunction:
         return is_about_functions(body)
 
     def whole(self) -> SearchedResponseBody:
-        """Begin to read a response."""
         return SearchedResponseBody()
 
     def stream(self) -> SearchedResponseStream:
-        """Begin to read a stream of events."""
         return SearchedResponseStream()
 
 

@@ -56,7 +56,6 @@ class SearchedResponseBody:
         return self._write()
 
     def next_round(self) -> None:
-        """Begin the next round."""
         usage = self._response.get("usage")
         self._before.add(self._items(), usage if isinstance(usage, dict) else {})
         self.calls = None
@@ -169,7 +168,6 @@ class SearchedResponseStream:
         return b"".join([self._read_event(event) for event in EVENTS.findall(data)])
 
     def next_round(self) -> None:
-        """Begin the next round."""
         self._before.add(self._round.output(), self._round.fold.reply().usage)
         self.calls = None
         self._round = _ResponseRound(self._round.next_place)
@@ -264,14 +262,12 @@ class _ResponseRound:
         """The events of each item of reasoning that waits for what follows it, by its place in the round."""
 
     def add(self, payload: bytes, kind: str) -> None:
-        """Take in an event."""
         self.fold.add(payload)
         self._event = read_struct(payload, StreamEvent)
         if self._event is not None and kind not in FINAL_KINDS:
             self._items.add(kind, self._event)
 
     def output(self) -> list[JsonValue]:
-        """Return the items of the round."""
         output = self.response.get("output")
         return output if isinstance(output, list) and output else list(self._items.output())
 

@@ -105,7 +105,6 @@ class StoredResponseFormat:
         return [reference.text for reference in self.sealed_summaries({"input": b"[" + raw + b"]"})]
 
     def asks_to_compact(self, raw: bytes) -> bool:
-        """Return whether a stored message is a ``compaction_trigger``."""
         return bool(compaction_triggers({"input": b"[" + raw + b"]"}))
 
     def summary_element(self, text: str) -> bytes:
@@ -162,7 +161,6 @@ class StoredResponseFormat:
         return b",".join(elements)
 
     def has_encrypted(self, body: bytes) -> bool:
-        """Return whether a body may have items that only their provider can read."""
         return has_encrypted(body)
 
     def refused_items(self, refusal: bytes, body: bytes, *, all_of_them: bool) -> Sequence[str]:

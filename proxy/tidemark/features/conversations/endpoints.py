@@ -59,7 +59,6 @@ class ConversationEndpoints:
     max_body_bytes: int
 
     def routes(self) -> list[BaseRoute]:
-        """Return a route for each path and method."""
         conversations, conversation = "/tidemark/conversations", "/tidemark/conversations/{id}"
         return [
             Route(conversations, with_error_envelope(self._list), methods=["GET"]),

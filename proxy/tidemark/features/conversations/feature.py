@@ -53,7 +53,6 @@ class ConversationsFeature(Feature):
         self._summaries = summaries
 
     def routes(self) -> Sequence[BaseRoute]:
-        """Return the routes of ``/tidemark/conversations``."""
         worker = self._worker
         contexts = ContextView(
             access=self._rights,

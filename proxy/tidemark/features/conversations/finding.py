@@ -76,7 +76,6 @@ class Wanted:
 
     @property
     def is_all(self) -> bool:
-        """Whether every conversation is wanted."""
         return not (self.model or self.state or self.words)
 
 

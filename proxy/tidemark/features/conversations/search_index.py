@@ -76,7 +76,6 @@ class MessageSearch:
         return await asyncio.to_thread(index.find, fresh, query, limit, offset, after)
 
     def drop(self, conversation: str) -> None:
-        """Drop the index of a conversation."""
         self._indexes.pop(conversation, None)
 
 

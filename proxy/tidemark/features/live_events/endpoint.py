@@ -46,7 +46,6 @@ class LiveEventEndpoint:
     keepalive_seconds: float = KEEPALIVE_SECONDS
 
     def routes(self) -> list[BaseRoute]:
-        """Return the route."""
         return [Route(self.path, self, methods=["GET"])]
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:

@@ -30,7 +30,6 @@ class LiveEventsFeature(Feature):
         worker.store.listing.followers.append(self._publisher.note_updated)
 
     def routes(self) -> Sequence[BaseRoute]:
-        """Return the route of the stream."""
         return LiveEventEndpoint(self._hub, self._access.caller).routes()
 
     def console_routes(self, home: str, visitor: Callable[[Request], None]) -> Sequence[BaseRoute]:

@@ -135,7 +135,6 @@ class LiveEventHub:
             raise ServerBusy(message, retry_after=BUSY_SECONDS)
 
     def leave(self, listening: Listening) -> None:
-        """Remove a listener."""
         self._listeners.discard(listening)
 
     def end(self) -> None:

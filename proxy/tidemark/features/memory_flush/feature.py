@@ -122,7 +122,6 @@ class MemoryFlushFeature(Feature):
                 yield EntryPointConsumer(entry_point.name, entry_point.load, timeout_seconds=section.timeout_seconds)
 
     def daily(self) -> DailyFiles:
-        """Return the consumer that writes daily files."""
         section = self._settings.memory_flush
         return DailyFiles(self._settings.data_dir / FOLDER, keep_days=section.keep_days, clock=time.time)
 

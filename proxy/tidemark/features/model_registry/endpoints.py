@@ -35,7 +35,6 @@ class RegistryEndpoints:
     access: OperatorAccess
 
     def routes(self) -> list[BaseRoute]:
-        """Return a route for each path and method."""
         model = "/tidemark/models/{model:path}"
         return [
             Route("/tidemark/models", with_error_envelope(self._list), methods=["GET"]),

@@ -31,5 +31,4 @@ class ModelRegistryFeature(Feature):
         )
 
     def routes(self) -> Sequence[BaseRoute]:
-        """Return the routes of the registry."""
         return RegistryEndpoints(self.registry, self._auth, self._operator).routes()

@@ -22,7 +22,6 @@ class OfflineEndpoints:
     max_body_bytes: int
 
     def routes(self) -> list[BaseRoute]:
-        """Return a route for each path."""
         return [
             Route("/tidemark/count", with_error_envelope(self._count), methods=["POST"]),
             Route("/tidemark/compact", with_error_envelope(self._compact), methods=["POST"]),

@@ -23,7 +23,6 @@ class OfflineFeature(Feature):
         self._worker = worker
 
     def routes(self) -> Sequence[BaseRoute]:
-        """Return the routes of both."""
         worker = self._worker
         return OfflineEndpoints(offline_service(worker), worker.auth, worker.max_body_bytes).routes()
 

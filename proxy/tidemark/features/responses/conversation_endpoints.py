@@ -46,7 +46,6 @@ class KeptConversationEndpoints:
     max_body_bytes: int
 
     def routes(self) -> list[BaseRoute]:
-        """Return a route for each path and method."""
         path = f"/v1{CONVERSATIONS}/{{id}}"
         item = path + "/items/{item}"
         return [

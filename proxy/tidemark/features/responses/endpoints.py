@@ -51,7 +51,6 @@ class StoredResponseEndpoints:
     max_body_bytes: int
 
     def routes(self) -> list[BaseRoute]:
-        """Return a route for each path and method."""
         response = "/v1/responses/{id}"
         return [
             Route(f"/v1{COMPACT_PATH}", with_error_envelope(self._compact), methods=["POST"]),

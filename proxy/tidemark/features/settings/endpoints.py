@@ -25,7 +25,6 @@ class SettingsEndpoints:
     access: OperatorAccess
 
     def routes(self) -> list[BaseRoute]:
-        """Return a route for each method."""
         return [
             Route(SETTINGS, with_error_envelope(self._describe), methods=["GET"]),
             Route(SETTINGS, with_error_envelope(self._change), methods=["PUT"]),

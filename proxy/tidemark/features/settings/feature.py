@@ -31,7 +31,6 @@ class SettingsFeature(Feature):
         )
 
     def routes(self) -> Sequence[BaseRoute]:
-        """Return the routes of settings."""
         return SettingsEndpoints(self.settings, self._worker.operator).routes()
 
     def _apply(self, stored: StoredValues) -> None:

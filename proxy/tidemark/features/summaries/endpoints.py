@@ -46,7 +46,6 @@ class SummaryEndpoints:
     access: ConversationAccess
 
     def routes(self) -> list[BaseRoute]:
-        """Return a route for each path and method."""
         conversation = "/tidemark/conversations/{id}"
         summaries = f"{conversation}/summaries"
         return [

@@ -38,7 +38,6 @@ class SummariesFeature(Feature):
 
     @cached_property
     def manual(self) -> ManualCompaction:
-        """Summarizes a stored conversation by hand."""
         worker = self._worker
         return ManualCompaction(
             access=self._access,
@@ -51,7 +50,6 @@ class SummariesFeature(Feature):
 
     @cached_property
     def changes(self) -> SummaryChanges:
-        """Changes the summary of a stored conversation."""
         worker = self._worker
         return SummaryChanges(
             access=self._access,
@@ -78,5 +76,4 @@ class SummariesFeature(Feature):
         )
 
     def routes(self) -> Sequence[BaseRoute]:
-        """Return the routes of summaries."""
         return SummaryEndpoints(self.manual, self.changes, self._receipts(), self._worker.access).routes()

@@ -28,7 +28,6 @@ class TrafficEndpoints:
     access: OperatorAccess
 
     def routes(self) -> list[BaseRoute]:
-        """Return a route for each path."""
         return [Route("/tidemark/stats", with_error_envelope(self._stats), methods=["GET"])]
 
     async def _stats(self, request: Request) -> Response:

@@ -26,7 +26,6 @@ class TrafficFeature(Feature):
         self.reader = TrafficReader(store, self._counter.settle, time.time)
 
     def routes(self) -> Sequence[BaseRoute]:
-        """Return the route of the figures."""
         return TrafficEndpoints(self.reader, self._operator).routes()
 
     async def aclose(self) -> None:

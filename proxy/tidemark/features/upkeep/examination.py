@@ -48,7 +48,6 @@ class Unreadable:
 
     @property
     def key(self) -> str:
-        """The key as text."""
         return printable(self.name)
 
     @property

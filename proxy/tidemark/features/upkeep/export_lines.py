@@ -122,7 +122,6 @@ class Checksum:
         self._hash = hashlib.sha256(self._before)
 
     def add(self, line: bytes) -> None:
-        """Take in a line."""
         self._hash.update(line)
 
     def end_frame(self) -> str:

@@ -106,7 +106,6 @@ class WholeStore:
         return await _answered(self._client.call(*command))
 
     async def call_large(self, *command: Argument) -> Any:
-        """Send a command of megabytes."""
         return await _answered(self._client.call_large(*command))
 
     async def count_keys(self) -> int:
@@ -128,7 +127,6 @@ class WholeStore:
         return layout, [ScannedServer(node.client, (await _facts(node.client)).get("run_id", "")) for node in primaries]
 
     async def aclose(self) -> None:
-        """Close all connections."""
         await self._client.aclose()
 
 

@@ -44,7 +44,6 @@ class Acceptor:
         load.on_end = self.resume
 
     def resume(self) -> None:
-        """Accept connections from now on."""
         if not self._listening and not self._closed and self._resuming is None:
             self._listening = True
             self._loop.add_reader(self._listener, self._accept)

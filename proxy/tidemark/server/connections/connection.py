@@ -42,7 +42,6 @@ class ClientConnection(RequestReader):
         """The refusal that follows the answers of earlier requests."""
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override] # as uvicorn's own
-        """Called by the event loop."""
         super().connection_made(transport)
         self._since = self.loop.time()
         self._load.list_idle(self)
@@ -145,7 +144,6 @@ class ClientConnection(RequestReader):
             self.timeout_keep_alive_task = None
 
     def timeout_keep_alive_handler(self) -> None:
-        """Called by the timer."""
         self.timeout_keep_alive_task = None
         due = self._due()
         if due is None or self.transport.is_closing():
@@ -167,12 +165,10 @@ class ClientConnection(RequestReader):
 
     @property
     def is_fresh(self) -> bool:
-        """Whether no request has come yet."""
         return self._latest is None
 
     @property
     def idle_since(self) -> float | None:
-        """The time since which the client has no request under way, by the loop's clock; None if it has one."""
         cycle = self._latest
         return self._since if cycle is None or cycle.response_complete else None
 
@@ -195,7 +191,6 @@ class ClientConnection(RequestReader):
             self.transport.close()
 
     def refuse(self, error: TidemarkError) -> None:
-        """Answer the request that is being read with an error, after the requests before it, and close."""
         cycle = self._latest
         self._refused = True
         self._load.bodies.release(self)

@@ -131,7 +131,6 @@ class Load:
             self._served.add(client)
 
     def end(self, client: Client) -> None:
-        """Forget a connection that has ended."""
         self.bodies.release(client)
         self._served.discard(client)
         self._surplus.discard(client)

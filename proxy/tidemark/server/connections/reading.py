@@ -76,11 +76,9 @@ class RequestReader(HttpToolsProtocol):
         raise NotImplementedError
 
     def _cancel_timer(self) -> None:
-        """Cancel the timer."""
         raise NotImplementedError
 
     def data_received(self, data: bytes) -> None:
-        """Called by the event loop."""
         if self._refused:
             return
         self._size = len(data)
@@ -153,7 +151,6 @@ class RequestReader(HttpToolsProtocol):
         )
 
     def on_body(self, body: bytes) -> None:
-        """Called by the parser."""
         self._progress = True
         cycle = self.cycle
         if cycle.response_complete:
@@ -167,7 +164,6 @@ class RequestReader(HttpToolsProtocol):
         cycle.message_event.set()
 
     def on_message_complete(self) -> None:
-        """Called by the parser."""
         if self._in_head:  # a head with an offer, which is read once more
             return
         self._changes += 1
@@ -181,7 +177,6 @@ class RequestReader(HttpToolsProtocol):
         cycle.message_event.set()
 
     def _scope(self, version: str, method: bytes, url: bytes, lines: list[tuple[bytes, bytes]]) -> Any:
-        """Return the request's ASGI scope."""
         path, query = url, b""
         if b"?" in url or b"#" in url or url[:1] != b"/":
             target = httptools.parse_url(url)
@@ -256,7 +251,6 @@ class RequestReader(HttpToolsProtocol):
         return b"%b %b HTTP/%b\r\n%b\r\n" % (method, self.url, version, b"".join(lines))
 
     def _cause_of(self, error: httptools.HttpParserError) -> TidemarkError:
-        """Return the error for a client whose request the parser refused."""
         cause = error.__context__
         if isinstance(cause, TidemarkError):
             return cause

@@ -67,7 +67,6 @@ class DialectEndpoint:
         self._timer = timer
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer one request."""
         log = RequestLog(scope["path"], Response(send, self._dialect), self._timer)
         try:
             body = await read_body(receive, scope["headers"], self._limits.max_body_bytes)
@@ -185,7 +184,6 @@ class DialectEndpoint:
         return "complete"
 
     async def _send_stream(self, log: RequestLog, exchange: Exchange, keepalive: KeepAlive) -> Outcome:
-        """Send a stream, event by event."""
         reply, response = exchange.reply, log.response
         lines = returned_lines(reply.headers)
         keepalive.status, keepalive.lines = reply.status, lines
@@ -213,7 +211,6 @@ class DialectEndpoint:
         return ending.outcome
 
     async def _send_whole(self, log: RequestLog, exchange: Exchange) -> Outcome:
-        """Send a reply that is no stream."""
         reply, response = exchange.reply, log.response
         data, ending = await self._relay.whole(reply, exchange.turn)
         log.ending = ending
@@ -253,7 +250,6 @@ class _StreamProgress:
         self._keepalive = keepalive
 
     def on_summarizing(self, messages: int, tokens: int) -> None:
-        """Note that a summary is waited for."""
         self._log.on_summarizing(messages, tokens)
         self._keepalive.on_summarizing(messages, tokens)
 

@@ -95,7 +95,6 @@ class ForwardingEndpoint:
         ]
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer one request."""
         errors, headers = errors_of(scope["path"], self.formats), scope["headers"]
         log = RequestLog(scope["path"], Response(send, errors), self.timer)
         log.endpoint = endpoint_of(scope["path"])

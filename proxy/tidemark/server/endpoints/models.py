@@ -52,7 +52,6 @@ class ModelEndpoints:
     """The format of errors for requests with ``anthropic-version``."""
 
     def routes(self) -> list[BaseRoute]:
-        """Return a route for each path."""
         return [
             Route("/v1/models", self._list),
             Route("/v1/models/{model:path}", self._describe),

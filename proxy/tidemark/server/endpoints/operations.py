@@ -37,7 +37,6 @@ class OperationsEndpoints:
     """Returns the names of the folders that keep damaged files of the embedded store."""
 
     def routes(self) -> list[BaseRoute]:
-        """Return a route for each path."""
         return [
             Route("/", _reachable, methods=["HEAD"]),
             Route("/v1", _reachable, methods=["HEAD"]),

@@ -39,7 +39,6 @@ class TokenCountEndpoint:
     """Whether upstreams that are no provider's own address are asked, too."""
 
     def route(self) -> BaseRoute:
-        """Return the route of the path."""
         return Route("/v1" + self.path, with_error_envelope(self._count, self.dialect), methods=["POST"])
 
     async def _count(self, request: Request) -> Response:

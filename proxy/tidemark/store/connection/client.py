@@ -138,7 +138,6 @@ class PooledClient:
         self.aclose = client.aclose
 
     async def call_asking(self, *command: Argument) -> Any:
-        """Send ``ASKING`` and a command over one connection."""
         _, answer = await self.call_all(("ASKING",), command)
         if isinstance(answer, Exception):
             raise answer

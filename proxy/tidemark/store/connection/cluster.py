@@ -83,7 +83,6 @@ class ClusterClient:
         return await self._send(command, is_large=False)
 
     async def call_large(self, *command: Argument) -> Any:
-        """Send a command of megabytes."""
         return await self._send(command, is_large=True)
 
     async def ping(self) -> None:
@@ -107,7 +106,6 @@ class ClusterClient:
         return [owner for owner in self._topology.owners if owner is not None]
 
     async def aclose(self) -> None:
-        """Close all connections."""
         await self._unplaced.aclose()
         await self._topology.aclose()
 

@@ -259,7 +259,6 @@ class StoreSocket(asyncio.Protocol):
             self._transport.abort()
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Called by the event loop."""
         self._transport = cast("asyncio.Transport", transport)  # uvloop's are no subclass of it
         self.is_usable = True
         sock = transport.get_extra_info("socket")
@@ -283,7 +282,6 @@ class StoreSocket(asyncio.Protocol):
             self.abandon()
 
     def connection_lost(self, error: Exception | None) -> None:
-        """Called by the event loop."""
         self.is_usable = False
         while self._answers:
             future = self._answers.popleft()

@@ -38,7 +38,6 @@ class Probing:
             self._task = asyncio.create_task(self._probe_until_well())
 
     async def aclose(self) -> None:
-        """Stop probing."""
         self._closed = True
         if self._task is not None:
             self._task.cancel()

@@ -42,7 +42,6 @@ class ReplicatedClient:
         return await self._client.call(*command)
 
     async def call_large(self, *command: Argument) -> Any:
-        """Send a command of megabytes, likewise."""
         return await (self.call(*command) if self._must_wait(command) else self._client.call_large(*command))
 
     async def call_asking(self, *command: Argument) -> Any:
@@ -53,7 +52,6 @@ class ReplicatedClient:
         return await self._client.call_asking(*command)
 
     async def aclose(self) -> None:
-        """Close all connections."""
         await self._client.aclose()
         await self._pool.aclose()
 

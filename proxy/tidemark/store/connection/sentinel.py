@@ -66,7 +66,6 @@ class PrimaryFinder:
         raise ConnectionError(f"no Sentinel knows the primary of {self._service}: {reason!r}") from reason
 
     async def aclose(self) -> None:
-        """Close the connections to the Sentinels."""
         await asyncio.gather(*[sentinel.aclose() for sentinel in self._sentinels])
 
 
@@ -144,7 +143,6 @@ class _Pool:
         self._idle.set()
 
     async def call(self, *command: Argument) -> Any:
-        """Send one command."""
         self._calls += 1
         self._idle.clear()
         try:
@@ -177,7 +175,6 @@ class LibraryPrimary:
         self._tasks: set[asyncio.Task[None]] = set()
 
     async def call(self, *command: Argument) -> Any:
-        """Send one command."""
         client = self._client or await self._open()
         try:
             return await client.call(*command)
@@ -194,7 +191,6 @@ class LibraryPrimary:
     call_large = call
 
     async def aclose(self) -> None:
-        """Close all connections."""
         if self._client is not None:
             self._leave(self._client)
         watching = [task for task in self._tasks if task.get_name() == "watch"]

@@ -46,7 +46,6 @@ class ClusterNode:
         await self.client.call("SET", self.probe_key or keys.PROBE, b"", "EX", PROBE_SECONDS)
 
     async def aclose(self) -> None:
-        """Stop probing, and close the connection."""
         await self.state.aclose()
         await self.client.aclose()
 
@@ -74,7 +73,6 @@ class Topology:
         self._closed = False
 
     def node(self, place: Place) -> ClusterNode:
-        """Return the server at a place."""
         node = self._nodes.get(place)
         if node is None:
             node = self._nodes[place] = ClusterNode(place, self._open_client(place), self._times, self._probe)
@@ -119,7 +117,6 @@ class Topology:
         return True
 
     async def aclose(self) -> None:
-        """Close all connections."""
         self._closed = True
         for task in self._tasks:
             task.cancel()

@@ -94,7 +94,6 @@ class Supervised:
 
 
 def _describe_end(code: int) -> str:
-    """Say how a process ended."""
     if code >= 0:
         return f"it ended with exit code {code}"
     try:

@@ -120,7 +120,6 @@ class BridgedStream:
         return events + (b"".join(writer.end()) if writer.finished else b"")
 
     async def close(self) -> None:
-        """Cancel the rest of the upstream call."""
         await self._reply.close()
 
 

@@ -60,7 +60,6 @@ class MessagesRequestBridge:
     """``RequestBridge`` of messages; it has no state."""
 
     def members_of(self, request: ModelRequest) -> Members:
-        """Return the members of the chat request."""
         fields = request.fields
         tools = [_tool(tool) for tool in objects_of(value_of(fields, "tools")) if tool.get("type") in OWN_TOOLS]
         choice = object_of(value_of(fields, "tool_choice"))
@@ -82,14 +81,12 @@ class MessagesRequestBridge:
         return [name for name in BY_PROVIDER if name in request.fields and value_of(request.fields, name)]
 
     def system_of(self, request: ModelRequest) -> str:
-        """Return the text of ``system``."""
         system = value_of(request.fields, "system")
         if isinstance(system, str):
             return system
         return "\n".join([str(block.get("text") or "") for block in objects_of(system)])
 
     def adapted(self, request: ModelRequest, message: Message) -> Message:
-        """Return the message itself."""
         del request
         return message
 
@@ -170,7 +167,6 @@ class MessagesReplyWriter(ReplyWriter):
         """Whether a call has begun, and the answer has not ended."""
 
     def begin(self) -> Iterator[bytes]:
-        """Yield the first event."""
         message = {**self._message(), "content": [], "stop_reason": None, "usage": _counts({})}
         yield _event("message_start", {"message": message})
 
@@ -191,7 +187,6 @@ class MessagesReplyWriter(ReplyWriter):
                 yield from self._add_call(piece)
 
     def end(self) -> Iterator[bytes]:
-        """Yield the events that end the stream."""
         yield from self._close()
         for call_id, name, *arguments in self._waiting_calls.values():
             yield from self._begin_call(call_id, name)
@@ -212,7 +207,6 @@ class MessagesReplyWriter(ReplyWriter):
         )
 
     def failure(self, message: str) -> bytes:
-        """Return the event of an error of the upstream within the stream."""
         return _event("error", {"error": {"type": "api_error", "message": message}})
 
     def refusal(self, status: int, body: bytes) -> bytes:

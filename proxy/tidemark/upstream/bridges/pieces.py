@@ -139,7 +139,6 @@ class ChatReplyReader:
             yield CommentPiece(line.rstrip(b"\r"))
 
     def read_whole(self, data: bytes) -> Iterator[Piece]:
-        """Yield the pieces of a reply that is no stream."""
         reply = decode_or_none(data)
         if isinstance(reply, dict):
             yield from self._pieces_of(reply)

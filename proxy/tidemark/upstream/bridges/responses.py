@@ -76,7 +76,6 @@ class ResponsesRequestBridge:
     """``RequestBridge`` of Responses; it has no state."""
 
     def members_of(self, request: ModelRequest) -> Members:
-        """Return the members of the chat request."""
         fields = request.fields
         for name in BY_PROVIDER:
             if value_of(fields, name):
@@ -102,7 +101,6 @@ class ResponsesRequestBridge:
         return ()
 
     def system_of(self, request: ModelRequest) -> str:
-        """Return the instructions."""
         instructions = value_of(request.fields, "instructions")
         return instructions if isinstance(instructions, str) else ""
 
@@ -235,7 +233,6 @@ class ResponsesReplyWriter(ReplyWriter):
         """The signed blocks of the open reasoning."""
 
     def begin(self) -> Iterator[bytes]:
-        """Yield the first events."""
         for kind in ("response.created", "response.in_progress"):
             yield self._event(kind, {"response": {**self._response("in_progress"), "output": []}})
 
@@ -253,7 +250,6 @@ class ResponsesReplyWriter(ReplyWriter):
                 yield from self._add_call(piece)
 
     def end(self) -> Iterator[bytes]:
-        """Yield the events that end the stream."""
         yield from self._close_items()
         status = self._status()
         yield self._event(f"response.{status}", {"response": self._response(status)})
@@ -265,7 +261,6 @@ class ResponsesReplyWriter(ReplyWriter):
         return encode_json(self._response(self._status()))
 
     def failure(self, message: str) -> bytes:
-        """Return the event of an error of the upstream within the stream."""
         return self._event("error", {"code": "upstream_error", "message": message, "param": None})
 
     def _status(self) -> str:

@@ -103,7 +103,6 @@ class HttpAnswer:
 
     @property
     def complete(self) -> bool:
-        """Whether the body has come to its end."""
         return self._state is _COMPLETE
 
     @property
@@ -129,10 +128,6 @@ class HttpAnswer:
             raise self._failure()
 
     async def read(self, silence_seconds: float) -> bytes:
-        """Return what has come of the body since the last call, or wait for it; empty at the body's end.
-
-        :raises OSError: nothing of the body came for so long, or it breaks off
-        """
         pieces = self._pieces
         due = 0.0 if pieces else self._loop.time() + silence_seconds
         while not pieces:
@@ -150,7 +145,6 @@ class HttpAnswer:
         return data
 
     def close(self) -> None:
-        """Give up what has not come yet, and the connection with it."""
         if self._connection is not None:
             self._connection.abort()
 
@@ -219,7 +213,6 @@ class HttpAnswer:
         self.headers.append((name.rstrip(b" \t"), value.rstrip(b" \t")))
 
     def on_headers_complete(self) -> None:
-        """Called by the parser."""
         assert self._parser is not None  # noqa: S101 - it is the caller
         status = self._parser.get_status_code()
         if 100 <= status < 200 and status != 101:

@@ -87,7 +87,6 @@ class UpstreamConnection(asyncio.Protocol):
 
     @property
     def state(self) -> ConnectionState:
-        """What the connection does now."""
         return self._state
 
     @property
@@ -144,12 +143,10 @@ class UpstreamConnection(asyncio.Protocol):
             self._timer = self._loop.call_at(due, self._check_due)
 
     def pause(self) -> None:
-        """Stop reading for now."""
         if self._transport is not None:
             self._transport.pause_reading()
 
     def resume(self) -> None:
-        """Read again."""
         if self._transport is not None and self._state is not _CLOSED:
             self._transport.resume_reading()
 
@@ -171,7 +168,6 @@ class UpstreamConnection(asyncio.Protocol):
     # What the event loop calls.
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Called when the connection is open."""
         self._transport = cast("asyncio.Transport", transport)  # uvloop's are not derived from it
         self._state = _NEW
         # Under TLS the bytes that have come are buffered once more, encrypted. While reading is paused none may be
@@ -203,7 +199,6 @@ class UpstreamConnection(asyncio.Protocol):
         self.abort()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Called when the connection is closed."""
         answer = self._shut()
         if answer is not None:
             answer.end(exc, reused=self._exchanges > 0, round_trip_seconds=self._round_trip_seconds)

@@ -67,13 +67,6 @@ class Pool:
         *,
         fresh: bool = False,
     ) -> HttpAnswer:
-        """Send a request, and wait for status and headers of its answer.
-
-        :param due: when to stop waiting, by the loop's clock
-        :param fresh: use a connection that has carried nothing yet
-        :raises ConnectTimedOut, ConnectionGone, AnswerBroken, OSError: there was no answer
-        :raises ValueError: this is no request that could be sent
-        """
         target = target_of(method, url)
         if isinstance(body, Upload):
             head = head_of(target, headers, body.length, chunked=body.length is None)
@@ -84,7 +77,6 @@ class Pool:
         return await connection.ask(head, body, due, bodiless=method == "HEAD")
 
     async def aclose(self) -> None:
-        """Close all connections."""
         self._closed = True
         if self._sweep_timer is not None:
             self._sweep_timer.cancel()
