@@ -16,7 +16,7 @@ from collections.abc import Awaitable, Callable, Sequence
 
 from tidemark.core.conversation.messages import Message
 from tidemark.core.conversation.prefix import chain_of
-from tidemark.core.conversation.records import StoredState
+from tidemark.core.conversation.records import ConversationState
 from tidemark.core.conversation.request import ModelRequest
 from tidemark.core.conversation.summary import PrefixSummary, SummaryRecipe
 from tidemark.core.planning.assemble import assemble
@@ -86,7 +86,7 @@ class Talk:
             profile=PROFILE,
             tenant=TENANT,
             chain=self._chain.extended([question]),
-            stored=StoredState(),
+            stored=ConversationState(),
             count=RequestCount(tokens, 3, "o200k_base"),
             measure=CalibratedBudget(budget_for(PROFILE, None)),
             started=0.0,

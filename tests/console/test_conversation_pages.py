@@ -15,7 +15,7 @@ from tests.request.talk import Said, assistant, history, user
 from tests.support.scripted import Answer, Received, says
 from tidemark.console.marks import divide_by_hits
 from tidemark.console.messages import MESSAGES_BYTES, within_bytes
-from tidemark.core.conversation.records import StoredConversation, StoredMessage
+from tidemark.core.conversation.records import ConversationRecord, MessageRecord
 from tidemark.core.cursors import cursor_of
 from tidemark.features.conversations.finding import ContextUsage
 from tidemark.features.conversations.pages import HistoryPage, MessageEntry
@@ -295,9 +295,9 @@ def test_a_long_history_comes_in_pages(visitor: Visitor, client: Client) -> None
 
 def test_a_page_of_very_long_messages_ends_earlier() -> None:
     """So that a browser can show it; none is left out, and one is always there."""
-    messages = [StoredMessage(place, "", b"", 1, 0.0) for place in (1, 2, 3)]
+    messages = [MessageRecord(place, "", b"", 1, 0.0) for place in (1, 2, 3)]
     entries = tuple(MessageEntry(message, "in_context", bytes(MESSAGES_BYTES // 2)) for message in messages)
-    record = StoredConversation("0" * 48, "", "small", 3, 3, 0, 1, 0.0, 0.0)
+    record = ConversationRecord("0" * 48, "", "small", 3, 3, 0, 1, 0.0, 0.0)
     page = HistoryPage(record, 0, entries, None)
     assert within_bytes(page) == (entries[:2], cursor_of(3))
     assert within_bytes(replace(page, messages=entries[:2])) == (entries[:2], None)

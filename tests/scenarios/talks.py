@@ -17,9 +17,9 @@ import httpx
 from tests.request.conftest import Bench, Client
 from tests.request.talk import Said, assistant, long, user
 from tests.support.scripted import Answer, Received, ScriptedUpstream, says, whole
-from tidemark.core.conversation.records import StoredConversation, StoredMessage
+from tidemark.core.conversation.records import ConversationRecord, MessageRecord
 from tidemark.core.conversation.summary import OPENING, PrefixSummary
-from tidemark.store.codec import Codec, StoredTurn
+from tidemark.store.codec import Codec, TurnEntry
 from tidemark.store.conversations import RedisStore
 
 ROOT = Path(__file__).parents[2]
@@ -56,10 +56,10 @@ def summaries(messages: Sequence[Said]) -> list[str]:
 class Stored:
     """What the store holds of a conversation."""
 
-    record: StoredConversation
-    messages: Sequence[StoredMessage]
+    record: ConversationRecord
+    messages: Sequence[MessageRecord]
     summaries: Sequence[PrefixSummary]
-    turns: Sequence[StoredTurn]
+    turns: Sequence[TurnEntry]
 
 
 @dataclass

@@ -7,7 +7,7 @@ import asyncio
 from tests.store.turns import RECIPE, Client, assistant, dialogue, summary_of, user
 from tests.support.waiting import until
 from tidemark.core.conversation.prefix import chain_of, split_id
-from tidemark.core.conversation.records import StoredState
+from tidemark.core.conversation.records import ConversationState
 from tidemark.store.leases import RedisLeases
 
 
@@ -102,7 +102,7 @@ async def test_a_preparation_under_way_is_recalled_by_the_branch_that_it_is_for(
     assert (await client.recall(dialogue(11))).preparing_count == 7
     assert (await client.recall([*dialogue(6), user("edited")])).preparing_count == 0
     assert (await client.recall(dialogue(3))).preparing_count == 0
-    assert StoredState().preparing_count == 0
+    assert ConversationState().preparing_count == 0
 
 
 async def test_a_fork_inherits_what_waits_and_what_is_being_prepared(client: Client) -> None:

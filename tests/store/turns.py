@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 
 from tidemark.core.conversation.messages import Message, Role, digest_of
 from tidemark.core.conversation.prefix import PrefixChain, chain_of, conversation_id
-from tidemark.core.conversation.records import StoredState, TurnRecord
+from tidemark.core.conversation.records import ConversationState, TurnRecord
 from tidemark.core.conversation.summary import PrefixSummary, SummaryRecipe, inner_systems
 from tidemark.pipeline.changed_echoes import EchoFinder, leaves_at_answer
 from tidemark.store.conversations import RedisStore
@@ -122,11 +122,11 @@ class Client:
     tenant: str
     told: list[str] = field(default_factory=list)
 
-    async def recall(self, messages: Sequence[Message]) -> StoredState:
+    async def recall(self, messages: Sequence[Message]) -> ConversationState:
         """What the store knows of a request."""
         return await self.store.recall(chain_of(self.tenant, messages), RECIPE, inner_systems(messages))
 
-    async def identify(self, messages: Sequence[Message]) -> StoredState:
+    async def identify(self, messages: Sequence[Message]) -> ConversationState:
         """What the store knows of a request that may repeat answers in other words."""
         stored = await self.recall(messages)
         others = [message for message in messages if not message.is_system]
@@ -143,7 +143,7 @@ class Client:
         memory = await self.recall(messages)
         return await self.finish(messages, reply, memory)
 
-    async def finish(self, messages: Sequence[Message], reply: Message | None, memory: StoredState) -> str:
+    async def finish(self, messages: Sequence[Message], reply: Message | None, memory: ConversationState) -> str:
         """The end of a turn whose beginning was ``memory``."""
         chain = chain_of(self.tenant, messages)
         goes_on = memory.conversation is not None and not memory.diverges

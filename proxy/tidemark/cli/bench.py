@@ -181,12 +181,14 @@ def _place(figure: Figure) -> tuple[str, str, int]:
 
 def _stored_subject(server: Mapping[str, Any], stored: int, percent: list[int]) -> Subject:
     """Return the caller's own conversations."""
-    from tidemark.fidelity import LEAST_MESSAGES, measure_stored
+    from tidemark.fidelity import LEAST_MESSAGES, measure_exported
 
     conversations = [talk for talk in _conversations(server, stored) if len(talk.messages) >= LEAST_MESSAGES]
 
     async def measured(run: Compactions) -> Sequence[Figure]:
-        result = await measure_stored(conversations, run.compact, run.count, run.details, percent, spent=run.meter.take)
+        result = await measure_exported(
+            conversations, run.compact, run.count, run.details, percent, spent=run.meter.take
+        )
         for failure in result.failures:
             click.echo(f"warning: left out: {printable(failure)}", err=True)
         if not result.figures:

@@ -13,7 +13,7 @@ from functools import partial
 from typing import assert_never
 
 from tidemark.compaction.record import summary_record
-from tidemark.compaction.storing import StoredSummary, SummaryStorage
+from tidemark.compaction.storing import SummaryOutcome, SummaryStorage
 from tidemark.compaction.values import CompactionOrder, CompactionResult, NotSummarized, Summarized, Trigger
 from tidemark.compaction.writer import SummaryWriter
 from tidemark.core.conversation.messages import Message
@@ -175,7 +175,7 @@ class Compactor:
         timer, clock = self._writer.timer, self._clock
         run = CompactionRun(order, Trigger.REQUEST, summarizer, summarizer.recipe, timer(), clock())
         stored = await self._store(run, summary, None)
-        return self._report(run, stored or StoredSummary(summary, stored=True), swap=True)
+        return self._report(run, stored or SummaryOutcome(summary, stored=True), swap=True)
 
     async def _record(self, order: CompactionOrder, draft: SummaryText, recipe: SummaryRecipe) -> PrefixSummary:
         record = summary_record(
@@ -247,9 +247,9 @@ class Compactor:
         draft = await self._writer.write(run.order, self._writer.plain)
         return _Outcome(draft, OVERDUE_WARNING) if isinstance(draft, SummaryText) else draft
 
-    async def _store(self, run: CompactionRun, summary: PrefixSummary, lease: Lease | None) -> StoredSummary | None:
+    async def _store(self, run: CompactionRun, summary: PrefixSummary, lease: Lease | None) -> SummaryOutcome | None:
         if self._storage is None:
-            return StoredSummary(summary, stored=False)
+            return SummaryOutcome(summary, stored=False)
         order, is_usable = run.order, partial(self.is_usable, run.order)
         return await self._storage.keep(order, run.trigger, summary, lease, is_usable, begun_at=run.begun_at)
 
@@ -271,7 +271,7 @@ class Compactor:
         )
 
     def _report(
-        self, run: CompactionRun, stored: StoredSummary, warning: str | None = None, *, swap: bool = False
+        self, run: CompactionRun, stored: SummaryOutcome, warning: str | None = None, *, swap: bool = False
     ) -> Summarized:
         """Emit the event of a summary that was made or adopted."""
         order, summary = run.order, stored.summary

@@ -37,7 +37,7 @@ class SummaryReplacement(Protocol):
 
 
 @frozen
-class StoredSummary:
+class SummaryOutcome:
     """The summary that counts for its prefix from now on."""
 
     summary: PrefixSummary
@@ -75,7 +75,7 @@ class SummaryStorage:
         is_usable: Callable[[PrefixSummary], bool],
         *,
         begun_at: float,
-    ) -> StoredSummary | None:
+    ) -> SummaryOutcome | None:
         """Store a summary as its trigger requires.
 
         :param is_usable: whether the order can use a summary that is stored for the same prefix
@@ -99,14 +99,14 @@ class SummaryStorage:
                     upon=order.in_use,
                     begun_at=begun_at,
                 )
-                return StoredSummary(summary, stored=True)
+                return SummaryOutcome(summary, stored=True)
             case Trigger.MANUAL:
                 for flush in self._flushes:
                     await flush.intend(flush_of(order, summary))
                 await self._replacement.replace(order.tenant, order.conversation, summary)
                 return self._flushed(order, summary, stored=True)
             case Trigger.OFFLINE:
-                return StoredSummary(summary, stored=False)
+                return SummaryOutcome(summary, stored=False)
             case _:
                 assert_never(trigger)
 
@@ -118,7 +118,7 @@ class SummaryStorage:
         is_usable: Callable[[PrefixSummary], bool],
         *,
         begun_at: float,
-    ) -> StoredSummary | None:
+    ) -> SummaryOutcome | None:
         """Store a summary that a request uses now.
 
         If another worker was first, and the order can use its summary, that one counts.
@@ -152,8 +152,8 @@ class SummaryStorage:
             return self._flushed(order, summary, stored=False)
         return None if stored is None else self._flushed(order, stored, stored=True)
 
-    def _flushed(self, order: CompactionOrder, summary: PrefixSummary, *, stored: bool) -> StoredSummary:
+    def _flushed(self, order: CompactionOrder, summary: PrefixSummary, *, stored: bool) -> SummaryOutcome:
         """Hand over what leaves the context for a summary."""
         for flush in self._flushes:
             flush.put(flush_of(order, summary, stored=stored))
-        return StoredSummary(summary, stored)
+        return SummaryOutcome(summary, stored)

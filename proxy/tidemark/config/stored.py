@@ -18,7 +18,7 @@ from tidemark.config.tree import Scalar, resolve
 from tidemark.core.conversation.messages import JsonValue
 from tidemark.core.conversation.summary import Template, TemplateName
 from tidemark.core.errors import InvalidRequest
-from tidemark.core.operator_settings import StoredValues
+from tidemark.core.operator_settings import SettingValues
 
 MOST_TOKENS = 1_000_000_000
 """A hundred times the largest window of any model; a larger number is a mistake."""
@@ -60,7 +60,7 @@ def as_typed(text: str) -> JsonValue:
     return resolve(text)
 
 
-def with_stored(settings: Settings, values: StoredValues) -> Settings:
+def with_stored(settings: Settings, values: SettingValues) -> Settings:
     """Return the settings with the stored values in place of ``compaction.defaults``; unusable ones are left out."""
     usable = {name: value for name, value in values.items() if name in _COMPACTION and _is_usable(name, value)}
     if not usable:
@@ -70,7 +70,7 @@ def with_stored(settings: Settings, values: StoredValues) -> Settings:
     return dataclasses.replace(settings, compaction=compaction, stored_keys=frozenset(usable))
 
 
-def check_stored(settings: Settings, values: StoredValues) -> None:
+def check_stored(settings: Settings, values: SettingValues) -> None:
     """Check that the stored values contradict no other setting of any configured model.
 
     :raises InvalidRequest: a compaction would not bring a request below the mark that it is due at
@@ -88,7 +88,7 @@ def check_stored(settings: Settings, values: StoredValues) -> None:
             )
 
 
-def configured_values(settings: Settings) -> StoredValues:
+def configured_values(settings: Settings) -> SettingValues:
     """Return the values that apply if the store has none."""
     defaults = settings.compaction.defaults
     template = defaults.template.name if isinstance(defaults.template, Template) else defaults.template

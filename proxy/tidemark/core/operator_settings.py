@@ -9,10 +9,10 @@ import hashlib
 import json
 from collections.abc import Mapping
 
-StoredValues = Mapping[str, str | int | float | bool]
+SettingValues = Mapping[str, str | int | float | bool]
 """The settings that the store has, by name; a name that is missing is not set."""
 
 
-def version_of(values: StoredValues) -> str:
+def version_of(values: SettingValues) -> str:
     """Return a text that differs if the settings differ, for people who edit them at once."""
     return "v" + hashlib.sha256(json.dumps(dict(values), sort_keys=True).encode()).hexdigest()[:16]

@@ -7,26 +7,26 @@ of conversations with known facts are made in ``benchmarks/fidelity/``.
 
 from __future__ import annotations
 
-from tidemark.fidelity.figures import NEWEST, Figure, Meter, Spending, Sums
-from tidemark.fidelity.stored import (
+from tidemark.fidelity.exported import (
     LEAST_MESSAGES,
     Compact,
     Count,
     ExportedConversation,
-    StoredMeasurement,
-    measure_stored,
+    ExportMeasurement,
+    measure_exported,
 )
+from tidemark.fidelity.figures import NEWEST, Figure, Meter, Spending, Sums
 
 __all__ = [
     "LEAST_MESSAGES",
     "NEWEST",
     "Compact",
     "Count",
+    "ExportMeasurement",
     "ExportedConversation",
     "Figure",
     "Meter",
     "Spending",
-    "StoredMeasurement",
     "Sums",
-    "measure_stored",
+    "measure_exported",
 ]

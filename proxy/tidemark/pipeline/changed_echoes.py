@@ -10,20 +10,26 @@ from collections.abc import Callable, Sequence
 from itertools import chain as joined
 from itertools import islice
 
-from tidemark.core.conversation.echoes import ChangedEcho, StoredBranch, StoredBranches, only_branch, repeated_branch
+from tidemark.core.conversation.echoes import (
+    ChangedEcho,
+    DivergingBranch,
+    DivergingBranches,
+    only_branch,
+    repeated_branch,
+)
 from tidemark.core.conversation.messages import Message
 from tidemark.core.conversation.prefix import PrefixChain
-from tidemark.core.conversation.records import StoredState
+from tidemark.core.conversation.records import ConversationState
 from tidemark.core.errors import InvalidRequest
 from tidemark.core.frozen import frozen
 from tidemark.core.ports import ConversationStore
-from tidemark.pipeline.stored_conversation import offloaded
+from tidemark.pipeline.history_reader import offloaded
 
 ReadStored = Callable[[Sequence[bytes]], Sequence[Message]]
 """Reads stored messages of any dialect, in any thread; raises ``InvalidRequest`` if one is of none."""
 
 
-def leaves_at_answer(stored: StoredState, messages: Sequence[Message], count: int) -> bool:
+def leaves_at_answer(stored: ConversationState, messages: Sequence[Message], count: int) -> bool:
     """Return whether a request has an answer where its conversation has another message, and something after it.
 
     :param count: how many of the messages are no system messages
@@ -41,7 +47,9 @@ class EchoFinder:
     store: ConversationStore
     read: ReadStored
 
-    async def find(self, stored: StoredState, messages: Sequence[Message], chain: PrefixChain) -> StoredState:
+    async def find(
+        self, stored: ConversationState, messages: Sequence[Message], chain: PrefixChain
+    ) -> ConversationState:
         """Return the state of the conversation that is meant, or ``stored`` itself.
 
         :raises StoreUnavailable: the store did not answer in time
@@ -57,10 +65,10 @@ class EchoFinder:
         return stored if echo is None else stored.repeating(echo)
 
     def _choose(
-        self, shared: Sequence[Message], new: Sequence[Message], continuations: StoredBranches, *, is_named: bool
+        self, shared: Sequence[Message], new: Sequence[Message], continuations: DivergingBranches, *, is_named: bool
     ) -> ChangedEcho | None:
         """Return the branch that a request repeats in other words."""
-        readable: list[tuple[StoredBranch, Sequence[Message]]] = []
+        readable: list[tuple[DivergingBranch, Sequence[Message]]] = []
         for branch in continuations.branches:
             try:
                 readable.append((branch, self.read(branch.raws)))

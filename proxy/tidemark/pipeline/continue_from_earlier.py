@@ -51,7 +51,7 @@ class ContinueFromEarlier:
         if request.compaction_triggers and await self._is_answered_here(walk):
             await self._resolve_whole(walk, request, caller)
             return walk
-        short = await self._continued.resolve_tail(request, caller, walk.controls)
+        short = await self._continued.resolve_unsummarized(request, caller, walk.controls)
         if short is None:
             await self._resolve_whole(walk, request, caller)
             return walk

@@ -14,10 +14,10 @@ from dataclasses import replace
 from typing import TypeVar
 
 from tidemark.core.conversation.kept import KeptConversation, is_kept_here
+from tidemark.core.conversation.message_formats import MessageFormats
 from tidemark.core.conversation.prefix import owner_of
 from tidemark.core.conversation.request import ContinuedRequest, Dialect, KeptTurn, ModelRequest
 from tidemark.core.conversation.responses import InputReference, ResponseFormat, ResponseRecord
-from tidemark.core.conversation.stored_format import StoredFormat
 from tidemark.core.errors import (
     EarlierResponseElsewhere,
     EarlierResponseUnknown,
@@ -31,14 +31,14 @@ from tidemark.core.errors import (
 from tidemark.core.frozen import frozen
 from tidemark.core.ports import Caller, ConversationStore, ResponseStore, Route, SummarySeal, Upstream
 from tidemark.pipeline.continued_answers import ContinuedAnswers
-from tidemark.pipeline.continued_tails import ContinuedTails
 from tidemark.pipeline.earlier_messages import EarlierMessages
 from tidemark.pipeline.identify import tenant_of
 from tidemark.pipeline.kept_conversations import KeptConversations
 from tidemark.pipeline.sealed_items import SealedItems
 from tidemark.pipeline.shared_accounts import SharedAccounts
-from tidemark.pipeline.stored_tails import StoredTails
-from tidemark.pipeline.values import Controls, StoredPlace
+from tidemark.pipeline.unsummarized_messages import UnsummarizedReader
+from tidemark.pipeline.unsummarized_resolver import UnsummarizedResolver
+from tidemark.pipeline.values import Controls, ConversationPlace
 
 MAX_REFERENCES = 2_000
 """Items that one request refers to, each of which the store is asked for. A long session of an agent has hundreds."""
@@ -77,8 +77,8 @@ class ContinuedRequests:
         upstream: Upstream,
         responses: ResponseStore,
         store: ConversationStore,
-        tails: StoredTails,
-        formats: StoredFormat,
+        unsummarized: UnsummarizedReader,
+        formats: MessageFormats,
         seal: SummarySeal,
         answers: ContinuedAnswers,
         conversations: KeptConversations,
@@ -90,7 +90,7 @@ class ContinuedRequests:
         self._conversations = conversations
         self._accounts = accounts
         self._earlier = EarlierMessages(store, responses, formats)
-        self._tails = ContinuedTails(store, responses, tails)
+        self._unsummarized = UnsummarizedResolver(store, responses, unsummarized)
         self.answers = answers
 
     async def resolve(self, request: ModelRequest, caller: Caller) -> ModelRequest:
@@ -128,9 +128,9 @@ class ContinuedRequests:
             return request
         return await self._resolved(request, responses, references, asker)
 
-    async def resolve_tail(
+    async def resolve_unsummarized(
         self, request: ModelRequest, caller: Caller, controls: Controls
-    ) -> tuple[ModelRequest, StoredPlace] | None:
+    ) -> tuple[ModelRequest, ConversationPlace] | None:
         """Return the request with what follows the summary of its conversation (FR-4.3.1), and its place.
 
         :returns: None if all messages must be read, by ``resolve``
@@ -150,7 +150,9 @@ class ContinuedRequests:
         if asker.keeps:
             return None
         try:
-            return await self._tails.resolve(request, responses, controls, owner=asker.owner, tenant=asker.tenant)
+            return await self._unsummarized.resolve(
+                request, responses, controls, owner=asker.owner, tenant=asker.tenant
+            )
         except (StoreError, RecordUnreadable):
             return None
 

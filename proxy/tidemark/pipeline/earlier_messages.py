@@ -9,14 +9,14 @@ import asyncio
 from collections.abc import Mapping, Sequence
 from functools import partial
 
+from tidemark.core.conversation.message_formats import MessageFormats
 from tidemark.core.conversation.prefix import linked
-from tidemark.core.conversation.records import StoredMessage
+from tidemark.core.conversation.records import MessageRecord
 from tidemark.core.conversation.request import Dialect
 from tidemark.core.conversation.responses import ResponseRecord
-from tidemark.core.conversation.stored_format import StoredFormat
 from tidemark.core.frozen import frozen
 from tidemark.core.ports import ConversationStore, ResponseStore
-from tidemark.pipeline.stored_conversation import offloaded, sendable_places
+from tidemark.pipeline.history_reader import offloaded, sendable_places
 
 
 @frozen
@@ -25,7 +25,7 @@ class EarlierMessages:
 
     store: ConversationStore
     responses: ResponseStore
-    formats: StoredFormat
+    formats: MessageFormats
 
     async def of(self, record: ResponseRecord, dialect: Dialect) -> tuple[Sequence[bytes], int] | None:
         """Return all messages up to a response, as a client would send them; None if some are gone.
@@ -38,7 +38,7 @@ class EarlierMessages:
         sendable = await sendable_places(messages, dialect, self.formats)
         return with_systems(record, systems, sendable), len(sendable)
 
-    async def stored(self, record: ResponseRecord) -> Sequence[StoredMessage]:
+    async def stored(self, record: ResponseRecord) -> Sequence[MessageRecord]:
         """Return the stored messages up to a response, without system messages; none if some are gone."""
         return await self._messages(record, 1)
 
@@ -66,7 +66,7 @@ class EarlierMessages:
         """Return a stored message in its own bytes, or written anew if it came in another dialect."""
         return raw if not raw or self.formats.is_native(raw, dialect) else self.formats.sendable([raw], dialect)[0]
 
-    async def _messages(self, record: ResponseRecord, first: int) -> Sequence[StoredMessage]:
+    async def _messages(self, record: ResponseRecord, first: int) -> Sequence[MessageRecord]:
         """Return the messages from ``first`` up to a response; none if they are gone."""
         messages = await self.store.messages(record.conversation, start=first, stop=record.message_count)
         if [message.position for message in messages] != list(range(first, record.message_count + 1)):
@@ -75,7 +75,7 @@ class EarlierMessages:
             return messages
         return await self._answered_messages(record, first)
 
-    async def _answered_messages(self, record: ResponseRecord, first: int) -> Sequence[StoredMessage]:
+    async def _answered_messages(self, record: ResponseRecord, first: int) -> Sequence[MessageRecord]:
         """Return the messages as they were when the response was made; its client changed answers since.
 
         Before a response, the client's wording may be that of the time, or all answers changed at once later.

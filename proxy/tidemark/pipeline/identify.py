@@ -13,7 +13,7 @@ from functools import lru_cache
 
 from tidemark.core.conversation.messages import Message, digest_of
 from tidemark.core.conversation.prefix import PrefixChain, owner_of
-from tidemark.core.conversation.records import StoredState, response_conversation_id
+from tidemark.core.conversation.records import ConversationState, response_conversation_id
 from tidemark.core.conversation.request import ModelRequest
 from tidemark.core.conversation.summary import NO_SYSTEMS, InnerSystems, SummaryRecipe, inner_systems
 from tidemark.core.errors import StoreError
@@ -37,7 +37,7 @@ from tidemark.core.ports import (
 from tidemark.pipeline.caches import BudgetCache, ChainCache
 from tidemark.pipeline.changed_echoes import EchoFinder, ReadStored, leaves_at_answer
 from tidemark.pipeline.prompt_watch import PromptWatch
-from tidemark.pipeline.values import Controls, RequestContext, StoredPlace
+from tidemark.pipeline.values import Controls, ConversationPlace, RequestContext
 from tidemark.pipeline.walk import Walk
 
 
@@ -92,7 +92,7 @@ class Identifier:
         route: Route,
         profile: ModelProfile,
         *,
-        place: StoredPlace | None = None,
+        place: ConversationPlace | None = None,
     ) -> RequestContext:
         """Look up what is stored of a request, and count what is new; ``Identify`` explains ``place``."""
         started = self._timer()
@@ -141,17 +141,17 @@ class Identifier:
             prompt,
         )
 
-    async def _recall(self, chain: PrefixChain, recipe: SummaryRecipe, systems: InnerSystems) -> StoredState:
+    async def _recall(self, chain: PrefixChain, recipe: SummaryRecipe, systems: InnerSystems) -> ConversationState:
         """Read what is stored; a store that fails degrades the request, and does not refuse it."""
         try:
             return await self._store.recall(chain, recipe, systems)
         except StoreError as error:
             self._emit(StoreDegraded("recall", error.internal or str(error)))
-            return StoredState(degraded=True)
+            return ConversationState(degraded=True)
 
     async def _with_changed_answers(
-        self, stored: StoredState, request: ModelRequest, chain: PrefixChain
-    ) -> StoredState:
+        self, stored: ConversationState, request: ModelRequest, chain: PrefixChain
+    ) -> ConversationState:
         """Return the state of the conversation whose answers the request repeats in other words, if there is one."""
         if self._echoes is None or not leaves_at_answer(stored, request.messages, len(chain)):
             return stored
@@ -161,7 +161,9 @@ class Identifier:
             self._emit(StoreDegraded("branches", error.internal or str(error)))
             return stored
 
-    def _count(self, request: ModelRequest, stored: StoredState, model: str, left_out: int) -> Awaitable[RequestCount]:
+    def _count(
+        self, request: ModelRequest, stored: ConversationState, model: str, left_out: int
+    ) -> Awaitable[RequestCount]:
         """Count a request; stored counts of a long conversation are taken over from the worker that made them."""
         conversation, stored_count = stored.conversation, stored.stored_count
         if conversation is None or not stored_count:
@@ -199,7 +201,7 @@ class Identify:
         return walk
 
     async def identify(
-        self, request: ModelRequest, caller: Caller, controls: Controls, *, place: StoredPlace | None = None
+        self, request: ModelRequest, caller: Caller, controls: Controls, *, place: ConversationPlace | None = None
     ) -> RequestContext:
         """Return what is known of a request that is not on its walk.
 
@@ -217,7 +219,9 @@ class Identify:
         return await self._catalog.profile(await self._upstream.resolve(request.model), caller)
 
 
-def _check_left_out(left_out: LeftOut, stored: StoredState, profile: ModelProfile, measure: CalibratedBudget) -> None:
+def _check_left_out(
+    left_out: LeftOut, stored: ConversationState, profile: ModelProfile, measure: CalibratedBudget
+) -> None:
     """Make sure that a request can do without its oldest messages.
 
     :raises EarlierMessagesNeeded: no summary of the model's stands for them, or something else reads them

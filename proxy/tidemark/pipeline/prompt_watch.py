@@ -18,7 +18,7 @@ from tidemark.core.bounded import BoundedCache
 from tidemark.core.conversation.messages import JsonValue
 from tidemark.core.conversation.prefix import PrefixChain
 from tidemark.core.conversation.prompt_changes import PromptChange, SentPrompt, first_change
-from tidemark.core.conversation.records import StoredState
+from tidemark.core.conversation.records import ConversationState
 from tidemark.core.conversation.request import ModelRequest
 from tidemark.core.conversation.sent_prompts import (
     NO_NEWS,
@@ -35,7 +35,7 @@ from tidemark.core.errors import InvalidRequest, StoreError
 from tidemark.core.events import Listener, StoreDegraded
 from tidemark.core.ports import ConversationStore
 from tidemark.pipeline.changed_echoes import ReadStored
-from tidemark.pipeline.stored_conversation import offloaded
+from tidemark.pipeline.history_reader import offloaded
 
 MOST_CACHED = 64
 """Members whose digests a process keeps; a conversation's tools are the same bytes in each request."""
@@ -59,7 +59,7 @@ class PromptWatch:
         self._systems: BoundedCache[bytes, bytes] = BoundedCache(MOST_CACHED)
 
     async def look(
-        self, request: ModelRequest, stored: StoredState, chain: PrefixChain, *, has_earlier: bool = True
+        self, request: ModelRequest, stored: ConversationState, chain: PrefixChain, *, has_earlier: bool = True
     ) -> PromptNews:
         """Return the change to report, and what the turn stores of it; nothing while nothing could be stored.
 
@@ -101,7 +101,7 @@ class PromptWatch:
         return packed(tools, systems)
 
     async def _edited(
-        self, request: ModelRequest, stored: StoredState, conversation: str, chain: PrefixChain
+        self, request: ModelRequest, stored: ConversationState, conversation: str, chain: PrefixChain
     ) -> PromptChange | None:
         """Return the first message that a request has otherwise than its conversation, if later ones stayed."""
         shared, read = stored.stored_count, self._read

@@ -30,12 +30,12 @@ from tidemark.pipeline.turn_taking import TakeTurn
 from tidemark.pipeline.values import (
     NO_PROGRESS,
     Controls,
+    ConversationPlace,
     Exchange,
     Progress,
     Refused,
     RequestContext,
     Result,
-    StoredPlace,
 )
 from tidemark.pipeline.walk import Step, Walk, send_again, walk_through
 
@@ -107,7 +107,7 @@ class Pipeline:
         return walk_through(self.steps, walk, resume=self._with_all_messages)
 
     def identify(
-        self, request: ModelRequest, caller: Caller, controls: Controls, *, place: StoredPlace | None = None
+        self, request: ModelRequest, caller: Caller, controls: Controls, *, place: ConversationPlace | None = None
     ) -> Awaitable[RequestContext]:
         """Return what is known of a request that is not to be sent.
 

@@ -16,11 +16,11 @@ from typing import Literal
 from tidemark.compaction.leases import LEASE_SECONDS, LeaseKeeper
 from tidemark.core.conversation.alignment import Alignment, align, align_newest
 from tidemark.core.conversation.echoes import with_stored_answers
+from tidemark.core.conversation.message_formats import MessageFormats
 from tidemark.core.conversation.messages import Message
 from tidemark.core.conversation.prefix import chain_of, is_id, owner_of, split_id
-from tidemark.core.conversation.records import StoredConversation, TurnRecord
+from tidemark.core.conversation.records import ConversationRecord, TurnRecord
 from tidemark.core.conversation.request import Dialect, ModelRequest
-from tidemark.core.conversation.stored_format import StoredFormat
 from tidemark.core.errors import ConversationConflict, HistoryLost, StoreFull
 from tidemark.core.frozen import frozen
 from tidemark.core.ports import (
@@ -36,10 +36,10 @@ from tidemark.core.ports import (
 )
 from tidemark.core.report import Report
 from tidemark.dialects.bodies import encode_json
+from tidemark.pipeline.history_reader import HistoryReader, missing, under_way
 from tidemark.pipeline.identify import tenant_of
 from tidemark.pipeline.lost_histories import LOST, LostHistories
-from tidemark.pipeline.stored_conversation import StoredConversationReader, missing, under_way
-from tidemark.pipeline.stored_tails import StoredTail, StoredTails, has_its_calls
+from tidemark.pipeline.unsummarized_messages import UnsummarizedMessages, UnsummarizedReader, has_its_calls
 from tidemark.pipeline.values import STORE_FULL, Controls, Exchange, GiveUp, Progress, Result
 from tidemark.pipeline.whole_request import WholeRequest, joined, name_of, place_of
 
@@ -146,16 +146,16 @@ class StoredHistory:
         store: ConversationStore,
         turns: TurnStore,
         heads: RequestHeads,
-        tails: StoredTails,
+        unsummarized: UnsummarizedReader,
         leases: LeaseStore,
-        formats: StoredFormat,
+        formats: MessageFormats,
         rules: TurnRules,
         lost: LostHistories,
         full: Collection[str] = (),
     ) -> None:
         self._upstream = upstream
-        self._reader = StoredConversationReader(store, formats)
-        self._tails = tails
+        self._reader = HistoryReader(store, formats)
+        self._unsummarized = unsummarized
         self._turns = turns
         self._heads = heads
         self._leases = leases
@@ -240,29 +240,38 @@ class StoredHistory:
             pause = min(pause * 1.5, _LONGEST_RETRY_SECONDS)
 
     async def _complete(
-        self, request: ModelRequest, tenant: str, controls: Controls, record: StoredConversation | None
+        self, request: ModelRequest, tenant: str, controls: Controls, record: ConversationRecord | None
     ) -> WholeRequest:
         """Add a conversation's earlier messages to a request; those that a summary stands for only if needed."""
         if record is None:
             return WholeRequest(request, controls)
-        tail = await self._tails.read(record, request, controls)
-        completed = None if tail is None else await self._complete_with_tail(request, tenant, controls, record, tail)
+        unsummarized = await self._unsummarized.read(record, request, controls)
+        completed = (
+            None
+            if unsummarized is None
+            else await self._complete_unsummarized(request, tenant, controls, record, unsummarized)
+        )
         return completed or await self._complete_whole(request, tenant, controls, record)
 
-    async def _complete_with_tail(
-        self, request: ModelRequest, tenant: str, controls: Controls, record: StoredConversation, tail: StoredTail
+    async def _complete_unsummarized(
+        self,
+        request: ModelRequest,
+        tenant: str,
+        controls: Controls,
+        record: ConversationRecord,
+        unsummarized: UnsummarizedMessages,
     ) -> WholeRequest | None:
         """Add the messages that follow the summary; None if what comes before them decides what is new."""
         others = [message for message in request.messages if not message.is_system]
-        alignment = align_newest(tail.messages, others)
+        alignment = align_newest(unsummarized.messages, others)
         if alignment is None:
             return None
-        whole, heads, lost = await self._joined(request, record, tail.raws, alignment)
+        whole, heads, lost = await self._joined(request, record, unsummarized.raws, alignment)
         new = others[alignment.new :]
-        place = place_of(tenant, record, tail.hashes, whole, new, left_out=tail.left_out)
+        place = place_of(tenant, record, unsummarized.hashes, whole, new, left_out=unsummarized.left_out)
         if place is None or not has_its_calls(whole.messages):
             return None
-        name = name_of(tenant, record, tail.hashes[:1], gaps=False)
+        name = name_of(tenant, record, unsummarized.hashes[:1], gaps=False)
         controls = replace(controls, conversation=name)
         return WholeRequest(whole, controls, lost, place=place, heads=heads, is_lossy=bool(lost))
 
@@ -271,7 +280,7 @@ class StoredHistory:
         request: ModelRequest,
         tenant: str,
         controls: Controls,
-        record: StoredConversation,
+        record: ConversationRecord,
         *,
         reply_lost: bool = False,
     ) -> WholeRequest:
@@ -303,7 +312,7 @@ class StoredHistory:
         return WholeRequest(whole, controls, gap, place, heads, is_lossy=bool(lost))
 
     async def _joined(
-        self, request: ModelRequest, record: StoredConversation, stored: Sequence[bytes], alignment: Alignment
+        self, request: ModelRequest, record: ConversationRecord, stored: Sequence[bytes], alignment: Alignment
     ) -> tuple[ModelRequest, Sequence[Message], str]:
         """Return the request with stored messages and system messages before its new ones.
 
@@ -322,7 +331,7 @@ class StoredHistory:
         return whole, heads, f"system={missing}" if missing else ""
 
     async def _heads_of(
-        self, record: StoredConversation, dialect: Dialect
+        self, record: ConversationRecord, dialect: Dialect
     ) -> tuple[Sequence[bytes], Sequence[Message], str]:
         """Return the system messages that began the last request.
 
@@ -337,7 +346,7 @@ class StoredHistory:
         return (), [head for head in formats.read(heads) if head.text], missing
 
 
-def _is_answered(request: ModelRequest, record: StoredConversation | None, waited: int | None) -> bool:
+def _is_answered(request: ModelRequest, record: ConversationRecord | None, waited: int | None) -> bool:
     """Return whether the turn that a request waited for may be its own, which another worker has answered.
 
     :param waited: how many messages were stored before that turn; None if it did not wait
@@ -348,7 +357,7 @@ def _is_answered(request: ModelRequest, record: StoredConversation | None, waite
     return record.message_count == waited + others + 1
 
 
-def _check_known(controls: Controls, record: StoredConversation | None) -> None:
+def _check_known(controls: Controls, record: ConversationRecord | None) -> None:
     """Refuse a turn whose client knows of more messages than there are."""
     stored = record.message_count if record is not None else 0
     if controls.known_count is not None and stored < controls.known_count:

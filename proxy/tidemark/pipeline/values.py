@@ -13,7 +13,7 @@ from typing import Any, Literal, Protocol
 from tidemark.core.conversation.messages import Message
 from tidemark.core.conversation.native import NativeForm
 from tidemark.core.conversation.prefix import PrefixChain
-from tidemark.core.conversation.records import StoredState, TurnRecord
+from tidemark.core.conversation.records import ConversationState, TurnRecord
 from tidemark.core.conversation.reply import EMPTY_REPLY, Reply
 from tidemark.core.conversation.request import Dialect, ModelRequest
 from tidemark.core.conversation.sent_prompts import NO_NEWS, PromptNews
@@ -55,7 +55,7 @@ class Watch(Protocol):
         ...
 
     def bindings(self, reply: Reply) -> bytes:
-        """Return what is to be stored of the turn, as ``StoredState.bindings``."""
+        """Return what is to be stored of the turn, as ``ConversationState.bindings``."""
         ...
 
 
@@ -118,7 +118,7 @@ NO_PROGRESS = NoProgress()
 
 
 @frozen
-class StoredPlace:
+class ConversationPlace:
     """The tenant and chain under which the store has a conversation."""
 
     tenant: str
@@ -138,7 +138,7 @@ class RequestContext:
     profile: ModelProfile
     tenant: str
     chain: PrefixChain
-    stored: StoredState
+    stored: ConversationState
     """What the store knows of the conversation."""
     count: RequestCount
     measure: CalibratedBudget

@@ -13,13 +13,13 @@ from tidemark.core.planning.situation import EarlierMessagesNeeded
 from tidemark.core.ports import Caller
 from tidemark.pipeline.values import (
     Controls,
+    ConversationPlace,
     Exchange,
     FittedRequest,
     Progress,
     Refused,
     RequestContext,
     Result,
-    StoredPlace,
 )
 
 
@@ -63,7 +63,7 @@ class Walk:
         self.caller = caller
         self.controls = controls
         self.progress = progress
-        self.place: StoredPlace | None = None
+        self.place: ConversationPlace | None = None
         """Where the request's messages were read from, if no client sent them."""
         self.obligations: list[Obligation] = []
         """What must be ended, the newest one first."""

@@ -10,12 +10,12 @@ from collections.abc import Sequence
 from tidemark.core.conversation.alignment import Alignment
 from tidemark.core.conversation.messages import Message
 from tidemark.core.conversation.prefix import PrefixChain, seed_of, split_id
-from tidemark.core.conversation.records import StoredConversation
+from tidemark.core.conversation.records import ConversationRecord
 from tidemark.core.conversation.request import ModelRequest
 from tidemark.core.errors import ConversationNotFound
 from tidemark.core.frozen import frozen
 from tidemark.core.planning.situation import NOTHING_LEFT_OUT, LeftOut
-from tidemark.pipeline.values import Controls, StoredPlace
+from tidemark.pipeline.values import Controls, ConversationPlace
 
 
 @frozen
@@ -25,7 +25,7 @@ class WholeRequest:
     request: ModelRequest
     controls: Controls
     gap: str = ""
-    place: StoredPlace | None = None
+    place: ConversationPlace | None = None
     heads: Sequence[Message] = ()
     """System messages of the last request whose text stands beside the messages, so that no message has it."""
     is_lossy: bool = False
@@ -45,7 +45,7 @@ def joined(messages: Sequence[Message], stored: Sequence[bytes], alignment: Alig
     return raws
 
 
-def name_of(tenant: str, record: StoredConversation, first: Sequence[bytes], *, gaps: bool) -> str | None:
+def name_of(tenant: str, record: ConversationRecord, first: Sequence[bytes], *, gaps: bool) -> str | None:
     """Return the name that a conversation's chain is made by: its client's, none, or the empty one.
 
     If the first message of a conversation without a name is unreadable, the rest is another conversation.
@@ -63,13 +63,13 @@ def name_of(tenant: str, record: StoredConversation, first: Sequence[bytes], *, 
 
 def place_of(
     tenant: str,
-    record: StoredConversation,
+    record: ConversationRecord,
     hashes: Sequence[bytes],
     whole: ModelRequest,
     new: Sequence[Message],
     *,
     left_out: LeftOut = NOTHING_LEFT_OUT,
-) -> StoredPlace | None:
+) -> ConversationPlace | None:
     """Return the chain of a request whose earlier messages are stored in other dialects.
 
     What they mean may have changed a little when they were written in this dialect, such as the place of an image
@@ -85,4 +85,4 @@ def place_of(
     family = bytes.fromhex(split_id(record.id)[0])
     has_seed_family = family != hashes[0]
     seed = family if has_seed_family else b""
-    return StoredPlace(tenant, PrefixChain(seed, tuple(hashes), has_seed_family).extended(new), left_out)
+    return ConversationPlace(tenant, PrefixChain(seed, tuple(hashes), has_seed_family).extended(new), left_out)

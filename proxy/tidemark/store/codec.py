@@ -31,7 +31,7 @@ import msgspec
 from tidemark.codings.compression import compress, decompress
 from tidemark.core.conversation.messages import DIGEST_BYTES, Message, digest_of
 from tidemark.core.conversation.native import NativeForm
-from tidemark.core.conversation.records import StoredMessage, TurnRecord
+from tidemark.core.conversation.records import MessageRecord, TurnRecord
 from tidemark.core.conversation.summary import Cause, PrefixSummary, Strategy, SummaryRecipe
 from tidemark.core.errors import RecordUnreadable
 from tidemark.core.receipt import DetailKind, KindCount, Receipt
@@ -92,8 +92,8 @@ class _Summary(msgspec.Struct, array_like=True, frozen=True):
     """The fields of ``NativeForm``, in their order."""
 
 
-class StoredTurn(msgspec.Struct, array_like=True, frozen=True):
-    """One turn as the store returns it: the audit trail of a conversation."""
+class TurnEntry(msgspec.Struct, array_like=True, frozen=True):
+    """One turn as the store returns it: an entry of the conversation's audit trail."""
 
     created_at: float
     first: int
@@ -122,7 +122,7 @@ MAX_NUMBER = 2**53
 _pack = msgspec.msgpack.Encoder().encode
 _MESSAGE = msgspec.msgpack.Decoder(_Message)
 _SUMMARY = msgspec.msgpack.Decoder(_Summary)
-_TURN = msgspec.msgpack.Decoder(StoredTurn)
+_TURN = msgspec.msgpack.Decoder(TurnEntry)
 
 
 def is_object(raw: bytes) -> bool:
@@ -172,7 +172,7 @@ class Codec:
         packed = VERSION + _pack((tokens, created_at, self._compress(message.raw), scheme))  # _Message's fields
         return packed if self._cipher is None else self.seal(packed)
 
-    def unpack_message(self, packed: bytes, position: int, chain_hash: bytes) -> StoredMessage:
+    def unpack_message(self, packed: bytes, position: int, chain_hash: bytes) -> MessageRecord:
         """Return the message at ``position``.
 
         :raises RecordUnreadable: another version wrote it, or its bytes have changed since
@@ -184,14 +184,14 @@ class Codec:
             raise unreadable(str(error)) from error
         if not self._is_message(raw):
             raise unreadable("its bytes are no message")
-        return StoredMessage(position, chain_hash.hex(), raw, record.tokens, record.created_at, record.scheme)
+        return MessageRecord(position, chain_hash.hex(), raw, record.tokens, record.created_at, record.scheme)
 
-    def readable_message(self, packed: bytes, position: int, chain_hash: bytes) -> StoredMessage:
+    def readable_message(self, packed: bytes, position: int, chain_hash: bytes) -> MessageRecord:
         """Return the message; an unreadable one has no bytes, and its ``unreadable`` says why."""
         try:
             return self.unpack_message(packed, position, chain_hash)
         except RecordUnreadable as error:
-            return StoredMessage(position, chain_hash.hex(), b"", 0, 0.0, unreadable=error.internal)
+            return MessageRecord(position, chain_hash.hex(), b"", 0, 0.0, unreadable=error.internal)
 
     def pack_turn(self, turn: TurnRecord, skip: int, systems: Sequence[PlacedSystem]) -> bytes:
         """Pack one entry of a conversation's list of turns: a digest that shows a repetition, then the record.
@@ -200,7 +200,7 @@ class Codec:
         """
         identity = (turn.created_at, turn.model, turn.action, turn.complete, turn.tokens_before, turn.tokens_after)
         record = VERSION + _pack(
-            (  # the fields of StoredTurn, in their order
+            (  # the fields of TurnEntry, in their order
                 turn.created_at,
                 skip + 1,
                 len(turn.chain.hashes),
@@ -218,14 +218,14 @@ class Codec:
         )
         return digest_of(turn.chain.tip, _pack(identity)) + (record if self._cipher is None else self.seal(record))
 
-    def unpack_turn(self, packed: bytes) -> StoredTurn:
+    def unpack_turn(self, packed: bytes) -> TurnEntry:
         """Return the turn of an entry.
 
         :raises RecordUnreadable: another version wrote it, or its bytes have changed since
         """
         return self._read(_TURN, packed[DIGEST_BYTES:])
 
-    def readable_turn(self, packed: bytes) -> StoredTurn | None:
+    def readable_turn(self, packed: bytes) -> TurnEntry | None:
         """Return the turn of an entry, or None for an unreadable one."""
         try:
             return self.unpack_turn(packed)
@@ -342,7 +342,7 @@ def _receipt_of(record: _Summary) -> Receipt:
     return tuple((counts | {count[0]: KindCount(*count) for count in record.model_text}).values())
 
 
-def clipped(turn: StoredTurn, last: int) -> StoredTurn:
+def clipped(turn: TurnEntry, last: int) -> TurnEntry:
     """Return a turn of a fork's parent, as far as the fork has its messages."""
     return turn if turn.last <= last else msgspec.structs.replace(turn, last=last, beyond=turn.last - last)
 

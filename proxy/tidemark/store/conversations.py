@@ -12,9 +12,9 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
-from tidemark.core.conversation.echoes import StoredBranch, StoredBranches
+from tidemark.core.conversation.echoes import DivergingBranch, DivergingBranches
 from tidemark.core.conversation.prefix import PrefixChain, split_id
-from tidemark.core.conversation.records import StoredState, TurnRecord
+from tidemark.core.conversation.records import ConversationState, TurnRecord
 from tidemark.core.conversation.summary import NO_SYSTEMS, InnerSystems, PrefixSummary, SummaryRecipe
 from tidemark.core.errors import StoreError, SummaryOutdated
 from tidemark.core.events import Listener
@@ -35,7 +35,7 @@ from tidemark.store.turn_writer import TurnWriter
 from tidemark.store.turns import RedisTurns
 from tidemark.store.usage import OwnerUsage
 
-NOTHING_STORED = StoredState()
+NOTHING_STORED = ConversationState()
 
 
 class RedisStore(RecordReader):
@@ -109,7 +109,7 @@ class RedisStore(RecordReader):
 
     async def recall(
         self, chain: PrefixChain, recipe: SummaryRecipe, systems: InnerSystems = NO_SYSTEMS
-    ) -> StoredState:
+    ) -> ConversationState:
         """Return what is stored of a request's conversation; the chain holds its tenant.
 
         The newest prefixes are sent first, and all of them only if none of those is stored and there are more.
@@ -129,7 +129,7 @@ class RedisStore(RecordReader):
             return NOTHING_STORED
         own, shared, count, summary, prepared, lease, name, bindings, prompt_record = answer
         preparing, absorbed = prepared_for(lease, chain, recipe, systems) if lease else (0, ())
-        stored_state = StoredState(
+        conversation_state = ConversationState(
             conversation=chain.family + own.decode() if own else None,
             stored_count=shared,
             diverges=count > shared,
@@ -141,9 +141,9 @@ class RedisStore(RecordReader):
             bindings=bindings or b"",
             prompt_record=prompt_record or b"",
         )
-        return replace(stored_state, unwritable=True) if node.backoff.refuses_writes else stored_state
+        return replace(conversation_state, unwritable=True) if node.backoff.refuses_writes else conversation_state
 
-    async def branches(self, chain: PrefixChain, conversation: str, shared: int) -> StoredBranches:
+    async def branches(self, chain: PrefixChain, conversation: str, shared: int) -> DivergingBranches:
         """Return the conversations that go on otherwise after a chain's first messages, newest first.
 
         Those are left out that the chain could not repeat as a whole, and those with a message that cannot be read.
@@ -156,15 +156,15 @@ class RedisStore(RecordReader):
             alone, *answer = await self._run(
                 scripts.BRANCHES, chain.family, *scripts.branches_arguments(chain, conversation, shared)
             )
-        branches: list[StoredBranch] = []
+        branches: list[DivergingBranch] = []
         for own, count, tip, turns, entries in zip(*[iter(answer)] * 5, strict=True):
             messages = [self._codec.readable_message(entry, shared + i, tip) for i, entry in enumerate(entries, 1)]
             if any(message.unreadable for message in messages):
                 alone = 0  # it may hold anything
                 continue
             raws = tuple([message.raw for message in messages])
-            branches.append(StoredBranch(chain.family + own.decode(), count, tip, raws, turns))
-        return StoredBranches(branches, has_one_answer=bool(alone))
+            branches.append(DivergingBranch(chain.family + own.decode(), count, tip, raws, turns))
+        return DivergingBranches(branches, has_one_answer=bool(alone))
 
     def record(self, turn: TurnRecord) -> Coroutine[Any, Any, str]:
         """Append what a turn adds, in one atomic write; see ``TurnWriter``."""

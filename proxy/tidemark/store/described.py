@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
-from tidemark.core.conversation.records import StoredConversation
+from tidemark.core.conversation.records import ConversationRecord
 from tidemark.core.conversation.sent_prompts import told_changes
 from tidemark.core.errors import RecordUnreadable
 from tidemark.store.codec import unreadable
@@ -17,7 +17,7 @@ from tidemark.store.codec import unreadable
 Number = TypeVar("Number", int, float)
 
 
-def read_conversation(family: str, answer: Sequence[Any], open_text: Callable[[str], str]) -> StoredConversation | None:
+def read_conversation(family: str, answer: Sequence[Any], open_text: Callable[[str], str]) -> ConversationRecord | None:
     """Return a conversation's record from what ``describe.lua`` answers; without a turn it counts no messages.
 
     A field that cannot be read is 0 or empty, and ``broken`` names it.
@@ -51,7 +51,7 @@ def read_conversation(family: str, answer: Sequence[Any], open_text: Callable[[s
     count = number("count", int)
     if broken:
         raise unreadable("its number of messages is none")
-    return StoredConversation(
+    return ConversationRecord(
         id=family + own.decode(),
         tenant=fields.get("tenant", ""),
         model=text("model"),

@@ -12,12 +12,12 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from tidemark.core.conversation.prefix import PrefixChain, split_id
-from tidemark.core.conversation.records import StoredConversation, StoredMessage
+from tidemark.core.conversation.records import ConversationRecord, MessageRecord
 from tidemark.core.conversation.summary import PrefixSummary, SummaryRecipe
 from tidemark.core.errors import RecordUnreadable
 from tidemark.core.events import Listener, RecordBroken
 from tidemark.store import keys, scripts
-from tidemark.store.codec import Codec, StoredTurn, clipped
+from tidemark.store.codec import Codec, TurnEntry, clipped
 from tidemark.store.commands import Ask, CommandSender
 from tidemark.store.described import read_conversation, read_path
 from tidemark.store.references import recipe_digest
@@ -39,7 +39,7 @@ class RecordReader:
         self.ask: Ask = sender.ask
         """Send one command; the other adapters share the connection through this."""
 
-    async def conversation(self, conversation: str) -> StoredConversation | None:
+    async def conversation(self, conversation: str) -> ConversationRecord | None:
         """Return a conversation's record, or None; the id that a client was told may lead to another conversation.
 
         :raises RecordUnreadable: there is one, and its number of messages cannot be read
@@ -51,15 +51,15 @@ class RecordReader:
             self._emit(RecordBroken(conversation, "conversation", error.internal))
             raise
 
-    def described(self, family: str, answer: Sequence[Any]) -> StoredConversation | None:
+    def described(self, family: str, answer: Sequence[Any]) -> ConversationRecord | None:
         """Return a conversation's record from a script's answer; a field that cannot be read is 0 or empty."""
         record = read_conversation(family, answer, self._codec.open_text)
         if record is not None and record.broken:
             self._emit(RecordBroken(record.id, "conversation", f"no numbers: {', '.join(record.broken)}"))
         return record
 
-    async def messages(self, conversation: str, *, start: int = 1, stop: int | None = None) -> Sequence[StoredMessage]:
-        messages: list[StoredMessage] = []
+    async def messages(self, conversation: str, *, start: int = 1, stop: int | None = None) -> Sequence[MessageRecord]:
+        messages: list[MessageRecord] = []
         last = math.inf if stop is None else stop
         for holder, base, count in await self._path(conversation):
             for first in range(max(start, base + 1), int(min(last, count)) + 1, _PAGE):
@@ -72,8 +72,8 @@ class RecordReader:
                 self._emit(RecordBroken(conversation, f"message {message.position}", message.unreadable))
         return messages
 
-    async def originals(self, conversation: str) -> Mapping[int, StoredMessage]:
-        originals: dict[int, StoredMessage] = {}
+    async def originals(self, conversation: str) -> Mapping[int, MessageRecord]:
+        originals: dict[int, MessageRecord] = {}
         last = sys.maxsize
         for holder, base, _ in await self._path(conversation):
             for field, entry in (await self.ask("HGETALL", keys.answer_hash(holder))).items():
@@ -123,9 +123,9 @@ class RecordReader:
         records = await self.ask("LRANGE", keys.version_list(conversation), 0, -1)
         return [summary for record in records if (summary := self._codec.readable_summary(record)) is not None]
 
-    async def all_turns(self, conversation: str) -> Sequence[StoredTurn]:
+    async def all_turns(self, conversation: str) -> Sequence[TurnEntry]:
         """Return all turns of a conversation, oldest first; of a fork's parents those that it shares."""
-        turns: list[StoredTurn] = []
+        turns: list[TurnEntry] = []
         last = sys.maxsize
         for holder, base, _ in await self._path(conversation):
             entries = await self.ask("LRANGE", keys.turn_list(holder), 0, -1)
@@ -133,7 +133,7 @@ class RecordReader:
             last = min(last, base)
         return sorted(turns, key=lambda turn: turn.created_at)
 
-    async def latest_turn(self, conversation: str) -> StoredTurn | None:
+    async def latest_turn(self, conversation: str) -> TurnEntry | None:
         """Return the last turn of a conversation; None without one, and for one that cannot be read.
 
         :raises StoreUnavailable: the store did not answer in time
@@ -152,8 +152,8 @@ class RecordReader:
                     self._emit(RecordBroken(holder, f"system message {digest.hex()}", error.internal))
         return messages
 
-    def _turns(self, holder: str, entries: Sequence[bytes]) -> list[StoredTurn]:
-        turns: list[StoredTurn] = []
+    def _turns(self, holder: str, entries: Sequence[bytes]) -> list[TurnEntry]:
+        turns: list[TurnEntry] = []
         for place, entry in enumerate(entries, 1):
             try:
                 turns.append(self._codec.unpack_turn(entry))
@@ -165,7 +165,7 @@ class RecordReader:
         family, _ = split_id(conversation)
         return read_path(family, await self._sender.read(scripts.PATH, conversation))
 
-    async def _page(self, holder: str, base: int, first: int, last: int) -> list[StoredMessage]:
+    async def _page(self, holder: str, base: int, first: int, last: int) -> list[MessageRecord]:
         low, high = first - base - 1, last - base - 1
         entries = await self.ask("LRANGE", keys.message_list(holder), low, high)
         hashes = await self.ask("GETRANGE", keys.hash_string(holder), 16 * low, 16 * high + 15)

@@ -13,14 +13,14 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
 
 from tidemark.core.conversation.prefix import split_id
-from tidemark.core.conversation.records import StoredConversation, TurnRecord
+from tidemark.core.conversation.records import ConversationRecord, TurnRecord
 from tidemark.core.errors import StoreError
 from tidemark.core.ports import Lease, StartedTurn
 from tidemark.store import scripts
 from tidemark.store.amends import Amends
 from tidemark.store.commands import CommandSender
 
-Describe = Callable[[str, Sequence[Any]], StoredConversation | None]
+Describe = Callable[[str, Sequence[Any]], ConversationRecord | None]
 """``RecordReader.described``."""
 
 

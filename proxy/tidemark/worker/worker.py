@@ -37,7 +37,7 @@ from tidemark.pipeline.search_rounds import RoundParts
 from tidemark.pipeline.shared_accounts import SharedAccounts
 from tidemark.pipeline.steps import Pipeline
 from tidemark.pipeline.stored_history import StoredHistory, TurnRules
-from tidemark.pipeline.stored_tails import StoredTails
+from tidemark.pipeline.unsummarized_messages import UnsummarizedReader
 from tidemark.server.access import ConversationAccess
 from tidemark.server.admission import Admission
 from tidemark.server.auth import MAX_CACHED_CALLERS, PassthroughAuth
@@ -60,8 +60,8 @@ class Worker(StoreParts):
     # The pipeline
 
     @cached_property
-    def tails(self) -> StoredTails:
-        return StoredTails(self.store, self.request_heads, self.formats)
+    def unsummarized(self) -> UnsummarizedReader:
+        return UnsummarizedReader(self.store, self.request_heads, self.formats)
 
     @cached_property
     def accounts(self) -> SharedAccounts:
@@ -127,7 +127,7 @@ class Worker(StoreParts):
             upstream=self.upstream,
             responses=self.store.responses,
             store=self.store,
-            tails=self.tails,
+            unsummarized=self.unsummarized,
             formats=self.formats,
             seal=self.seal,
             answers=ContinuedAnswers(self.upstream, conversations, time.monotonic),
@@ -163,7 +163,7 @@ class Worker(StoreParts):
             store=self.store,
             turns=self.store.turns,
             heads=self.request_heads,
-            tails=self.tails,
+            unsummarized=self.unsummarized,
             leases=self.leases,
             formats=self.formats,
             rules=TurnRules(rules.on_conflict, rules.wait_seconds),

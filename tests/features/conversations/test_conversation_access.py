@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from tidemark.core.conversation.prefix import owner_of
-from tidemark.core.conversation.records import StoredConversation
+from tidemark.core.conversation.records import ConversationRecord
 from tidemark.core.ports import Caller, Route
 from tidemark.features.conversations.access import may_reach
 from tidemark.pipeline.identify import tenant_of
@@ -18,7 +18,7 @@ PROXY = Path(__file__).parents[3] / "proxy" / "tidemark"
 ALICE, BOB = Caller(b"alice", ()), Caller(b"bob", ())
 HERE = Route("wire", "m", "m", "openai", "http://here.invalid/v1")
 ELSEWHERE = Route("wire", "m", "m", "openai", "http://elsewhere.invalid/v1")
-RECORD = StoredConversation(
+RECORD = ConversationRecord(
     id="0" * 48,
     tenant=tenant_of(ALICE, HERE),
     model="m",

@@ -15,12 +15,12 @@ from tests.features.conversations.test_archive import lines
 from tests.request.talk import Said, long, user
 from tidemark.core.conversation.messages import Message
 from tidemark.core.conversation.prefix import chain_of
-from tidemark.core.conversation.records import StoredConversation, TurnRecord
+from tidemark.core.conversation.records import ConversationRecord, TurnRecord
 from tidemark.core.conversation.request import ModelRequest
 from tidemark.core.errors import BadImport, ConversationConflict, StoreUnavailable
 from tidemark.core.ports import Caller, RequestCount, Route, StartedTurn, Stored
 from tidemark.dialects.chat.dialect import ChatDialect
-from tidemark.dialects.stored import StoredMessageReader
+from tidemark.dialects.message_formats import DialectFormats
 from tidemark.features.conversations import transfer
 from tidemark.features.conversations.access import ArchiveAccess
 from tidemark.features.conversations.pages import Page
@@ -106,12 +106,12 @@ class Desk:
             leases=RedisLeases(store.ask),
             counter=self.counter,
             dialect=dialect,
-            formats=StoredMessageReader([dialect]),
+            formats=DialectFormats([dialect]),
             clock=lambda: 2_000_000_000.0,
             quota=store.usage,
         )
 
-    async def bring_in(self, *said: Said, data: bytes = b"", name: str | None = "moved") -> StoredConversation:
+    async def bring_in(self, *said: Said, data: bytes = b"", name: str | None = "moved") -> ConversationRecord:
         """Import messages."""
         imported = await self.transfer.import_lines(data or lines(*said), self.caller, "gpt-4o", name)
         assert imported.record is not None

@@ -19,7 +19,7 @@ from tests.store.turns import user as asked
 from tests.support.scripted import says, whole
 from tidemark.core.conversation.request import Dialect
 from tidemark.core.events import Event, RecordBroken
-from tidemark.dialects.stored import shapes
+from tidemark.dialects.message_formats import shapes
 from tidemark.features.conversations.pages import Page
 from tidemark.store.codec import Codec
 from tidemark.store.conversations import RedisStore

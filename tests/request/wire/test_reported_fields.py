@@ -7,7 +7,7 @@ import json
 from typing import Any, cast
 
 from tidemark.core.conversation.prefix import chain_of, owner_of
-from tidemark.core.conversation.records import StoredState, TurnRecord
+from tidemark.core.conversation.records import ConversationState, TurnRecord
 from tidemark.core.conversation.summary import PrefixSummary, SummaryRecipe
 from tidemark.core.planning.budget import CompactionPolicy, ModelProfile, ModelWindow, budget_for
 from tidemark.core.planning.calibration import Calibration
@@ -30,7 +30,7 @@ ROUTE = Route("wire", "asked", "served", "openai", "http://upstream/v1")
 PROFILE = ModelProfile("asked", ModelWindow(), CompactionPolicy(calibrate=True, max_recall_tokens=None))
 CALLER = Caller(b"f" * 32, ())
 SUMMARY = PrefixSummary(b"", 2, "It is there.", SummaryRecipe("llm", "", 0), "hybrid", "automatic", 0.0)
-KNOWN = StoredState(conversation="c" * 48, stored_count=2, summary=SUMMARY, degraded=True)
+KNOWN = ConversationState(conversation="c" * 48, stored_count=2, summary=SUMMARY, degraded=True)
 COUNT = RequestCount((5, 7, 11), 3, "o200k_base", exact=True, scheme="0f1e2d3c")
 SUMMARY_TOKENS = 2
 AS_DENSE = Calibration(local_tokens=10, provider_tokens=20, replies=1)
@@ -60,7 +60,7 @@ class _Ports:
     async def profile(self, *_: object) -> ModelProfile:
         return PROFILE
 
-    async def recall(self, *_: object) -> StoredState:
+    async def recall(self, *_: object) -> ConversationState:
         return KNOWN
 
     async def count(self, *_: object, **__: object) -> RequestCount:

@@ -32,7 +32,7 @@ _Sketch = tuple[str, frozenset[str]]
 
 
 @frozen
-class StoredBranch:
+class DivergingBranch:
     """A stored conversation that shares its beginning with a request, and has other messages after it."""
 
     conversation: str
@@ -47,10 +47,10 @@ class StoredBranch:
 
 
 @frozen
-class StoredBranches:
+class DivergingBranches:
     """The stored conversations that go on otherwise after a request's first messages, newest first."""
 
-    branches: Sequence[StoredBranch]
+    branches: Sequence[DivergingBranch]
     has_one_answer: bool
     """Whether the store has one answer alone after these messages: no regeneration, and none that was not looked at."""
 
@@ -103,7 +103,7 @@ def repeated_branch(
 def only_branch(
     shared: Sequence[Message],
     messages: Sequence[Message],
-    branches: Sequence[tuple[StoredBranch, Sequence[Message]]],
+    branches: Sequence[tuple[DivergingBranch, Sequence[Message]]],
     *,
     is_named: bool,
 ) -> tuple[int, tuple[int, ...]] | None:

@@ -1,6 +1,6 @@
 """Records of a conversation: what the pipeline reads from the store, and what a finished turn adds to it.
 
-The store returns a ``StoredState`` before a request is forwarded, in one round trip. The pipeline writes a
+The store returns a ``ConversationState`` before a request is forwarded, in one round trip. The pipeline writes a
 ``TurnRecord`` when the response has ended, in one write.
 """
 
@@ -18,7 +18,7 @@ from tidemark.core.frozen import frozen
 
 
 @frozen
-class StoredState:
+class ConversationState:
     """What is stored of a request's conversation before the request is forwarded."""
 
     conversation: str | None = None
@@ -52,13 +52,13 @@ class StoredState:
     """What was sent before the messages, and what was told of its changes (``sent_prompts.py``); empty in
     conversations of earlier versions."""
 
-    def repeating(self, echo: ChangedEcho) -> StoredState:
+    def repeating(self, echo: ChangedEcho) -> ConversationState:
         """Return the state of a request that goes on with a conversation although its wording differs."""
         prompt_record = self.prompt_record if echo.conversation == self.conversation else b""
         return replace(self, conversation=echo.conversation, diverges=False, echo=echo, prompt_record=prompt_record)
 
 
-def response_conversation_id(stored_state: StoredState, chain: PrefixChain, now: float) -> str:
+def response_conversation_id(conversation_state: ConversationState, chain: PrefixChain, now: float) -> str:
     """Return the conversation id for a request's response headers, which are sent before the reply is complete.
 
     A request that continues a stored conversation has its id; any other begins a conversation after the last stored
@@ -67,11 +67,11 @@ def response_conversation_id(stored_state: StoredState, chain: PrefixChain, now:
 
     :param now: Unix time, seconds
     """
-    if stored_state.conversation is not None and not stored_state.diverges:
-        return stored_state.conversation
-    if stored_state.diverges and stored_state.stored_count == len(chain):
+    if conversation_state.conversation is not None and not conversation_state.diverges:
+        return conversation_state.conversation
+    if conversation_state.diverges and conversation_state.stored_count == len(chain):
         return chain.family + digest_of(chain.tip, repr(now).encode()).hex()[:OWN_CHARACTERS]
-    return conversation_id(chain, stored_state.stored_count)
+    return conversation_id(chain, conversation_state.stored_count)
 
 
 @frozen
@@ -123,9 +123,9 @@ class TurnRecord:
     """Stored history only: how many stored messages before ``messages`` were not read."""
     left_out_tokens: int = 0
     bindings: bytes = b""
-    """What the turn adds to ``StoredState.bindings``."""
+    """What the turn adds to ``ConversationState.bindings``."""
     prompt_record: bytes = b""
-    """What takes the place of ``StoredState.prompt_record``; empty if that stays."""
+    """What takes the place of ``ConversationState.prompt_record``; empty if that stays."""
 
     def with_reply(self, reply: Message, tokens: int, usage: Mapping[str, object]) -> TurnRecord:
         """Return the record of the same turn with its complete reply.
@@ -199,7 +199,7 @@ class TurnRecord:
 
 
 @frozen
-class StoredMessage:
+class MessageRecord:
     """One message as it was stored (FR-4.1)."""
 
     position: int
@@ -216,7 +216,7 @@ class StoredMessage:
 
 
 @frozen
-class StoredConversation:
+class ConversationRecord:
     """The record of a conversation (S2-6)."""
 
     id: str

@@ -32,7 +32,7 @@ class PromptNews:
     """What a request's prompt adds to its conversation."""
 
     stored: bytes = b""
-    """What the turn stores in place of ``StoredState.prompt_record``; empty if that stays."""
+    """What the turn stores in place of ``ConversationState.prompt_record``; empty if that stays."""
     change: PromptChange | None = None
     """What the client has changed, if the response must report it."""
 
@@ -72,7 +72,7 @@ def news_of(prompt_record: bytes, prompt: bytes, *, is_fork: bool) -> PromptNews
 
     A request without any system text changes nothing: there are clients that send it once only.
 
-    :param prompt_record: ``StoredState.prompt_record`` of the conversation that it goes on with, or leaves
+    :param prompt_record: ``ConversationState.prompt_record`` of the conversation that it goes on with, or leaves
     :param prompt: what ``packed`` returned for the request
     :param is_fork: whether the request leaves the conversation; then its tools and system text are those of the fork
     """

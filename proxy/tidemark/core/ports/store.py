@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Protocol
 
-from tidemark.core.conversation.echoes import StoredBranches
+from tidemark.core.conversation.echoes import DivergingBranches
 from tidemark.core.conversation.prefix import PrefixChain
-from tidemark.core.conversation.records import StoredConversation, StoredMessage, StoredState, TurnRecord
+from tidemark.core.conversation.records import ConversationRecord, ConversationState, MessageRecord, TurnRecord
 from tidemark.core.conversation.summary import NO_SYSTEMS, InnerSystems, PrefixSummary, SummaryRecipe
 from tidemark.core.frozen import frozen
 from tidemark.core.models import ModelObservation, ModelOverrides, ModelRecord, RegistryVersion
@@ -23,7 +23,7 @@ class ConversationStore(Protocol):
 
     async def recall(
         self, chain: PrefixChain, recipe: SummaryRecipe, systems: InnerSystems = NO_SYSTEMS
-    ) -> StoredState:
+    ) -> ConversationState:
         """Return what is stored of a request's conversation, in one round trip most often; the chain holds its tenant.
 
         :param systems: the request's own; a summary that absorbed any other system message does not apply
@@ -31,7 +31,7 @@ class ConversationStore(Protocol):
         """
         ...
 
-    async def branches(self, chain: PrefixChain, conversation: str, shared: int) -> StoredBranches:
+    async def branches(self, chain: PrefixChain, conversation: str, shared: int) -> DivergingBranches:
         """Return the conversations that go on otherwise after a chain's first messages, newest first.
 
         They are at most some thirty, and a conversation that the chain could not repeat as a whole is left out.
@@ -98,11 +98,11 @@ class ConversationStore(Protocol):
         """
         ...
 
-    async def conversation(self, conversation: str) -> StoredConversation | None:
+    async def conversation(self, conversation: str) -> ConversationRecord | None:
         """Return a conversation's record; None if there is none."""
         ...
 
-    async def messages(self, conversation: str, *, start: int = 1, stop: int | None = None) -> Sequence[StoredMessage]:
+    async def messages(self, conversation: str, *, start: int = 1, stop: int | None = None) -> Sequence[MessageRecord]:
         """Return the messages ``start`` to ``stop``, both included, a fork's earlier ones too (promise 6).
 
         A message that cannot be read keeps its place and has no bytes, and ``unreadable`` says why.
@@ -117,7 +117,7 @@ class ConversationStore(Protocol):
         """Return the ids of the messages up to position ``stop``, a fork's earlier ones too, oldest first."""
         ...
 
-    async def originals(self, conversation: str) -> Mapping[int, StoredMessage]:
+    async def originals(self, conversation: str) -> Mapping[int, MessageRecord]:
         """Return the answers that the client repeats in other words since, as they were answered, by position."""
         ...
 
@@ -147,7 +147,7 @@ class Lease:
 class StartedTurn:
     """A turn of a conversation whose history is the store's (``X-Tidemark-History: stored``)."""
 
-    record: StoredConversation | None
+    record: ConversationRecord | None
     """None if the conversation is yet to begin."""
     branch: str
     """The second part of the conversation's id."""

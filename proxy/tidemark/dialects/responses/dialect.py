@@ -34,7 +34,7 @@ from tidemark.dialects.responses.request import (
     read_stored,
 )
 from tidemark.dialects.responses.search_function import ResponsesSearchFunction
-from tidemark.dialects.responses.state import StoredResponseFormat
+from tidemark.dialects.responses.state import ResponsesApiFormat
 from tidemark.dialects.signed_thinking import SignedThinking, digest_of_text, object_in
 
 
@@ -99,7 +99,7 @@ class ResponsesDialect(ResponsesErrors, BaseDialect):
     messages_member = "input"
     system_member = "instructions"
     tool_members = ("tools",)
-    responses = StoredResponseFormat()
+    responses = ResponsesApiFormat()
     search_function = ResponsesSearchFunction()
     bound_thinking = ResponsesThinking()
 

@@ -54,7 +54,7 @@ class _ItemName(msgspec.Struct):
 _decode_name = msgspec.json.Decoder(_ItemName).decode
 
 
-class StoredResponseFormat:
+class ResponsesApiFormat:
     """``ResponseFormat`` of the Responses API; it has no state."""
 
     def is_kept(self, fields: Mapping[str, bytes]) -> bool:

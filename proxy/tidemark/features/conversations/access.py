@@ -7,16 +7,16 @@ history (``pipeline/stored_history.py``) does not ask: it looks for a conversati
 from __future__ import annotations
 
 from tidemark.core.conversation.prefix import is_id, owner_of
-from tidemark.core.conversation.records import StoredConversation
+from tidemark.core.conversation.records import ConversationRecord
 from tidemark.core.errors import ModelNotFound
 from tidemark.core.frozen import frozen
 from tidemark.core.ports import Caller, Route, Upstream
+from tidemark.pipeline.history_reader import missing
 from tidemark.pipeline.identify import tenant_of
-from tidemark.pipeline.stored_conversation import missing
 from tidemark.store.conversations import RedisStore
 
 
-def may_reach(record: StoredConversation, caller: Caller | None, route: Route | None = None) -> bool:
+def may_reach(record: ConversationRecord, caller: Caller | None, route: Route | None = None) -> bool:
     """Return whether a caller may reach a conversation.
 
     - The operator reaches all conversations.
@@ -53,7 +53,7 @@ class ArchiveAccess:
     store: RedisStore
     upstream: Upstream
 
-    async def record(self, conversation: str, caller: Caller | None) -> StoredConversation:
+    async def record(self, conversation: str, caller: Caller | None) -> ConversationRecord:
         """Return a conversation that a caller wants to read, export or delete.
 
         :param conversation: its id, or the name that the caller's client gave it; the operator has ids only
@@ -70,7 +70,7 @@ class ArchiveAccess:
 
     async def record_for_summary(
         self, conversation: str, caller: Caller | None, model: str | None
-    ) -> tuple[StoredConversation, Route]:
+    ) -> tuple[ConversationRecord, Route]:
         """Return a conversation that a caller wants to summarize, and where its messages are sent for that.
 
         :param conversation: its id, or the name that the caller's client gave it; the operator has ids only
@@ -96,13 +96,13 @@ class ArchiveAccess:
             raise missing(conversation)
         return identifier
 
-    async def _existing(self, conversation: str) -> StoredConversation:
+    async def _existing(self, conversation: str) -> ConversationRecord:
         record = await self.store.conversation(conversation)
         if record is None or not record.message_count:
             raise missing(conversation)
         return record
 
-    async def _own_route(self, record: StoredConversation) -> Route:
+    async def _own_route(self, record: ConversationRecord) -> Route:
         """Return the route of a conversation's last model; if that is not served, the conversation is missing."""
         try:
             return await self.upstream.resolve(record.model)

@@ -7,10 +7,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from tidemark.core.conversation.message_formats import MessageFormats
 from tidemark.core.conversation.messages import Message
-from tidemark.core.conversation.records import StoredConversation, StoredMessage
+from tidemark.core.conversation.records import ConversationRecord, MessageRecord
 from tidemark.core.conversation.request import Dialect
-from tidemark.core.conversation.stored_format import StoredFormat
 from tidemark.core.errors import InvalidRequest
 from tidemark.core.planning.assemble import assemble
 from tidemark.core.planning.situation import NoCompaction, ReuseSummary
@@ -20,9 +20,9 @@ from tidemark.features.conversations.pages import ContextSnapshot
 from tidemark.features.conversations.standing_summaries import StandingSummaries
 from tidemark.pipeline.commands import at_rest
 from tidemark.pipeline.fit import BudgetFitter
+from tidemark.pipeline.history_reader import HistoryReader, chain_of_stored
 from tidemark.pipeline.steps import Pipeline
-from tidemark.pipeline.stored_conversation import StoredConversationReader, chain_of_stored
-from tidemark.pipeline.values import Controls, Refused, StoredPlace
+from tidemark.pipeline.values import Controls, ConversationPlace, Refused
 from tidemark.store.conversations import RedisStore
 
 
@@ -39,7 +39,7 @@ class ContextView:
         pipeline: Pipeline,
         fitter: BudgetFitter,
         dialect: Dialect,
-        formats: StoredFormat,
+        formats: MessageFormats,
     ) -> None:
         self._access = access
         self._store = store
@@ -48,7 +48,7 @@ class ContextView:
         self._pipeline = pipeline
         self._fitter = fitter
         self._dialect = dialect
-        self._reader = StoredConversationReader(store, formats)
+        self._reader = HistoryReader(store, formats)
 
     async def context(self, conversation: str, caller: Caller | None, at: int | None) -> ContextSnapshot:
         """Return what the model would see now, or what it saw when it was asked at a message.
@@ -61,7 +61,7 @@ class ContextView:
             return await self._context_at(record, messages, at)
         heads = await self._heads.leading_system_messages(record.id)
         request = await self._reader.request(self._dialect, record.model, heads, messages)
-        place = StoredPlace(record.tenant, chain_of_stored(record.id, messages))
+        place = ConversationPlace(record.tenant, chain_of_stored(record.id, messages))
         context = await self._pipeline.identify(request, caller or NO_CREDENTIAL, Controls(), place=place)
         fitted = await self._fitter.fit(at_rest(context))
         if isinstance(fitted, Refused):
@@ -79,7 +79,7 @@ class ContextView:
         )
 
     async def _context_at(
-        self, record: StoredConversation, stored: Sequence[StoredMessage], at: int
+        self, record: ConversationRecord, stored: Sequence[MessageRecord], at: int
     ) -> ContextSnapshot:
         turns = [turn for turn in await self._store.all_turns(record.id) if turn.last <= record.message_count]
         turn = next((turn for turn in turns if turn.first <= at <= turn.last), None)

@@ -6,7 +6,7 @@ import json
 from collections.abc import Sequence
 
 from tidemark.core.conversation.messages import JsonValue
-from tidemark.core.conversation.records import StoredConversation
+from tidemark.core.conversation.records import ConversationRecord
 from tidemark.core.conversation.summary import PrefixSummary
 from tidemark.core.receipt import Receipt
 from tidemark.features.conversations.finding import FoundConversations
@@ -104,7 +104,7 @@ def deleted_conversation(conversation: str) -> JsonObject:
     return {"object": "conversation.deleted", "id": conversation, "deleted": True}
 
 
-def _conversation(record: StoredConversation) -> JsonObject:
+def _conversation(record: ConversationRecord) -> JsonObject:
     """Return a conversation without its messages as JSON (S2-6)."""
     return {
         "object": "conversation",

@@ -11,10 +11,10 @@ import asyncio
 from collections.abc import Sequence
 from typing import Literal
 
+from tidemark.core.conversation.message_formats import MessageFormats
 from tidemark.core.conversation.messages import Message
 from tidemark.core.conversation.prefix import owner_of
-from tidemark.core.conversation.records import StoredConversation, StoredMessage
-from tidemark.core.conversation.stored_format import StoredFormat
+from tidemark.core.conversation.records import ConversationRecord, MessageRecord
 from tidemark.core.conversation.summary import PrefixSummary
 from tidemark.core.cursors import cursor_of, place_of
 from tidemark.core.errors import ConversationNotFound, InvalidRequest, RecordUnreadable
@@ -22,8 +22,8 @@ from tidemark.core.frozen import frozen
 from tidemark.core.ports import Caller
 from tidemark.features.conversations.pages import Page
 from tidemark.features.conversations.standing_summaries import StandingSummaries
-from tidemark.pipeline.stored_conversation import offloaded
-from tidemark.store.codec import StoredTurn
+from tidemark.pipeline.history_reader import offloaded
+from tidemark.store.codec import TurnEntry
 from tidemark.store.conversations import RedisStore
 
 FILTERED, WEIGHED = 500, 250
@@ -83,7 +83,7 @@ class Wanted:
 class ListedConversation:
     """A conversation as a list shows it."""
 
-    record: StoredConversation
+    record: ConversationRecord
     summarized_messages: int
     """Messages that the summary in use stands for (FR-6.1.2)."""
     usage: ContextUsage | None
@@ -112,7 +112,7 @@ class _Search:
     """One search for a page: what it has found and read so far."""
 
     def __init__(self) -> None:
-        self.matches: list[tuple[Entry, StoredConversation]] = []
+        self.matches: list[tuple[Entry, ConversationRecord]] = []
         self.unreadable: list[str] = []
         self.entries: list[Entry] = []
         self.message_count = 0
@@ -122,7 +122,7 @@ class _Search:
 class ConversationFinder:
     """Finds conversations; holds no state of its own."""
 
-    def __init__(self, store: RedisStore, summaries: StandingSummaries, formats: StoredFormat) -> None:
+    def __init__(self, store: RedisStore, summaries: StandingSummaries, formats: MessageFormats) -> None:
         self._store = store
         self._summaries = summaries
         self._formats = formats
@@ -161,7 +161,7 @@ class ConversationFinder:
             is_partial=not search.is_at_end and len(search.matches) <= page.limit,
         )
 
-    async def listed(self, record: StoredConversation) -> ListedConversation:
+    async def listed(self, record: ConversationRecord) -> ListedConversation:
         """Return a conversation with how full its context is, and how much of it is summarized.
 
         The tokens are those of its last request and of what was added since, so that no history has to be read. The
@@ -177,7 +177,7 @@ class ConversationFinder:
         return ListedConversation(record, covered, ContextUsage(round(100 * after / limit)), before, after)
 
     async def _tokens(
-        self, record: StoredConversation, turn: StoredTurn | None, summary: PrefixSummary | None
+        self, record: ConversationRecord, turn: TurnEntry | None, summary: PrefixSummary | None
     ) -> tuple[int, int]:
         """Return the tokens without the summary in use, and with it."""
         covered = summary.covered if summary else 0
@@ -188,7 +188,7 @@ class ConversationFinder:
         rest = await self._rest(record, covered + 1)  # a summary was made since
         return record.total_tokens, rest + (summary.tokens if summary else 0)
 
-    async def _rest(self, record: StoredConversation, first: int) -> int:
+    async def _rest(self, record: ConversationRecord, first: int) -> int:
         rest = await self._store.messages(record.id, start=first, stop=record.message_count)
         return sum(message.tokens for message in rest)
 
@@ -240,12 +240,12 @@ class ConversationFinder:
 
     async def _records(
         self, entries: Sequence[Entry], owner: str | None, search: _Search
-    ) -> Sequence[StoredConversation]:
+    ) -> Sequence[ConversationRecord]:
         """Return the records of entries; those that have expired leave the list."""
         read = await asyncio.gather(
             *(self._store.conversation(conversation) for _, conversation in entries), return_exceptions=True
         )
-        records: list[StoredConversation] = []
+        records: list[ConversationRecord] = []
         for (used_at, conversation), record in zip(entries, read, strict=True):
             if isinstance(record, RecordUnreadable):
                 search.unreadable.append(conversation)
@@ -257,7 +257,7 @@ class ConversationFinder:
                 await self._store.listing.drop(owner, conversation, "", used_at)
         return records
 
-    async def _is_in_state(self, record: StoredConversation, wanted: Wanted) -> bool:
+    async def _is_in_state(self, record: ConversationRecord, wanted: Wanted) -> bool:
         """Return whether a conversation is of the model and in the state that are wanted."""
         if not wanted.state or (wanted.model and record.model != wanted.model):
             return wanted.model in ("", record.model)
@@ -267,7 +267,7 @@ class ConversationFinder:
         usage = (await self.listed(record)).usage
         return usage is not None and usage.level == wanted.state
 
-    async def _has_words(self, record: StoredConversation, words: str, search: _Search) -> bool:
+    async def _has_words(self, record: ConversationRecord, words: str, search: _Search) -> bool:
         """Return whether a conversation's name or id contains a text, or one message contains all its words."""
         if words in record.name.casefold() or words in record.id:
             return True
@@ -279,7 +279,7 @@ class ConversationFinder:
         search.message_count += len(messages)
         return await self._contain(messages, words.split())
 
-    async def _contain(self, messages: Sequence[StoredMessage], words: Sequence[str]) -> bool:
+    async def _contain(self, messages: Sequence[MessageRecord], words: Sequence[str]) -> bool:
         raws = [message.raw for message in messages if not message.unreadable]
 
         def contain() -> bool:

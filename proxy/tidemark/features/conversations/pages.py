@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Literal
 
-from tidemark.core.conversation.records import StoredConversation, StoredMessage
+from tidemark.core.conversation.records import ConversationRecord, MessageRecord
 from tidemark.core.conversation.summary import PrefixSummary
 from tidemark.core.cursors import cursor_of, place_of
 from tidemark.core.errors import InvalidRequest
@@ -62,7 +62,7 @@ class UsageTotal:
 class MessageEntry:
     """A stored message, and whether the model still sees it."""
 
-    message: StoredMessage
+    message: MessageRecord
     state: MessageState
     shown: bytes
     """The message in the form of chat completions: its own bytes, unless it came in another dialect."""
@@ -76,7 +76,7 @@ class MessageEntry:
 class ConversationList:
     """A page of conversations, last used first."""
 
-    conversations: tuple[StoredConversation, ...]
+    conversations: tuple[ConversationRecord, ...]
     unreadable: tuple[str, ...]
     """Ids of the conversations whose records cannot be read."""
     next_cursor: str | None
@@ -86,7 +86,7 @@ class ConversationList:
 class ConversationPage:
     """A conversation, and a page of its messages."""
 
-    record: StoredConversation
+    record: ConversationRecord
     summarized_messages: int
     usage: UsageTotal
     messages: tuple[MessageEntry, ...]
@@ -97,7 +97,7 @@ class ConversationPage:
 class HistoryPage:
     """A conversation and a page of its messages, without the providers' counts."""
 
-    record: StoredConversation
+    record: ConversationRecord
     summarized_messages: int
     messages: tuple[MessageEntry, ...]
     next_cursor: str | None
@@ -205,7 +205,7 @@ class ImportedConversation:
     """A conversation that was imported."""
 
     id: str
-    record: StoredConversation | None
+    record: ConversationRecord | None
     """None if it was deleted before it could be read."""
 
 

@@ -8,10 +8,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from itertools import accumulate
 
+from tidemark.core.conversation.message_formats import MessageFormats
 from tidemark.core.conversation.prefix import owner_of
-from tidemark.core.conversation.records import StoredConversation, StoredMessage
+from tidemark.core.conversation.records import ConversationRecord, MessageRecord
 from tidemark.core.conversation.request import Dialect
-from tidemark.core.conversation.stored_format import StoredFormat
 from tidemark.core.conversation.summary import PrefixSummary
 from tidemark.core.cursors import cursor_of, place_of
 from tidemark.core.errors import RecordUnreadable
@@ -36,8 +36,8 @@ from tidemark.features.conversations.pages import (
 )
 from tidemark.features.conversations.search_index import MessageSearch, Searchable
 from tidemark.features.conversations.standing_summaries import StandingSummaries
-from tidemark.pipeline.stored_conversation import offloaded
-from tidemark.store.codec import StoredTurn
+from tidemark.pipeline.history_reader import offloaded
+from tidemark.store.codec import TurnEntry
 from tidemark.store.conversations import RedisStore
 
 MAX_MESSAGE_IDS = 100_000
@@ -61,7 +61,7 @@ class ConversationReader:
         search: MessageSearch,
         deletion_hooks: Sequence[DeletionHook],
         dialect: Dialect,
-        formats: StoredFormat,
+        formats: MessageFormats,
         clock: Clock,
     ) -> None:
         self._access = access
@@ -86,7 +86,7 @@ class ConversationReader:
         if page.cursor is not None:
             used_at, last_id = place_of(page.cursor, (float, str))
             before = (used_at, last_id) if isinstance(used_at, float) and isinstance(last_id, str) else None
-        records: list[StoredConversation] = []
+        records: list[ConversationRecord] = []
         unreadable: list[str] = []
         cursor = page.cursor
         while True:
@@ -224,17 +224,17 @@ class ConversationReader:
         self._search.drop(record.id)
         return record.id
 
-    async def _covered(self, record: StoredConversation) -> int:
+    async def _covered(self, record: ConversationRecord) -> int:
         """Return how many messages the summary in use stands for."""
         summary = await self._summaries.in_use(record)
         return summary.covered if summary else 0
 
     def _entry(
         self,
-        message: StoredMessage,
+        message: MessageRecord,
         covered: int,
         count: ProviderCount | None = None,
-        original: StoredMessage | None = None,
+        original: MessageRecord | None = None,
     ) -> MessageEntry:
         """Return a message as it is shown, whichever dialect it came in.
 
@@ -247,20 +247,20 @@ class ConversationReader:
         answered = self._shown(original) if original is not None and not original.unreadable else b""
         return MessageEntry(message, state, self._shown(message), count, answered)
 
-    def _shown(self, message: StoredMessage) -> bytes:
+    def _shown(self, message: MessageRecord) -> bytes:
         """Return a message's own bytes, or those of the chat dialect if it came in another one."""
         raw = message.raw
         return raw if self._formats.is_native(raw, self._dialect) else self._dialect.write(*self._formats.read([raw]))
 
 
-def _provider_count(turn: StoredTurn) -> ProviderCount | None:
+def _provider_count(turn: TurnEntry) -> ProviderCount | None:
     """Return the tokens of a turn by its provider's count; None if the provider sent no usable number."""
     numbers = [turn.usage.get(name) for name in ("prompt_tokens", "completion_tokens")]
     tokens = [number if type(number) is int and 0 <= number <= _MAX_TOKENS else None for number in numbers]
     return None if tokens == [None, None] else ProviderCount(tokens[0] or 0, tokens[1] or 0)
 
 
-def _usage_total(turns: Sequence[StoredTurn]) -> UsageTotal:
+def _usage_total(turns: Sequence[TurnEntry]) -> UsageTotal:
     counts = [count for turn in turns if (count := _provider_count(turn)) is not None]
     return UsageTotal(
         answers=len(counts),

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from tidemark.core.conversation.records import StoredConversation
+from tidemark.core.conversation.records import ConversationRecord
 from tidemark.core.conversation.summary import PrefixSummary, SummaryRecipe
 from tidemark.core.errors import ModelNotFound
 from tidemark.core.planning.budget import budget_for
@@ -26,7 +26,7 @@ class StandingSummaries:
         self._catalog = catalog
         self._choose = choose
 
-    async def of(self, record: StoredConversation) -> Sequence[PrefixSummary]:
+    async def of(self, record: ConversationRecord) -> Sequence[PrefixSummary]:
         """Return the summaries that stand for a prefix of a conversation, oldest first; requests use no others."""
         return await self._store.summaries(record.id, standing=True)
 
@@ -41,7 +41,7 @@ class StandingSummaries:
             return None
         return budget_for(await self._catalog.profile(route, NO_CREDENTIAL), max_output_tokens).limit
 
-    async def in_use(self, record: StoredConversation) -> PrefixSummary | None:
+    async def in_use(self, record: ConversationRecord) -> PrefixSummary | None:
         """Return the summary that the next request would use; the longest one if the model is not served."""
         candidates = [summary for summary in await self.of(record) if summary.covered < record.message_count]
         if not candidates:

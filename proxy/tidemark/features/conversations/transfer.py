@@ -12,16 +12,16 @@ from contextlib import asynccontextmanager
 from typing import Protocol
 
 from tidemark.compaction.leases import LEASE_SECONDS, keep_lease
+from tidemark.core.conversation.message_formats import MessageFormats
 from tidemark.core.conversation.prefix import PrefixChain, chain_of, conversation_id, owner_of
-from tidemark.core.conversation.records import StoredMessage, TurnRecord
+from tidemark.core.conversation.records import MessageRecord, TurnRecord
 from tidemark.core.conversation.request import Dialect, ModelRequest
-from tidemark.core.conversation.stored_format import StoredFormat
 from tidemark.core.errors import ConversationConflict, ConversationNotFound, StoreError
 from tidemark.core.ports import Caller, Clock, Lease, LeaseStore, RequestHeads, TokenCounter, Upstream
 from tidemark.features.conversations.access import ArchiveAccess
 from tidemark.features.conversations.pages import ImportedConversation
+from tidemark.pipeline.history_reader import offloaded, under_way
 from tidemark.pipeline.identify import tenant_of
-from tidemark.pipeline.stored_conversation import offloaded, under_way
 from tidemark.store.conversations import RedisStore
 
 EXPORT_PAGE = 500
@@ -58,7 +58,7 @@ class Transfer:
         leases: LeaseStore,
         counter: TokenCounter,
         dialect: Dialect,
-        formats: StoredFormat,
+        formats: MessageFormats,
         clock: Clock,
         quota: ImportQuota,
     ) -> None:
@@ -192,7 +192,7 @@ class Transfer:
         )
 
 
-def _gap(message: StoredMessage) -> bytes:
+def _gap(message: MessageRecord) -> bytes:
     """Return the line of a message that cannot be read; no import takes it for a message."""
     return json.dumps({"unreadable": {"position": message.position, "id": message.message_id}}).encode()
 

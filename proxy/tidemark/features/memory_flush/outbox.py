@@ -130,8 +130,8 @@ class Outbox:
             # The summary was made without the store, so it was unknown which messages had left before. Of the
             # request's system messages only those are known here that the summary absorbed.
             systems = dict.fromkeys(flush.summary.absorbed, 1)
-            stored_state = await self._store.recall(flush.chain, flush.summary.recipe, systems)
-            flush = flush.after(stored_state.summary) if stored_state.summary else flush
+            conversation_state = await self._store.recall(flush.chain, flush.summary.recipe, systems)
+            flush = flush.after(conversation_state.summary) if conversation_state.summary else flush
         if not flush.leaving:
             return
         is_small = flush.size < INLINE_BYTES

@@ -10,17 +10,17 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 
+from tidemark.core.conversation.message_formats import MessageFormats
 from tidemark.core.conversation.messages import Message
 from tidemark.core.conversation.prefix import PrefixChain, owner_of, split_id
 from tidemark.core.conversation.records import TurnRecord
 from tidemark.core.conversation.request import Dialect
 from tidemark.core.conversation.responses import ResponseFormat, ResponseRecord
-from tidemark.core.conversation.stored_format import StoredFormat
 from tidemark.core.errors import InvalidRequest, StoreError
 from tidemark.core.frozen import frozen
 from tidemark.core.ports import Caller, ConversationStore, ResponseStore, TokenCounter
 from tidemark.pipeline.earlier_messages import EarlierMessages
-from tidemark.pipeline.stored_conversation import offloaded
+from tidemark.pipeline.history_reader import offloaded
 
 
 @frozen
@@ -31,7 +31,7 @@ class BackgroundResponses:
     responses: ResponseStore
     earlier: EarlierMessages
     counter: TokenCounter
-    formats: StoredFormat
+    formats: MessageFormats
     dialect: Dialect
     format: ResponseFormat
     clock: Callable[[], float]

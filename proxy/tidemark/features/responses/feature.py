@@ -34,8 +34,8 @@ class ResponsesFeature(Feature):
         return [*self._responses(dialect), *self._conversations(dialect)]
 
     def _responses(self, dialect: Dialect) -> Sequence[BaseRoute]:
-        worker, store, stored_format = self._worker, self._worker.store, dialect.responses
-        if stored_format is None or worker.sealed is None:
+        worker, store, response_format = self._worker, self._worker.store, dialect.responses
+        if response_format is None or worker.sealed is None:
             return ()
         earlier = EarlierMessages(store, store.responses, worker.formats)
         background = BackgroundResponses(
@@ -45,23 +45,23 @@ class ResponsesFeature(Feature):
             counter=worker.counter,
             formats=worker.formats,
             dialect=dialect,
-            format=stored_format,
+            format=response_format,
             clock=time.time,
         )
         reading = StoredResponses(
-            worker.upstream, store.responses, earlier, dialect, stored_format, background, worker.accounts
+            worker.upstream, store.responses, earlier, dialect, response_format, background, worker.accounts
         )
         return StoredResponseEndpoints(reading, worker.sealed, worker.auth, worker.max_body_bytes).routes()
 
     def _conversations(self, dialect: Dialect) -> Sequence[BaseRoute]:
-        worker, stored_format = self._worker, dialect.responses
-        if stored_format is None:
+        worker, response_format = self._worker, dialect.responses
+        if response_format is None:
             return ()
         api = ConversationsApi(
             worker.upstream,
             worker.store.kept_conversations,
             dialect,
-            stored_format,
+            response_format,
             worker.store.usage,
             CarriedObjects(worker.accounts),
             time.time,

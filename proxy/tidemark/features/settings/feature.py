@@ -8,7 +8,7 @@ from functools import partial
 from starlette.routing import BaseRoute
 
 from tidemark.config.stored import check_stored, configured_values, read_setting, with_stored
-from tidemark.core.operator_settings import StoredValues
+from tidemark.core.operator_settings import SettingValues
 from tidemark.features.feature import Feature
 from tidemark.features.settings.endpoints import SettingsEndpoints
 from tidemark.features.settings.operator_settings import OperatorSettings
@@ -33,6 +33,6 @@ class SettingsFeature(Feature):
     def routes(self) -> Sequence[BaseRoute]:
         return SettingsEndpoints(self.settings, self._worker.operator).routes()
 
-    def _apply(self, stored: StoredValues) -> None:
+    def _apply(self, stored: SettingValues) -> None:
         """Let all following requests have the stored settings."""
         self._worker.catalog.policy_for = with_stored(self._worker.settings, stored).policy_for

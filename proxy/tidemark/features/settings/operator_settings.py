@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from tidemark.catalog.overrides import LiveOverrides
 from tidemark.core.conversation.messages import JsonValue
 from tidemark.core.errors import InvalidRequest, SettingsConflict
-from tidemark.core.operator_settings import StoredValues, version_of
+from tidemark.core.operator_settings import SettingValues, version_of
 from tidemark.features.settings.store import RedisSettings
 
 ReadSetting = Callable[[str, JsonValue], str | int | float | bool | None]
@@ -32,10 +32,10 @@ class OperatorSettings:
         store: RedisSettings,
         live: LiveOverrides,
         *,
-        configured: StoredValues,
+        configured: SettingValues,
         read_setting: ReadSetting,
-        check: Callable[[StoredValues], None],
-        apply: Callable[[StoredValues], None],
+        check: Callable[[SettingValues], None],
+        apply: Callable[[SettingValues], None],
     ) -> None:
         self._store = store
         self._live = live
@@ -43,7 +43,7 @@ class OperatorSettings:
         self._read_setting = read_setting
         self._check = check
         self._apply = apply
-        self._stored: StoredValues = {}
+        self._stored: SettingValues = {}
         live.followers.append(self.refresh)
 
     @property
@@ -72,7 +72,7 @@ class OperatorSettings:
         """Return what ``described`` returned when the store answered last; these are in force while it does not."""
         return self._describe(self._stored)
 
-    def _describe(self, stored: StoredValues) -> dict[str, JsonValue]:
+    def _describe(self, stored: SettingValues) -> dict[str, JsonValue]:
         settings = {name: value for name, value in stored.items() if name in self._configured}
         ignored: dict[str, JsonValue] = {
             name: value for name, value in settings.items() if not self._is_usable(name, value)
@@ -107,7 +107,7 @@ class OperatorSettings:
             raise InvalidRequest("'version' is the text that GET shows.", param="version", code="invalid_type")
         values = {name: self._read_setting(name, value) for name, value in fields.items() if name != "version"}
 
-        def change(before: StoredValues) -> StoredValues:
+        def change(before: SettingValues) -> SettingValues:
             if version is not None and version != version_of(before):
                 raise SettingsConflict
             merged = {**before, **values}
@@ -124,7 +124,7 @@ class OperatorSettings:
         """
         return await self._keep(lambda _: {})
 
-    async def _keep(self, change: Callable[[StoredValues], StoredValues]) -> dict[str, JsonValue]:
+    async def _keep(self, change: Callable[[SettingValues], SettingValues]) -> dict[str, JsonValue]:
         await self._store.change(change)
         await self._live.refresh()
         return await self.described()

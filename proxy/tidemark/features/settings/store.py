@@ -10,7 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from tidemark.core.errors import RecordUnreadable, StoreUnavailable
-from tidemark.core.operator_settings import StoredValues
+from tidemark.core.operator_settings import SettingValues
 from tidemark.store import keys
 from tidemark.store.codec import Codec
 from tidemark.store.commands import Ask
@@ -27,14 +27,14 @@ class RedisSettings:
         self._ask = ask
         self._codec = codec
 
-    async def stored(self) -> StoredValues:
+    async def stored(self) -> SettingValues:
         """Return the settings; none if another version of Tidemark wrote what this one cannot read.
 
         :raises StoreUnavailable: the store did not answer in time
         """
         return self._read(await self._ask("GET", keys.models_part("s")))
 
-    async def change(self, change: Callable[[StoredValues], StoredValues]) -> None:
+    async def change(self, change: Callable[[SettingValues], SettingValues]) -> None:
         """Change the settings, on top of what others have set meanwhile.
 
         :param change: returns the new values for the stored ones; called again if another change was faster. What it
@@ -49,7 +49,7 @@ class RedisSettings:
                 return
         raise StoreUnavailable("Too many change the settings at once. Nothing was changed; send it again.")
 
-    def _read(self, packed: bytes | None) -> StoredValues:
+    def _read(self, packed: bytes | None) -> SettingValues:
         if packed is None:
             return {}
         try:

@@ -11,9 +11,9 @@ from starlette.routing import BaseRoute
 from tidemark.features.conversations.access import ArchiveAccess
 from tidemark.features.conversations.feature import standing_summaries
 from tidemark.features.feature import Feature
+from tidemark.features.summaries.compaction_requests import CompactionRequests
 from tidemark.features.summaries.endpoints import SummaryEndpoints
 from tidemark.features.summaries.receipts import ReceiptReader
-from tidemark.features.summaries.stored_requests import StoredRequests
 from tidemark.features.summaries.summarize import ManualCompaction
 from tidemark.features.summaries.summary_changes import SummaryChanges
 from tidemark.store.previews import RedisPreviews
@@ -27,7 +27,7 @@ class SummariesFeature(Feature):
     def __init__(self, worker: Worker) -> None:
         self._worker = worker
         self._access, self._comparison = ArchiveAccess(worker.store, worker.upstream), ReceiptWriter()
-        self._requests = StoredRequests(
+        self._requests = CompactionRequests(
             pipeline=worker.pipeline,
             upstream=worker.upstream,
             store=worker.store,

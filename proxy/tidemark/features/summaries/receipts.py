@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from tidemark.core.conversation.message_formats import MessageFormats
 from tidemark.core.conversation.messages import Message
-from tidemark.core.conversation.records import StoredConversation
-from tidemark.core.conversation.stored_format import StoredFormat
+from tidemark.core.conversation.records import ConversationRecord
 from tidemark.core.conversation.summary import PrefixSummary
 from tidemark.core.errors import SummaryOverdue
 from tidemark.core.frozen import frozen
@@ -19,7 +19,7 @@ from tidemark.core.receipt import Detail, Receipt, receipt_of
 from tidemark.features.conversations.access import ArchiveAccess
 from tidemark.features.conversations.pages import Page, cursor_after
 from tidemark.features.conversations.standing_summaries import StandingSummaries
-from tidemark.pipeline.stored_conversation import offloaded
+from tidemark.pipeline.history_reader import offloaded
 from tidemark.store.conversations import RedisStore
 
 MAX_LOSSES = 200
@@ -57,7 +57,7 @@ class ReceiptReader:
         access: ArchiveAccess,
         store: RedisStore,
         summaries: StandingSummaries,
-        formats: StoredFormat,
+        formats: MessageFormats,
         comparison: SummaryComparison,
     ) -> None:
         self._access = access
@@ -82,7 +82,7 @@ class ReceiptReader:
         more = start - 1 + len(shown) < len(summaries)
         return ReceiptPage(record.id, tuple(receipts), cursor_after(start, shown, more=more))
 
-    async def _messages(self, record: StoredConversation, stop: int) -> Sequence[Message]:
+    async def _messages(self, record: ConversationRecord, stop: int) -> Sequence[Message]:
         """Return the messages up to a position; none if some have expired or cannot be read."""
         stored = await self._store.messages(record.id, start=1, stop=stop) if stop else ()
         if len(stored) != stop or any(message.unreadable for message in stored):

@@ -21,7 +21,7 @@ from tidemark.core.planning.situation import Compact
 from tidemark.core.ports import Caller, ConversationStore
 from tidemark.core.report import Report
 from tidemark.features.conversations.access import ArchiveAccess
-from tidemark.features.summaries.stored_requests import StoredRequests
+from tidemark.features.summaries.compaction_requests import CompactionRequests
 from tidemark.pipeline.fit import BudgetFitter
 from tidemark.pipeline.notices import by_hand_warning
 from tidemark.pipeline.orders import order_of
@@ -56,7 +56,7 @@ class ManualCompaction:
         self,
         *,
         access: ArchiveAccess,
-        requests: StoredRequests,
+        requests: CompactionRequests,
         fitter: BudgetFitter,
         compactor: Compactor,
         store: ConversationStore,

@@ -15,7 +15,7 @@ from typing import cast, get_args
 from tidemark.compaction.compactor import Compactor
 from tidemark.compaction.storing import SummaryReplacement
 from tidemark.compaction.values import NotSummarized
-from tidemark.core.conversation.records import StoredConversation
+from tidemark.core.conversation.records import ConversationRecord
 from tidemark.core.conversation.summary import (
     PrefixSummary,
     Strategy,
@@ -32,7 +32,7 @@ from tidemark.core.planning.budget import CompactionPolicy
 from tidemark.core.ports import Caller, ChooseSummarizer, Clock, ConversationStore, SummaryComparison, TokenCounter
 from tidemark.features.conversations.access import ArchiveAccess
 from tidemark.features.conversations.pages import SummaryInUse, SummaryPreview
-from tidemark.features.summaries.stored_requests import StoredRequests
+from tidemark.features.summaries.compaction_requests import CompactionRequests
 from tidemark.features.summaries.summarize import regeneration
 from tidemark.pipeline.orders import order_of
 from tidemark.pipeline.values import RequestContext
@@ -65,7 +65,7 @@ class PreviewOptions:
 class _ConversationInUse:
     """A conversation, and the summary that its next request would use."""
 
-    record: StoredConversation
+    record: ConversationRecord
     context: RequestContext
     present: PrefixSummary
 
@@ -81,7 +81,7 @@ class SummaryChanges:
         self,
         *,
         access: ArchiveAccess,
-        requests: StoredRequests,
+        requests: CompactionRequests,
         store: ConversationStore,
         replacement: SummaryReplacement,
         previews: RedisPreviews,

@@ -11,11 +11,11 @@ from collections.abc import Callable, Sequence
 from typing import TypeVar
 
 from tidemark.core.conversation.gaps import places_without_gaps
+from tidemark.core.conversation.message_formats import NO_CONTENT, MessageFormats
 from tidemark.core.conversation.messages import Message
 from tidemark.core.conversation.prefix import PrefixChain
-from tidemark.core.conversation.records import StoredConversation, StoredMessage
+from tidemark.core.conversation.records import ConversationRecord, MessageRecord
 from tidemark.core.conversation.request import Dialect, ModelRequest
-from tidemark.core.conversation.stored_format import NO_CONTENT, StoredFormat
 from tidemark.core.errors import ConversationConflict, ConversationNotFound, RecordUnreadable
 from tidemark.core.frozen import frozen
 from tidemark.core.ports import ConversationStore
@@ -60,13 +60,13 @@ class SendableHistory:
 
 
 @frozen
-class StoredConversationReader:
-    """Reads; it holds no state."""
+class HistoryReader:
+    """Reads stored conversations; it holds no state."""
 
     store: ConversationStore
-    formats: StoredFormat
+    formats: MessageFormats
 
-    async def messages(self, record: StoredConversation, *, gaps: bool = False) -> Sequence[StoredMessage]:
+    async def messages(self, record: ConversationRecord, *, gaps: bool = False) -> Sequence[MessageRecord]:
         """Return all messages of a conversation, oldest first.
 
         :param gaps: whether to include messages that cannot be read, which have a position and no bytes
@@ -86,7 +86,7 @@ class StoredConversationReader:
             )
         return messages
 
-    async def sendable(self, record: StoredConversation, dialect: Dialect) -> SendableHistory:
+    async def sendable(self, record: ConversationRecord, dialect: Dialect) -> SendableHistory:
         """Return all readable messages of a conversation, oldest first, as a client would send them.
 
         What is stored stays as it is. A call or a result whose counterpart cannot be read is left out as well.
@@ -112,7 +112,7 @@ class StoredConversationReader:
         return SendableHistory(raws, await offloaded(read, stored), hashes)
 
     async def request(
-        self, dialect: Dialect, model: str, heads: Sequence[bytes], messages: Sequence[StoredMessage]
+        self, dialect: Dialect, model: str, heads: Sequence[bytes], messages: Sequence[MessageRecord]
     ) -> ModelRequest:
         """Build the request that a client of a dialect would send for stored messages.
 
@@ -129,7 +129,7 @@ class StoredConversationReader:
 
 
 async def sendable_places(
-    messages: Sequence[StoredMessage], dialect: Dialect, formats: StoredFormat
+    messages: Sequence[MessageRecord], dialect: Dialect, formats: MessageFormats
 ) -> Sequence[tuple[int, bytes]]:
     """Return the readable ones of stored messages as a client would send them, each with its place among them."""
     raws = [message.raw for message in messages]
@@ -144,7 +144,7 @@ async def sendable_places(
     return await offloaded(read, raws)
 
 
-def chain_of_stored(conversation: str, messages: Sequence[StoredMessage]) -> PrefixChain:
+def chain_of_stored(conversation: str, messages: Sequence[MessageRecord]) -> PrefixChain:
     """Return the chain of a stored conversation. If its client named it, the family is the seed's."""
     hashes = tuple(bytes.fromhex(message.message_id) for message in messages)
     family = bytes.fromhex(conversation)[: len(hashes[0])]

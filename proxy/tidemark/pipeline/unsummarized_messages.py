@@ -1,9 +1,9 @@
 """Reads of a stored conversation only what follows its summary, and nothing older (FR-4.3.1).
 
-The steps ``history`` (``stored_history.py``) and ``continue`` (``continued_tails.py``) share one ``StoredTails``,
-and ask it when the last request was sent with a summary. So a turn costs what its newest messages cost, however long
-the conversation is. If the older messages turn out to be needed, the request is made again with all of them
-(``EarlierMessagesNeeded``).
+The steps ``history`` (``stored_history.py``) and ``continue`` (``unsummarized_resolver.py``) share one
+``UnsummarizedReader``, and ask it when the last request was sent with a summary. So a turn costs what its newest
+messages cost, however long the conversation is. If the older messages turn out to be needed, the request is made again
+with all of them (``EarlierMessagesNeeded``).
 """
 
 from __future__ import annotations
@@ -11,14 +11,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from tidemark.core.bounded import SizedCache
+from tidemark.core.conversation.message_formats import MessageFormats
 from tidemark.core.conversation.messages import Message
-from tidemark.core.conversation.records import StoredConversation
+from tidemark.core.conversation.records import ConversationRecord
 from tidemark.core.conversation.request import ModelRequest
-from tidemark.core.conversation.stored_format import StoredFormat
 from tidemark.core.frozen import frozen
 from tidemark.core.planning.situation import LeftOut
 from tidemark.core.ports import ConversationStore, RequestHeads
-from tidemark.pipeline.stored_conversation import offloaded, sendable_places
+from tidemark.pipeline.history_reader import offloaded, sendable_places
 from tidemark.pipeline.values import Controls
 
 MAX_LINKS = 200_000
@@ -26,7 +26,7 @@ MAX_LINKS = 200_000
 
 
 @frozen
-class StoredTail:
+class UnsummarizedMessages:
     """The messages of a stored conversation that follow its summary, oldest first."""
 
     raws: Sequence[bytes]
@@ -38,16 +38,21 @@ class StoredTail:
     left_out: LeftOut
 
 
-class StoredTails:
-    """Reads tails. Its state is the chain hashes of conversations, by their ids; losing them costs one read."""
+class UnsummarizedReader:
+    """Reads what follows a summary.
 
-    def __init__(self, store: ConversationStore, heads: RequestHeads, formats: StoredFormat) -> None:
+    Its state is the chain hashes of conversations, by their ids; losing them costs one read.
+    """
+
+    def __init__(self, store: ConversationStore, heads: RequestHeads, formats: MessageFormats) -> None:
         self._store = store
         self._heads = heads
         self._formats = formats
         self._hashes: SizedCache[str, tuple[bytes, ...]] = SizedCache(MAX_LINKS, len)
 
-    async def read(self, record: StoredConversation, request: ModelRequest, controls: Controls) -> StoredTail | None:
+    async def read(
+        self, record: ConversationRecord, request: ModelRequest, controls: Controls
+    ) -> UnsummarizedMessages | None:
         """Return what follows the summary of the last request; None if all messages must be read.
 
         :raises StoreUnavailable: the store did not answer in time
@@ -57,19 +62,19 @@ class StoredTails:
         covered = await self._heads.summarized_count(record.id)
         if not 0 < covered < record.message_count:
             return None
-        tail = await self._store.messages(record.id, start=covered + 1, stop=record.message_count)
-        if [message.position for message in tail] != list(range(covered + 1, record.message_count + 1)):
+        records = await self._store.messages(record.id, start=covered + 1, stop=record.message_count)
+        if [message.position for message in records] != list(range(covered + 1, record.message_count + 1)):
             return None
-        left_out = LeftOut(covered, record.total_tokens - sum([message.tokens for message in tail]))
-        if left_out.tokens <= 0 or any(message.unreadable for message in tail):
+        left_out = LeftOut(covered, record.total_tokens - sum([message.tokens for message in records]))
+        if left_out.tokens <= 0 or any(message.unreadable for message in records):
             return None
-        hashes = await self._hashes_of(record.id, covered, [bytes.fromhex(message.message_id) for message in tail])
+        hashes = await self._hashes_of(record.id, covered, [bytes.fromhex(message.message_id) for message in records])
         if hashes is None:
             return None
-        stored = [message.raw for message in tail]
-        raws = [raw for _, raw in await sendable_places(tail, request.dialect, self._formats)]
+        stored = [message.raw for message in records]
+        raws = [raw for _, raw in await sendable_places(records, request.dialect, self._formats)]
         messages = await offloaded(lambda: self._formats.read(stored), stored)
-        return StoredTail(raws, messages, hashes, left_out)
+        return UnsummarizedMessages(raws, messages, hashes, left_out)
 
     async def _hashes_of(self, conversation: str, covered: int, newest: Sequence[bytes]) -> tuple[bytes, ...] | None:
         """Return all chain hashes; the one after ``covered`` proves that those before it are the same."""
@@ -94,7 +99,7 @@ def has_its_calls(messages: Sequence[Message]) -> bool:
     return True
 
 
-def _may_leave_out(record: StoredConversation, request: ModelRequest, controls: Controls) -> bool:
+def _may_leave_out(record: ConversationRecord, request: ModelRequest, controls: Controls) -> bool:
     """Return whether a request may go out with its summary, as the last one of its conversation did."""
     return (
         record.summary_count > 0

@@ -9,14 +9,14 @@ from __future__ import annotations
 from dataclasses import replace
 
 from tidemark.core.conversation.prefix import seed_of
-from tidemark.core.conversation.records import StoredConversation
+from tidemark.core.conversation.records import ConversationRecord
 from tidemark.core.conversation.request import ContinuedRequest, ModelRequest
 from tidemark.core.conversation.responses import ResponseFormat, ResponseRecord
 from tidemark.core.frozen import frozen
 from tidemark.core.ports import ConversationStore, ResponseStore
 from tidemark.pipeline.earlier_messages import with_systems
-from tidemark.pipeline.stored_tails import StoredTail, StoredTails, has_its_calls
-from tidemark.pipeline.values import Controls, StoredPlace
+from tidemark.pipeline.unsummarized_messages import UnsummarizedMessages, UnsummarizedReader, has_its_calls
+from tidemark.pipeline.values import Controls, ConversationPlace
 from tidemark.pipeline.whole_request import place_of
 
 
@@ -25,21 +25,21 @@ class _NewestResponse:
     """A response that is the newest one of its conversation, and what follows the summary there."""
 
     record: ResponseRecord
-    conversation: StoredConversation
-    tail: StoredTail
+    conversation: ConversationRecord
+    unsummarized: UnsummarizedMessages
 
 
-class ContinuedTails:
+class UnsummarizedResolver:
     """Resolves responses. It takes ports only, and has no state."""
 
-    def __init__(self, store: ConversationStore, responses: ResponseStore, tails: StoredTails) -> None:
+    def __init__(self, store: ConversationStore, responses: ResponseStore, unsummarized: UnsummarizedReader) -> None:
         self._store = store
         self._responses = responses
-        self._tails = tails
+        self._unsummarized = unsummarized
 
     async def resolve(
         self, request: ModelRequest, responses: ResponseFormat, controls: Controls, *, owner: str, tenant: str
-    ) -> tuple[ModelRequest, StoredPlace] | None:
+    ) -> tuple[ModelRequest, ConversationPlace] | None:
         """Return a request with the messages that follow the summary, and its place; None if others are needed.
 
         :raises RecordUnreadable: the conversation's record cannot be read
@@ -48,17 +48,17 @@ class ContinuedTails:
         newest = await self._newest(request, controls, owner, tenant)
         if newest is None:
             return None
-        record, tail = newest.record, newest.tail
-        systems, count = await self._responses.system_messages(record), tail.left_out.count
+        record, unsummarized = newest.record, newest.unsummarized
+        systems, count = await self._responses.system_messages(record), unsummarized.left_out.count
         if any(0 < place <= count or digest not in systems for place, digest in record.systems):
             return None
-        raws = with_systems(record, systems, list(enumerate(tail.raws, count)))
+        raws = with_systems(record, systems, list(enumerate(unsummarized.raws, count)))
         whole = await request.dialect.parse(responses.rewritten(request.fields, {}, raws), bounded=False)
         new = [message for message in request.messages if not message.is_system]
-        place = place_of(tenant, newest.conversation, tail.hashes, whole, new, left_out=tail.left_out)
+        place = place_of(tenant, newest.conversation, unsummarized.hashes, whole, new, left_out=unsummarized.left_out)
         if place is None or not has_its_calls(whole.messages) or not _is_named(place, controls.conversation):
             return None
-        earlier_systems = len(raws) - len(tail.raws)
+        earlier_systems = len(raws) - len(unsummarized.raws)
         continuation = ContinuedRequest(
             earlier_count=record.message_count, earlier_systems=earlier_systems, resolved=request.continues or ""
         )
@@ -73,13 +73,13 @@ class ContinuedTails:
         conversation = await self._store.conversation(record.conversation)
         if conversation is None or conversation.message_count != record.message_count:
             return None
-        tail = await self._tails.read(conversation, request, controls)
-        if tail is None or tail.hashes[-1] != record.tip:
+        unsummarized = await self._unsummarized.read(conversation, request, controls)
+        if unsummarized is None or unsummarized.hashes[-1] != record.tip:
             return None
-        return _NewestResponse(record, conversation, tail)
+        return _NewestResponse(record, conversation, unsummarized)
 
 
-def _is_named(place: StoredPlace, name: str | None) -> bool:
+def _is_named(place: ConversationPlace, name: str | None) -> bool:
     """Return whether the client gives a conversation the name that its chain is made by."""
     chain = place.chain
     if name is None:

@@ -7,17 +7,17 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from tidemark.core.conversation.records import StoredConversation
+from tidemark.core.conversation.message_formats import MessageFormats
+from tidemark.core.conversation.records import ConversationRecord
 from tidemark.core.conversation.request import Dialect
-from tidemark.core.conversation.stored_format import StoredFormat
 from tidemark.core.errors import ModelNotFound, StoreUnavailable
 from tidemark.core.ports import NO_CREDENTIAL, Caller, ConversationStore, RequestHeads, Route, Upstream
+from tidemark.pipeline.history_reader import HistoryReader, chain_of_stored
 from tidemark.pipeline.steps import Pipeline
-from tidemark.pipeline.stored_conversation import StoredConversationReader, chain_of_stored
-from tidemark.pipeline.values import Controls, RequestContext, StoredPlace
+from tidemark.pipeline.values import Controls, ConversationPlace, RequestContext
 
 
-class StoredRequests:
+class CompactionRequests:
     """Builds requests; holds no state of its own."""
 
     def __init__(
@@ -28,16 +28,16 @@ class StoredRequests:
         store: ConversationStore,
         heads: RequestHeads,
         dialect: Dialect,
-        formats: StoredFormat,
+        formats: MessageFormats,
     ) -> None:
         self._pipeline = pipeline
         self._upstream = upstream
         self._heads = heads
         self._dialect = dialect
-        self._reader = StoredConversationReader(store, formats)
+        self._reader = HistoryReader(store, formats)
 
     async def context(
-        self, record: StoredConversation, route: Route, caller: Caller | None, retention: int | None = None
+        self, record: ConversationRecord, route: Route, caller: Caller | None, retention: int | None = None
     ) -> RequestContext:
         """Return the stored conversation as a request that asks for a compaction.
 
@@ -48,7 +48,7 @@ class StoredRequests:
         messages = await self._reader.messages(record)
         heads = await self._heads.leading_system_messages(record.id)
         request = await self._reader.request(self._dialect, route.name, heads, messages)
-        place = StoredPlace(record.tenant, chain_of_stored(record.id, messages))
+        place = ConversationPlace(record.tenant, chain_of_stored(record.id, messages))
         controls = Controls(mode="force", retention=retention, by_hand=True)
         context = await self._pipeline.identify(request, caller or NO_CREDENTIAL, controls, place=place)
         if context.stored.degraded:

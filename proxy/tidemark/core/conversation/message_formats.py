@@ -1,8 +1,8 @@
 """Declares how stored messages are read back, whichever dialect they came in.
 
 The store has each in the bytes in which it came, without a mark.
-``dialects/stored.py`` implements it, the pipeline and the features use it. So a conversation that came in one dialect
-goes on in another, and whoever reads the store needs to know none.
+``dialects/message_formats.py`` implements it, the pipeline and the features use it. So a conversation that came in one
+dialect goes on in another, and whoever reads the store needs to know none.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ NO_CONTENT = "(no content)"
 """Stands for a stored message without any content in a dialect whose servers refuse one; Claude Code has the same."""
 
 
-class StoredFormat(Protocol):
-    """Reads stored messages of every dialect, in any thread."""
+class MessageFormats(Protocol):
+    """The formats of stored messages, of every dialect. It reads them in any thread."""
 
     def read(self, raws: Sequence[bytes]) -> Sequence[Message]:
         """Read stored messages; each is one.

@@ -42,7 +42,7 @@ class ExportedConversation:
 
 
 @frozen
-class StoredMeasurement:
+class ExportMeasurement:
     """What would survive of stored conversations."""
 
     figures: Sequence[Figure]
@@ -52,7 +52,7 @@ class StoredMeasurement:
     """Why a conversation could not be compacted within a budget; one sentence for each time."""
 
 
-async def measure_stored(
+async def measure_exported(
     conversations: Iterable[ExportedConversation],
     compact: Compact,
     count: Count,
@@ -60,7 +60,7 @@ async def measure_stored(
     budgets: Sequence[int],
     *,
     spent: Callable[[], Spending] = Spending,
-) -> StoredMeasurement:
+) -> ExportMeasurement:
     """Compact each conversation once at each budget, and compare the result with the whole.
 
     :param budgets: percent of each conversation's tokens
@@ -76,7 +76,7 @@ async def measure_stored(
                 await _add(sums, conversation, budget, compact=compact, count=count, details=details)
             except TidemarkError as error:
                 failures.append(f"{conversation.id} at {budget} %: {error}")
-    return StoredMeasurement(sums.figures(), measured, failures)
+    return ExportMeasurement(sums.figures(), measured, failures)
 
 
 async def _add(

@@ -14,7 +14,7 @@ from tests.support.scripted import says
 from tidemark.cli.main import cli
 from tidemark.core.errors import ContextLengthExceeded
 from tidemark.core.receipt import Detail
-from tidemark.fidelity import LEAST_MESSAGES, ExportedConversation, measure_stored
+from tidemark.fidelity import LEAST_MESSAGES, ExportedConversation, measure_exported
 from tidemark.store.embedded.server import EmbeddedValkey
 
 SAID = [
@@ -49,7 +49,7 @@ async def two_of_three(_: bytes, __: bytes) -> Sequence[Detail]:
 async def test_what_a_receipt_counts_is_summed_up_by_kind() -> None:
     """A shortened detail survives, as in the header."""
     talks = [stored(SAID), stored(SAID, "d")]
-    result = await measure_stored(talks, newest_three, counted, two_of_three, [10, 25])
+    result = await measure_exported(talks, newest_three, counted, two_of_three, [10, 25])
     assert result.measured == 2
     figures = {(figure.kind, figure.budget): figure for figure in result.figures}
     assert [(each.kind, each.survivors, each.facts) for each in result.figures if each.budget == 10] == [
@@ -69,14 +69,14 @@ async def test_a_conversation_that_does_not_fit_a_budget_is_named() -> None:
             raise ContextLengthExceeded("The newest message alone is larger.")
         return await newest_three(body, max_tokens)
 
-    result = await measure_stored([stored(SAID)], refuses, counted, two_of_three, [10, 25])
+    result = await measure_exported([stored(SAID)], refuses, counted, two_of_three, [10, 25])
     assert result.failures == ["c at 10 %: The newest message alone is larger."]
     assert {figure.budget for figure in result.figures} == {25}
 
 
 async def test_a_short_conversation_is_left_out() -> None:
     """Nothing of it would be summarized."""
-    result = await measure_stored([stored(SAID[: LEAST_MESSAGES - 1])], newest_three, counted, two_of_three, [10])
+    result = await measure_exported([stored(SAID[: LEAST_MESSAGES - 1])], newest_three, counted, two_of_three, [10])
     assert (result.measured, list(result.figures)) == (0, [])
 
 

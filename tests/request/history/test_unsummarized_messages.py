@@ -11,7 +11,7 @@ import pytest
 from tests.request.conftest import Bench, Client
 from tests.request.talk import Said, long, system, user
 from tests.support.scripted import Answer, Received, error, says
-from tidemark.core.conversation.records import StoredMessage
+from tidemark.core.conversation.records import MessageRecord
 from tidemark.store.codec import Codec
 from tidemark.worker.dialects import build_dialects
 
@@ -25,7 +25,7 @@ class CountingCodec(Codec):
 
     read = 0
 
-    def readable_message(self, packed: bytes, position: int, chain_hash: bytes) -> StoredMessage:
+    def readable_message(self, packed: bytes, position: int, chain_hash: bytes) -> MessageRecord:
         """Count one message more."""
         self.read += 1
         return super().readable_message(packed, position, chain_hash)

@@ -53,8 +53,8 @@ _ITEMS = msgspec.json.Decoder(list[dict[str, msgspec.Raw]])
 _TYPES = msgspec.json.Decoder(list[_Typed])
 
 
-class StoredMessageReader:
-    """``StoredFormat``; it holds no state.
+class DialectFormats:
+    """``MessageFormats``; it holds no state.
 
     :param dialects: those whose messages may be stored; one of them is chat completions
     """
