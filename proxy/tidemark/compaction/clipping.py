@@ -10,7 +10,7 @@ from dataclasses import replace
 from functools import partial
 
 from tidemark.core.conversation.request import ModelRequest
-from tidemark.core.planning.clip import Clip, Scissors, clipped
+from tidemark.core.planning.clip import Clip, ClipFunctions, clipped
 from tidemark.core.ports import RequestCount, TokenCounter
 
 
@@ -21,7 +21,7 @@ async def clip_request(
 
     Large messages are clipped in threads, off the event loop.
     """
-    scissors = Scissors(
+    functions = ClipFunctions(
         partial(counter.count_message, model=model),
         partial(counter.count_text, model=model),
         lambda text, max_tokens: counter.cut_text(text, model, max_tokens),
@@ -30,6 +30,6 @@ async def clip_request(
     messages, tokens = list(request.messages), list(count.messages)
     for clip in clips:
         place = clip.place
-        messages[place] = await asyncio.to_thread(clipped, messages[place], tokens[place], clip.max_tokens, scissors)
+        messages[place] = await asyncio.to_thread(clipped, messages[place], tokens[place], clip.max_tokens, functions)
         tokens[place] = counter.count_message(messages[place], model)
     return replace(request, messages=tuple(messages)), replace(count, messages=tuple(tokens))

@@ -22,8 +22,8 @@ from tidemark.features.conversations.finding import (
     CRITICAL_PERCENT,
     STATES,
     WARNING_PERCENT,
+    ConversationFilter,
     ConversationFinder,
-    Wanted,
 )
 from tidemark.features.conversations.pages import Page, SummaryTexts
 from tidemark.features.conversations.reading import ConversationReader
@@ -88,31 +88,35 @@ class ConversationPages:
 
     async def _list(self, visit: Visit) -> Response:
         """Show a page of the list; its address has filters and a place, and never words."""
-        wanted = Wanted(visit.parameter("model"), visit.parameter("state"))
+        conditions = ConversationFilter(visit.parameter("model"), visit.parameter("state"))
         newer = visit.parameter("newer")
-        return await self._conversations(visit, wanted, newer or visit.parameter("cursor"), newer=bool(newer))
+        return await self._conversations(visit, conditions, newer or visit.parameter("cursor"), newer=bool(newer))
 
     async def _find(self, visit: Visit) -> Response:
         """Search; the words come in a form, so that none stands in an address."""
         form = visit.form
-        wanted = Wanted(form.get("model", ""), form.get("state", ""), form.get("words", "").strip()[:MAX_WORDS])
-        if not wanted.words:
-            return go_to(LIST, **_filters(wanted))
-        return await self._conversations(visit, wanted, form.get("cursor", ""))
+        conditions = ConversationFilter(
+            form.get("model", ""), form.get("state", ""), form.get("words", "").strip()[:MAX_WORDS]
+        )
+        if not conditions.words:
+            return go_to(LIST, **_filters(conditions))
+        return await self._conversations(visit, conditions, form.get("cursor", ""))
 
-    async def _conversations(self, visit: Visit, wanted: Wanted, cursor: str, *, newer: bool = False) -> Response:
-        page = await self.finding.find(None, Page(LIST_ENTRIES, cursor or None), wanted, newer=newer)
-        filters = _filters(wanted)
+    async def _conversations(
+        self, visit: Visit, conditions: ConversationFilter, cursor: str, *, newer: bool = False
+    ) -> Response:
+        page = await self.finding.find(None, Page(LIST_ENTRIES, cursor or None), conditions, newer=newer)
+        filters = _filters(conditions)
         return visit.page(
             "conversations.html",
             page=page,
             rows={f"row-{row.record.id}": row for row in page.conversations},
-            wanted=wanted,
-            models=sorted({*self.models, *([wanted.model] if wanted.model else [])}),
+            conditions=conditions,
+            models=sorted({*self.models, *([conditions.model] if conditions.model else [])}),
             states=STATE_NAMES,
             newer=urlencode({**filters, "newer": page.newer_cursor or ""}),
             older=urlencode({**filters, "cursor": page.older_cursor or ""}),
-            events="" if wanted.words else f"{LIST}?{visit.request.url.query}",
+            events="" if conditions.words else f"{LIST}?{visit.request.url.query}",
             notices=self.settings.shows_notices,
             note=NOTES.get(visit.parameter("done"), ""),
         )
@@ -195,9 +199,9 @@ class ConversationPages:
         return await asyncio.to_thread(rendered) if len(history.entries) > LARGE else rendered()
 
 
-def _filters(wanted: Wanted) -> dict[str, str]:
+def _filters(conditions: ConversationFilter) -> dict[str, str]:
     """Return the filters of the list that are set, as parameters of its address."""
-    return {name: value for name, value in (("model", wanted.model), ("state", wanted.state)) if value}
+    return {name: value for name, value in (("model", conditions.model), ("state", conditions.state)) if value}
 
 
 def _compared(visit: Visit, texts: SummaryTexts) -> tuple[Sequence[PrefixSummary], str]:

@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any, Protocol
 
-from tidemark.core.conversation.flush import Flush, Leaving, document
+from tidemark.core.conversation.flush import Flush, LeavingMessage, document
 from tidemark.core.conversation.messages import Message, digest_of
 from tidemark.core.conversation.prefix import PrefixChain
 from tidemark.core.events import Listener
@@ -116,9 +116,9 @@ class Recovery:
         systems: Mapping[bytes, bytes] = await self._store.system_messages(conversation) if note["systems"] else {}
         if not {bytes.fromhex(digest) for digest, _, _ in note["systems"]} <= systems.keys():
             return None
-        messages = [Leaving(message.position, _message(message.raw), message.tokens) for message in stored]
+        messages = [LeavingMessage(message.position, _message(message.raw), message.tokens) for message in stored]
         absorbed = [
-            Leaving(position, _message(systems[bytes.fromhex(digest)]), tokens)
+            LeavingMessage(position, _message(systems[bytes.fromhex(digest)]), tokens)
             for digest, position, tokens in note["systems"]
         ]
         # The sort is stable, so that a system message comes before the message at its position.

@@ -24,14 +24,14 @@ from tidemark.integrations.summarizing import (
     DEFAULT_FINAL_SUMMARY_PROMPT,
     DEFAULT_INITIAL_SUMMARY_PROMPT,
     DEFAULT_MAX_SUMMARY_TOKENS,
-    Ask,
-    Find,
-    Keep,
-    Leave,
+    AskModel,
+    FindSummary,
+    FlushMessages,
     Model,
     RunningSummary,
-    Shelf,
+    SharedSummaryStore,
     Steps,
+    StoreSummary,
     SummarizationResult,
     SummarizeOptions,
     steps,
@@ -61,7 +61,7 @@ def summarize_messages(
     initial_summary_prompt: ChatPromptTemplate = DEFAULT_INITIAL_SUMMARY_PROMPT,
     existing_summary_prompt: ChatPromptTemplate = DEFAULT_EXISTING_SUMMARY_PROMPT,
     final_prompt: ChatPromptTemplate = DEFAULT_FINAL_SUMMARY_PROMPT,
-    store: Shelf | None = None,
+    store: SharedSummaryStore | None = None,
     on_flush: OnFlush | None = None,
 ) -> SummarizationResult:
     """Fit messages into ``max_tokens``: a running summary, and the newest messages as they are.
@@ -108,7 +108,7 @@ async def asummarize_messages(
     initial_summary_prompt: ChatPromptTemplate = DEFAULT_INITIAL_SUMMARY_PROMPT,
     existing_summary_prompt: ChatPromptTemplate = DEFAULT_EXISTING_SUMMARY_PROMPT,
     final_prompt: ChatPromptTemplate = DEFAULT_FINAL_SUMMARY_PROMPT,
-    store: Shelf | None = None,
+    store: SharedSummaryStore | None = None,
     on_flush: OnFlush | None = None,
 ) -> SummarizationResult:
     """Do the same as ``summarize_messages``, with the model's ``ainvoke``."""
@@ -146,7 +146,7 @@ class SummarizationNode(Runnable[Any, dict[str, Any]]):
         input_messages_key: str = "messages",
         output_messages_key: str = "summarized_messages",
         name: str = "summarization",
-        store: Shelf | None = None,
+        store: SharedSummaryStore | None = None,
         on_flush: OnFlush | None = None,
     ) -> None:
         """:param on_flush: called, off the graph, with exactly the messages that leave the context (S0-4)"""
@@ -226,7 +226,9 @@ def _field(state: Any, key: str) -> Any:
     raise ValueError(message)
 
 
-def _perform(steps_: Steps, model: Model, store: Shelf | None, hook: FlushHook | None) -> SummarizationResult:
+def _perform(
+    steps_: Steps, model: Model, store: SharedSummaryStore | None, hook: FlushHook | None
+) -> SummarizationResult:
     answer: Any = None
     while True:
         try:
@@ -235,18 +237,20 @@ def _perform(steps_: Steps, model: Model, store: Shelf | None, hook: FlushHook |
             result: SummarizationResult = done.value
             return result
         match step:
-            case Ask():
+            case AskModel():
                 answer = model.invoke(step.prompt)
-            case Leave():
+            case FlushMessages():
                 _leave(step, hook)
                 answer = None
-            case Find() | Keep():
+            case FindSummary() | StoreSummary():
                 answer = None if store is None else store.perform(step)
             case _:
                 assert_never(step)
 
 
-async def _aperform(steps_: Steps, model: Model, store: Shelf | None, hook: FlushHook | None) -> SummarizationResult:
+async def _aperform(
+    steps_: Steps, model: Model, store: SharedSummaryStore | None, hook: FlushHook | None
+) -> SummarizationResult:
     """Perform the steps, awaiting each answer."""
     answer: Any = None
     while True:
@@ -256,18 +260,18 @@ async def _aperform(steps_: Steps, model: Model, store: Shelf | None, hook: Flus
             result: SummarizationResult = done.value
             return result
         match step:
-            case Ask():
+            case AskModel():
                 answer = await model.ainvoke(step.prompt)
-            case Leave():
+            case FlushMessages():
                 _leave(step, hook)
                 answer = None
-            case Find() | Keep():
+            case FindSummary() | StoreSummary():
                 answer = None if store is None else await store.aperform(step)
             case _:
                 assert_never(step)
 
 
-def _leave(step: Leave, hook: FlushHook | None) -> None:
+def _leave(step: FlushMessages, hook: FlushHook | None) -> None:
     """Queue leaving messages before the result discards them."""
     if hook is not None and step.messages:
         hook.put(step.messages)

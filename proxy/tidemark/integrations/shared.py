@@ -29,7 +29,7 @@ from tidemark.core.conversation.summary import PrefixSummary, SummaryRecipe, Sum
 from tidemark.core.errors import StoreError, SummaryOutdated
 from tidemark.core.frozen import frozen
 from tidemark.core.ports import Authenticator
-from tidemark.integrations.summarizing import Find, Keep, Shared
+from tidemark.integrations.summarizing import FindSummary, SharedSummary, StoreSummary
 from tidemark.pipeline.identify import tenant_of
 from tidemark.server.auth import PassthroughAuth
 from tidemark.store.embedded.server import url_of
@@ -102,11 +102,11 @@ class SharedSummaries:
     def __repr__(self) -> str:
         return f"SharedSummaries({self._place.upstream_model})"
 
-    def perform(self, step: Find | Keep) -> Shared | None:
+    def perform(self, step: FindSummary | StoreSummary) -> SharedSummary | None:
         """Find or store a summary; return None if there is no summary or no store."""
         return self._submit(self._perform(step)).result()
 
-    async def aperform(self, step: Find | Keep) -> Shared | None:
+    async def aperform(self, step: FindSummary | StoreSummary) -> SharedSummary | None:
         """Find or store a summary without blocking the loop; see ``perform``."""
         return await asyncio.wrap_future(self._submit(self._perform(step)))
 
@@ -137,16 +137,16 @@ class SharedSummaries:
         recipe = stored.summarizers.of(profile, route).recipe
         return _Place(tenant_of(caller, route), recipe, route.upstream_model)
 
-    async def _perform(self, step: Find | Keep) -> Shared | None:
+    async def _perform(self, step: FindSummary | StoreSummary) -> SharedSummary | None:
         if self._stored is None:
             return None
         chain = chain_of(self._place.tenant, step.messages, conversation=self._conversation)
         try:
             await self._stored.store.check_schema()
             match step:
-                case Find():
+                case FindSummary():
                     return _shared(await self._find(self._stored, chain, step.messages))
-                case Keep():
+                case StoreSummary():
                     return _shared(await self._keep(self._stored, chain, step))
                 case _:
                     assert_never(step)
@@ -157,7 +157,7 @@ class SharedSummaries:
     async def _find(self, stored: Worker, chain: PrefixChain, messages: Sequence[Message]) -> PrefixSummary | None:
         return (await stored.store.recall(chain, self._place.recipe, inner_systems(messages))).summary
 
-    async def _keep(self, stored: Worker, chain: PrefixChain, step: Keep) -> PrefixSummary | None:
+    async def _keep(self, stored: Worker, chain: PrefixChain, step: StoreSummary) -> PrefixSummary | None:
         place, shared, now = self._place, step.shared, time.time()
         memory = await stored.store.recall(chain, place.recipe, inner_systems(step.messages))
         summary = summary_record(
@@ -178,5 +178,5 @@ class SharedSummaries:
         return None
 
 
-def _shared(summary: PrefixSummary | None) -> Shared | None:
-    return None if summary is None else Shared(summary.text, summary.covered, summary.absorbed)
+def _shared(summary: PrefixSummary | None) -> SharedSummary | None:
+    return None if summary is None else SharedSummary(summary.text, summary.covered, summary.absorbed)

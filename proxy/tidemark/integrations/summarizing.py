@@ -95,36 +95,36 @@ class SummarizeOptions:
 
 
 @frozen
-class Ask:
+class AskModel:
     """Asks the model; the answer is its message."""
 
     prompt: list[BaseMessage]
 
 
 @frozen
-class Find:
-    """Asks the store for the newest summary of these messages; the answer is a ``Shared`` or None."""
+class FindSummary:
+    """Asks the store for the newest summary of these messages; the answer is a ``SharedSummary`` or None."""
 
     messages: Sequence[Message]
 
 
 @frozen
-class Keep:
-    """Stores a summary; the answer is the ``Shared`` that the store has now, perhaps another client's."""
+class StoreSummary:
+    """Stores a summary; the answer is the ``SharedSummary`` that the store has now, perhaps another client's."""
 
     messages: Sequence[Message]
-    shared: Shared
+    shared: SharedSummary
 
 
 @frozen
-class Leave:
+class FlushMessages:
     """Flushes the messages that leave the context; there is no answer."""
 
     messages: list[BaseMessage]
 
 
 @frozen
-class Shared:
+class SharedSummary:
     """A stored summary of the first ``covered`` non-system messages."""
 
     text: str
@@ -133,19 +133,19 @@ class Shared:
     """The digests of the absorbed system messages."""
 
 
-class Shelf(Protocol):
+class SharedSummaryStore(Protocol):
     """A store of summaries that a proxy shares; one that does not answer counts as empty."""
 
-    def perform(self, step: Find | Keep) -> Shared | None:
+    def perform(self, step: FindSummary | StoreSummary) -> SharedSummary | None:
         """Find or store a summary."""
         ...
 
-    async def aperform(self, step: Find | Keep) -> Shared | None:
+    async def aperform(self, step: FindSummary | StoreSummary) -> SharedSummary | None:
         """The same, awaited."""
         ...
 
 
-Steps = Generator[Ask | Find | Keep | Leave, Any, SummarizationResult]
+Steps = Generator[AskModel | FindSummary | StoreSummary | FlushMessages, Any, SummarizationResult]
 
 
 def steps(messages: Sequence[AnyMessage], running: Any, options: SummarizeOptions, *, shared: bool) -> Steps:
@@ -163,10 +163,10 @@ def steps(messages: Sequence[AnyMessage], running: Any, options: SummarizeOption
     remaining = _without_rendered(messages, summary, options)
     _refuse_nameless(remaining)
     graph = _graph_plan(remaining, summary, options)
-    if shared and not graph.is_history_removed and (stored_summary := (yield Find(graph.messages))) is not None:
+    if shared and not graph.is_history_removed and (stored_summary := (yield FindSummary(graph.messages))) is not None:
         adopted = graph.adopted(stored_summary.covered, stored_summary.absorbed)
         if adopted is not None:
-            yield Leave(graph.leaving(stored_summary.covered, stored_summary.absorbed))
+            yield FlushMessages(graph.leaving(stored_summary.covered, stored_summary.absorbed))
             summary = RunningSummary(stored_summary.text, *_ids(adopted))
             graph = _graph_plan(remaining, summary, options)
     if summary is not None and not graph.conversation:
@@ -179,9 +179,9 @@ def steps(messages: Sequence[AnyMessage], running: Any, options: SummarizeOption
         return SummarizationResult(_rendered(options, planned.summary.text, *around), summary)
     text = yield from _write(graph, planned, options)
     if shared and not graph.is_history_removed:
-        stored = yield Keep(graph.messages, Shared(text, planned.covered, planned.absorbed))
+        stored = yield StoreSummary(graph.messages, SharedSummary(text, planned.covered, planned.absorbed))
         text = stored.text if stored is not None else text
-    yield Leave(graph.leaving(planned.covered, planned.absorbed))
+    yield FlushMessages(graph.leaving(planned.covered, planned.absorbed))
     result = _rendered(options, text, *graph.around(planned.covered, planned.absorbed))
     if (tokens := sum(options.token_counter([message]) for message in result)) > options.max_tokens:
         warnings.warn(
@@ -251,7 +251,7 @@ def _rendered(
     return rendered
 
 
-def _write(graph: GraphPlan, planned: Compact, options: SummarizeOptions) -> Generator[Ask, Any, str]:
+def _write(graph: GraphPlan, planned: Compact, options: SummarizeOptions) -> Generator[AskModel, Any, str]:
     """Write the new summary from the previous one and the new messages, a portion at a time."""
     text = planned.previous.text if planned.previous else None
     allowed = graph.allowed_tokens(planned)
@@ -262,7 +262,7 @@ def _write(graph: GraphPlan, planned: Compact, options: SummarizeOptions) -> Gen
             prompt = options.initial_summary_prompt.invoke(values)
         else:
             prompt = options.existing_summary_prompt.invoke({**values, "existing_summary": text})
-        answer = yield Ask(prompt.to_messages())
+        answer = yield AskModel(prompt.to_messages())
         reply = (answer if isinstance(answer, str) else str(answer.text)).strip()
         if not reply:
             error = "The summarizer's model answered without a text."

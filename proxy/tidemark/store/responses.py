@@ -60,7 +60,7 @@ class _Response(msgspec.Struct, array_like=True, frozen=True):
 
 
 @frozen
-class BesideTurn:
+class ResponseWrite:
     """What stores a response together with its turn (``answered.lua``)."""
 
     names: Sequence[str]
@@ -99,26 +99,26 @@ class RedisResponses:
         :returns: how many bytes were sent; 0 if the conversation is gone
         :raises StoreUnavailable: the store did not answer in time
         """
-        conversation, beside = response.conversation, self._beside(owner, response, response.conversation)
+        conversation, write = response.conversation, self._packed(owner, response, response.conversation)
         try:
-            answer = await self._write(conversation, beside)
+            answer = await self._write(conversation, write)
             if answer == _MISSING:
-                beside = self._beside(owner, response, conversation, is_whole=True)
-                answer = await self._write(conversation, beside)
+                write = self._packed(owner, response, conversation, is_whole=True)
+                answer = await self._write(conversation, write)
         except StoreError as error:
             if self._slots_apart or not self.note_slots(error):
                 raise
             return await self.keep(owner, response)  # nothing was written
         if answer is None:
             return 0
-        self.note_stored(conversation, beside)
+        self.note_stored(conversation, write)
         if self._slots_apart:
             target = conversation + response.id
             await asyncio.gather(
                 *[self._lead(keys.response(owner, name), target, self._keep_seconds) for name in _names(response)],
                 self.claim(owner, response),
             )
-        return beside.size
+        return write.size
 
     async def claim(self, owner: str, response: ResponseRecord) -> None:
         """Store only whose a response and its items are, if tenants share the account that has them.
@@ -132,14 +132,14 @@ class RedisResponses:
         if response.account:
             await self._owners.note(response.account, [response.id], owner)
 
-    def beside_turn(self, owner: str, turn: TurnRecord) -> BesideTurn | None:
+    def write_of(self, owner: str, turn: TurnRecord) -> ResponseWrite | None:
         """Return what stores a turn's response together with it; None without one, or if slots do not allow it."""
         response = turn.response
-        return None if response is None or self._slots_apart else self._beside(owner, response, turn.conversation)
+        return None if response is None or self._slots_apart else self._packed(owner, response, turn.conversation)
 
-    def note_stored(self, conversation: str, beside: BesideTurn) -> None:
+    def note_stored(self, conversation: str, write: ResponseWrite) -> None:
         """Note which long members the store has now."""
-        for digest in beside.new:
+        for digest in write.new:
             self._stored.put((conversation, digest), value=True)
 
     def note_slots(self, error: StoreError) -> bool:
@@ -202,7 +202,9 @@ class RedisResponses:
             *[self._sender.ask("DEL", name) for name in names],
         )
 
-    def _beside(self, owner: str, response: ResponseRecord, conversation: str, *, is_whole: bool = False) -> BesideTurn:
+    def _packed(
+        self, owner: str, response: ResponseRecord, conversation: str, *, is_whole: bool = False
+    ) -> ResponseWrite:
         """Pack a response.
 
         :param is_whole: whether all long members are sent, those too that the store should have
@@ -220,15 +222,13 @@ class RedisResponses:
         names: list[str] = []
         if not self._slots_apart:
             names = [*[keys.response(owner, name) for name in _names(response)], *_owned(response)]
-        return BesideTurn(names, arguments, new, size)
+        return ResponseWrite(names, arguments, new, size)
 
-    async def _write(self, conversation: str, beside: BesideTurn) -> bytes | None:
+    async def _write(self, conversation: str, write: ResponseWrite) -> bytes | None:
         family, own = split_id(conversation)
-        names = (keys.family_prefix(family), *beside.names)
+        names = (keys.family_prefix(family), *write.names)
         with self._sender.node(family).recording:
-            answer: bytes | None = await self._sender.run_with_keys(
-                scripts.KEEP_RESPONSE, names, own, *beside.arguments
-            )
+            answer: bytes | None = await self._sender.run_with_keys(scripts.KEEP_RESPONSE, names, own, *write.arguments)
         return answer
 
     def _lead(self, name: str, target: str, seconds: int) -> Awaitable[object]:

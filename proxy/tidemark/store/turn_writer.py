@@ -22,7 +22,7 @@ from tidemark.store.codec import Codec
 from tidemark.store.commands import CommandSender
 from tidemark.store.lifetimes import Lifetimes
 from tidemark.store.listing import Listing, Used
-from tidemark.store.responses import BesideTurn, RedisResponses
+from tidemark.store.responses import RedisResponses, ResponseWrite
 from tidemark.store.turn_parts import TurnParts, part_turn
 from tidemark.store.usage import FULL, OUT_OF_MEMORY, STORE_FULL, OwnerUsage
 
@@ -71,11 +71,11 @@ class TurnWriter:
         else:
             parts = part_turn(turn, turn.stored_count)
         created = scripts.moment(turn.created_at)
-        beside = self._responses.beside_turn(owner, turn)
+        write = self._responses.write_of(owner, turn)
         try:
             # No other request has a turn of stored history, so its write is tried during an outage too.
             with self._sender.node(turn.chain.family).writing(parts.size, probe=bool(turn.lease_name)):
-                own, beside = await self._record_beside(turn, parts, created, beside)
+                own, write = await self._record_beside(turn, parts, created, write)
                 if own is None:  # earlier messages are gone by now, or a fork needs system messages
                     for system in parts.systems:
                         self._stored_systems.pop((turn.conversation, system.digest), None)
@@ -87,7 +87,7 @@ class TurnWriter:
         except StoreUnavailable as error:
             if OUT_OF_MEMORY in error.internal:
                 raise StoreFull(STORE_FULL, internal=error.internal) from error
-            if beside is None or not self._responses.note_slots(error):
+            if write is None or not self._responses.note_slots(error):
                 raise
             return await self.record(turn)  # nothing was written
         conversation = self._note(turn, owner, own, created)
@@ -95,7 +95,7 @@ class TurnWriter:
             self._stored_systems.put((conversation, system.digest), value=True)
         size = parts.size
         try:
-            size += await self._keep_response(owner, turn, conversation, own, beside)
+            size += await self._keep_response(owner, turn, conversation, own, write)
         finally:
             self._usage.note(owner, size, accepted=not turn.imported)
         return conversation
@@ -119,7 +119,7 @@ class TurnWriter:
         return conversation
 
     async def _keep_response(
-        self, owner: str, turn: TurnRecord, conversation: str, own: bytes, beside: BesideTurn | None
+        self, owner: str, turn: TurnRecord, conversation: str, own: bytes, write: ResponseWrite | None
     ) -> int:
         """Store a turn's response, unless the turn's own script has done so; return its bytes.
 
@@ -128,22 +128,22 @@ class TurnWriter:
         if turn.response is None:
             return 0
         await self._responses.note_owner(owner, turn.response)
-        if beside is None or b"-" in own[OWN_CHARACTERS:]:
+        if write is None or b"-" in own[OWN_CHARACTERS:]:
             return await self._responses.keep(owner, replace(turn.response, conversation=conversation))
-        self._responses.note_stored(conversation, beside)
-        return beside.size
+        self._responses.note_stored(conversation, write)
+        return write.size
 
     async def _record_beside(
-        self, turn: TurnRecord, parts: TurnParts, created: str, beside: BesideTurn | None
-    ) -> tuple[bytes | None, BesideTurn | None]:
-        """Record a turn with its response; return its conversation's own id, and ``beside`` if that was stored."""
-        if beside is not None and parts.size <= MANY_BYTES and len(parts.new) <= MANY_MESSAGES:
-            own = await self._record(turn, parts, turn.stored_count, created, beside)
-            return own, beside if own is not None else None
+        self, turn: TurnRecord, parts: TurnParts, created: str, write: ResponseWrite | None
+    ) -> tuple[bytes | None, ResponseWrite | None]:
+        """Record a turn with its response; return its conversation's own id, and ``write`` if that was stored."""
+        if write is not None and parts.size <= MANY_BYTES and len(parts.new) <= MANY_MESSAGES:
+            own = await self._record(turn, parts, turn.stored_count, created, write)
+            return own, write if own is not None else None
         return await self._record(turn, parts, turn.stored_count, created), None
 
     def _record(
-        self, turn: TurnRecord, parts: TurnParts, skip: int, created: str, beside: BesideTurn | None = None
+        self, turn: TurnRecord, parts: TurnParts, skip: int, created: str, write: ResponseWrite | None = None
     ) -> Awaitable[bytes | None]:
         if parts.size > MANY_BYTES or len(parts.new) > MANY_MESSAGES:
             return self._record_large(turn, parts, skip, created)
@@ -155,11 +155,11 @@ class TurnWriter:
             skip=skip,
             lifetime=self._lifetimes.of(turn.tenant),
             stored_systems=self._stored_systems,
-            answered=beside.arguments if beside else (),
+            answered=write.arguments if write else (),
         )
-        if beside is None:
+        if write is None:
             return self._sender.run(scripts.RECORD, turn.chain.family, *arguments)
-        names = (keys.family_prefix(turn.chain.family), *beside.names)
+        names = (keys.family_prefix(turn.chain.family), *write.names)
         return self._sender.run_with_keys(scripts.RECORD, names, *arguments)
 
     async def _record_large(self, turn: TurnRecord, parts: TurnParts, skip: int, created: str) -> bytes | None:

@@ -17,8 +17,8 @@ from tidemark.core.conversation.records import ConversationRecord, TurnRecord
 from tidemark.core.errors import StoreError
 from tidemark.core.ports import Lease, StartedTurn
 from tidemark.store import scripts
-from tidemark.store.amends import Amends
 from tidemark.store.commands import CommandSender
+from tidemark.store.repairs import Repairs
 
 Describe = Callable[[str, Sequence[Any]], ConversationRecord | None]
 """``RecordReader.described``."""
@@ -33,7 +33,7 @@ class RedisTurns:
     def __init__(self, sender: CommandSender, describe: Describe) -> None:
         self._sender = sender
         self._describe = describe
-        self._amends = Amends()
+        self._repairs = Repairs()
 
     async def start_turn(self, family: str, own: str, tenant: str, seconds: float) -> StartedTurn | None:
         """Take the turn of a conversation of which the client sends new messages only.
@@ -42,7 +42,7 @@ class RedisTurns:
         :returns: None if the conversation is another tenant's, or there is none with this id
         :raises StoreUnavailable: the store did not answer in time
         """
-        await self._amends.settle(family)
+        await self._repairs.settle(family)
         token = uuid.uuid4().hex  # a connection that repeats the command repeats this: then the turn is ours already
         node = self._sender.node(family)
         reachable = not node.backoff.is_away
@@ -57,7 +57,7 @@ class RedisTurns:
             return StartedTurn(record, head.decode(), lease, lost.decode())
         except (StoreError, asyncio.CancelledError):
             if reachable:  # the script may have run all the same, and then nothing else would end the lease
-                self._amends.owe(family, lambda: self._return_lease(family, own, tenant, token))
+                self._repairs.owe(family, lambda: self._return_lease(family, own, tenant, token))
             raise
 
     def give_up(self, turn: TurnRecord) -> None:
@@ -69,11 +69,11 @@ class RedisTurns:
         chain = turn.chain
         own = turn.base_branch or split_id(turn.conversation)[1]
         arguments = (chain.tip, len(chain) - 1, own, turn.lease_name, turn.lease_value)
-        self._amends.owe(chain.family, lambda: self._end_turn(chain.family, *arguments))
+        self._repairs.owe(chain.family, lambda: self._end_turn(chain.family, *arguments))
 
     async def aclose(self) -> None:
         """Stop the repairs that are under way."""
-        await self._amends.aclose()
+        await self._repairs.aclose()
 
     def _begin(self, family: str, own: str, tenant: str, milliseconds: int, token: str) -> Awaitable[Any]:
         return self._sender.run(scripts.BEGIN_TURN, family, b"", 0, own, tenant, milliseconds, token)

@@ -18,7 +18,7 @@ from tidemark.core.conversation.messages import Message
 from tidemark.core.conversation.summary import PrefixSummary
 from tidemark.core.planning.assemble import assemble
 from tidemark.core.planning.budget import CompactionPolicy, ModelProfile, ModelWindow, budget_for
-from tidemark.core.planning.clip import LEAST_TOKENS, Clip, Scissors, clipped, clips_for
+from tidemark.core.planning.clip import LEAST_TOKENS, Clip, ClipFunctions, clipped, clips_for
 from tidemark.core.planning.plan import plan
 from tidemark.core.planning.situation import CannotFit, Compact, Mode, NoCompaction, PlanInput, ReuseSummary
 from tidemark.dialects.chat.message import parse_message
@@ -43,7 +43,7 @@ def longest(text: str, most: int) -> str:
     return text[:low]
 
 
-SCISSORS = Scissors(size, text_size, longest, replace_middle)
+SCISSORS = ClipFunctions(size, text_size, longest, replace_middle)
 
 
 def result(call: str, content: Any, **more: Any) -> Message:

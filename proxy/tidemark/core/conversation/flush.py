@@ -21,7 +21,7 @@ _WITHOUT_LINE_ENDS = bytes.maketrans(b"\n\r", b"  ")
 
 
 @frozen
-class Leaving:
+class LeavingMessage:
     """One message that leaves the context."""
 
     position: int
@@ -41,7 +41,7 @@ class Flush:
     summary: PrefixSummary
     first: int
     """Position of the first client message that leaves; greater than ``summary.covered`` if none does."""
-    leaving: tuple[Leaving, ...]
+    leaving: tuple[LeavingMessage, ...]
     stored: bool = True
     """Whether the summary is stored; if not, it holds for one request, and the next one sends the messages again."""
 
@@ -57,12 +57,16 @@ class Flush:
     @property
     def size(self) -> int:
         """Return the bytes of the messages."""
-        return sum(len(leaver.message.raw) for leaver in self.leaving)
+        return sum(len(leaving_message.message.raw) for leaving_message in self.leaving)
 
     def after(self, earlier: PrefixSummary) -> Flush:
         """Return the flush without the messages that an earlier summary had replaced before."""
         absorbed = set(earlier.absorbed)
-        leaving = tuple(leaver for leaver in self.leaving if not _had_left(leaver, earlier.covered, absorbed))
+        leaving = tuple(
+            leaving_message
+            for leaving_message in self.leaving
+            if not _had_left(leaving_message, earlier.covered, absorbed)
+        )
         return replace(self, first=max(self.first, earlier.covered + 1), leaving=leaving)
 
 
@@ -81,7 +85,7 @@ def leaving(
     summary: PrefixSummary,
     in_use: PrefixSummary | None,
     left_out: int = 0,
-) -> tuple[int, tuple[Leaving, ...]]:
+) -> tuple[int, tuple[LeavingMessage, ...]]:
     """Return the position of the first client message that leaves, and all messages that leave.
 
     Client messages that the summary in use stands for have left before. A system message leaves if ``summary``
@@ -101,17 +105,19 @@ def leaving(
             break
         if not message.is_system:
             position += 1
-            candidates.append(Leaving(position, message, count))
+            candidates.append(LeavingMessage(position, message, count))
         elif position > left_out and message.digest in absorbed:
-            candidates.append(Leaving(position + 1, message, count))
-    return start + 1, tuple(leaver for leaver in candidates if not _had_left(leaver, start, before))
+            candidates.append(LeavingMessage(position + 1, message, count))
+    return start + 1, tuple(
+        leaving_message for leaving_message in candidates if not _had_left(leaving_message, start, before)
+    )
 
 
-def _had_left(leaver: Leaving, covered: int, absorbed: set[bytes]) -> bool:
+def _had_left(leaving_message: LeavingMessage, covered: int, absorbed: set[bytes]) -> bool:
     """Return whether a message left with an earlier summary; a system message only if that one absorbed it."""
-    if leaver.message.is_system:
-        return leaver.position - 1 <= covered and leaver.message.digest in absorbed
-    return leaver.position <= covered
+    if leaving_message.message.is_system:
+        return leaving_message.position - 1 <= covered and leaving_message.message.digest in absorbed
+    return leaving_message.position <= covered
 
 
 def document(flush: Flush, at: float) -> bytes:
@@ -131,7 +137,10 @@ def document(flush: Flush, at: float) -> bytes:
         "model": flush.model,
         "first": flush.first,
         "last": summary.covered,
-        "tokens": {"messages": sum(leaver.tokens for leaver in flush.leaving), "summary": summary.tokens},
+        "tokens": {
+            "messages": sum(leaving_message.tokens for leaving_message in flush.leaving),
+            "summary": summary.tokens,
+        },
         "summary": {
             "text": summary.text,
             "covered": summary.covered,
@@ -140,5 +149,5 @@ def document(flush: Flush, at: float) -> bytes:
             "created_at": summary.created_at,
         },
     }
-    messages = b",".join(leaver.message.raw.translate(_WITHOUT_LINE_ENDS) for leaver in flush.leaving)
+    messages = b",".join(leaving_message.message.raw.translate(_WITHOUT_LINE_ENDS) for leaving_message in flush.leaving)
     return json.dumps(head, ensure_ascii=True).encode()[:-1] + b', "messages": [' + messages + b"]}"

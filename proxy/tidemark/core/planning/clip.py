@@ -38,7 +38,7 @@ class Clip:
 
 
 @frozen
-class Scissors:
+class ClipFunctions:
     """The functions that clipping needs: a tokenizer's, for one model, and one of the message's dialect."""
 
     count_message: Callable[[Message], int]
@@ -135,21 +135,21 @@ def _clippable(messages: Sequence[Message]) -> list[int]:
     ]
 
 
-def clipped(message: Message, tokens: int, max_tokens: int, scissors: Scissors) -> Message:
+def clipped(message: Message, tokens: int, max_tokens: int, functions: ClipFunctions) -> Message:
     """Replace the middle of a message's text by a mark; all other members keep their bytes.
 
     :param tokens: the message's tokens before
     :param max_tokens: the most tokens after; less than a frame and a mark is not possible
     """
     text = message.text
-    frame = tokens - scissors.count_text(text)
-    available = max_tokens - scissors.count_message(scissors.replace_middle(message, 0, len(text), _mark(tokens)))
+    frame = tokens - functions.count_text(text)
+    available = max_tokens - functions.count_message(functions.replace_middle(message, 0, len(text), _mark(tokens)))
     while True:
-        head = scissors.cut_text(text, int(available * HEAD_SHARE)) if available > 0 else ""
-        tail = _end_of(text[len(head) :], available - int(available * HEAD_SHARE), scissors)
-        removed = tokens - frame - scissors.count_text(head) - scissors.count_text(tail)
-        clipped_message = scissors.replace_middle(message, len(head), len(text) - len(tail), _mark(removed))
-        over = scissors.count_message(clipped_message) - max_tokens
+        head = functions.cut_text(text, int(available * HEAD_SHARE)) if available > 0 else ""
+        tail = _end_of(text[len(head) :], available - int(available * HEAD_SHARE), functions)
+        removed = tokens - frame - functions.count_text(head) - functions.count_text(tail)
+        clipped_message = functions.replace_middle(message, len(head), len(text) - len(tail), _mark(removed))
+        over = functions.count_message(clipped_message) - max_tokens
         if over <= 0 or available <= 0:
             return clipped_message
         available -= over
@@ -159,11 +159,11 @@ def _mark(tokens: int) -> str:
     return MARK.format(tokens=tokens)
 
 
-def _end_of(text: str, max_tokens: int, scissors: Scissors) -> str:
+def _end_of(text: str, max_tokens: int, functions: ClipFunctions) -> str:
     """Return an end of the text of at most that many tokens, estimated from the density of its beginning."""
     if max_tokens <= 0:
         return ""
-    end = text[max(len(text) - len(scissors.cut_text(text, max_tokens)), 0) :]
-    while end and (tokens := scissors.count_text(end)) > max_tokens:
+    end = text[max(len(text) - len(functions.cut_text(text, max_tokens)), 0) :]
+    while end and (tokens := functions.count_text(end)) > max_tokens:
         end = end[len(end) - int(len(end) * max_tokens / tokens * 0.98) :]
     return end

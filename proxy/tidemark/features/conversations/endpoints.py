@@ -26,7 +26,7 @@ from tidemark.features.conversations.conversation_json import (
     search_page,
     summary_page,
 )
-from tidemark.features.conversations.finding import ConversationFinder, Wanted
+from tidemark.features.conversations.finding import ConversationFilter, ConversationFinder
 from tidemark.features.conversations.paging import number_of, page_of
 from tidemark.features.conversations.reading import ConversationReader
 from tidemark.features.conversations.transfer import Transfer
@@ -79,9 +79,9 @@ class ConversationEndpoints:
 
     async def _find(self, request: Request) -> Response:
         body = await read_plain_body(request, MAX_SEARCH_BYTES)
-        wanted = _wanted(read_members(body) if body.strip() else {})
+        conditions = _conditions(read_members(body) if body.strip() else {})
         return to_json(
-            found_conversations(await self.finding.find(self.access.caller(request), page_of(request), wanted))
+            found_conversations(await self.finding.find(self.access.caller(request), page_of(request), conditions))
         )
 
     async def _describe(self, request: Request) -> Response:
@@ -140,7 +140,7 @@ def _check_members(fields: Mapping[str, bytes], names: Sequence[str]) -> None:
         )
 
 
-def _wanted(fields: Mapping[str, bytes]) -> Wanted:
+def _conditions(fields: Mapping[str, bytes]) -> ConversationFilter:
     """Read the body of ``POST /tidemark/conversations/search``.
 
     :raises InvalidRequest: a member is unknown, of another type or too long
@@ -154,7 +154,7 @@ def _wanted(fields: Mapping[str, bytes]) -> Wanted:
         if len(value) > MAX_QUERY_CHARACTERS:
             raise InvalidRequest(f"'{name}' must be at most {MAX_QUERY_CHARACTERS} characters.", param=name)
         texts[name] = value.strip()
-    return Wanted(texts.get("model", ""), texts.get("state", ""), texts.get("query", ""))
+    return ConversationFilter(texts.get("model", ""), texts.get("state", ""), texts.get("query", ""))
 
 
 def _wrong_type(name: str, expected: str) -> InvalidRequest:

@@ -67,7 +67,7 @@ class ContextUsage:
 
 
 @frozen
-class Wanted:
+class ConversationFilter:
     """What conversations have to be to be listed; an empty field allows all."""
 
     model: str = ""
@@ -128,7 +128,7 @@ class ConversationFinder:
         self._formats = formats
 
     async def find(
-        self, caller: Caller | None, page: Page, wanted: Wanted, *, newer: bool = False
+        self, caller: Caller | None, page: Page, conditions: ConversationFilter, *, newer: bool = False
     ) -> FoundConversations:
         """Return a page of the conversations that a caller may see.
 
@@ -137,14 +137,14 @@ class ConversationFinder:
         :param newer: return the page before the cursor; the first page if that would not be a whole one
         :raises InvalidRequest: the cursor belongs to no such list, or there is no such state
         """
-        if wanted.state not in ("", *STATES):
+        if conditions.state not in ("", *STATES):
             raise InvalidRequest(f"'state' must be one of {', '.join(STATES)}.", param="state")
         owner = None if caller is None else owner_of(caller.fingerprint)
         start = None if page.cursor is None else _place(page.cursor)
-        search = await self._searched(owner, page.limit, start, wanted, newer=newer and start is not None)
+        search = await self._searched(owner, page.limit, start, conditions, newer=newer and start is not None)
         if newer and start is not None and search.is_at_end and len(search.matches) <= page.limit:
             start, newer = None, False
-            search = await self._searched(owner, page.limit, None, wanted, newer=False)
+            search = await self._searched(owner, page.limit, None, conditions, newer=False)
         more = len(search.matches) > page.limit or not search.is_at_end
         shown = search.matches[: page.limit]
         near = search.entries[0] if search.entries else start
@@ -193,25 +193,27 @@ class ConversationFinder:
         return sum(message.tokens for message in rest)
 
     async def _searched(
-        self, owner: str | None, limit: int, start: Entry | None, wanted: Wanted, *, newer: bool
+        self, owner: str | None, limit: int, start: Entry | None, conditions: ConversationFilter, *, newer: bool
     ) -> _Search:
         search, place = _Search(), start
-        digits = wanted.words.strip().lower()
+        digits = conditions.words.strip().lower()
         if start is None and len(digits) >= _ID_DIGITS and not set(digits) - set("0123456789abcdef"):
             for entry in (await self._store.listing.ids_beginning(owner, digits))[: limit + 1]:
                 search.matches += [(entry, record) for record in await self._records([entry], owner, search)]
             if search.matches:
                 search.entries, search.is_at_end = [entry for entry, _ in search.matches[:limit]], True
                 return search
-        most = SEARCHED if wanted.words else WEIGHED if wanted.state else FILTERED
-        while not search.is_at_end and len(search.matches) <= limit and (wanted.is_all or len(search.entries) < most):
+        most = SEARCHED if conditions.words else WEIGHED if conditions.state else FILTERED
+        while (
+            not search.is_at_end and len(search.matches) <= limit and (conditions.is_all or len(search.entries) < most)
+        ):
             if search.message_count >= SEARCHED_MESSAGES:
                 break
-            count = limit + 1 - len(search.matches) if wanted.is_all else _TOGETHER
+            count = limit + 1 - len(search.matches) if conditions.is_all else _TOGETHER
             entries = await self._entries(owner, count, place, newer=newer)
             search.is_at_end = len(entries) < count
             place = entries[-1] if entries else place
-            await self._add(search, entries, owner, wanted, limit)
+            await self._add(search, entries, owner, conditions, limit)
         return search
 
     async def _entries(self, owner: str | None, count: int, place: Entry | None, *, newer: bool) -> Sequence[Entry]:
@@ -220,13 +222,13 @@ class ConversationFinder:
         return await self._store.listing.newest(owner, count, place)
 
     async def _add(
-        self, search: _Search, entries: Sequence[Entry], owner: str | None, wanted: Wanted, limit: int
+        self, search: _Search, entries: Sequence[Entry], owner: str | None, conditions: ConversationFilter, limit: int
     ) -> None:
         """Add those of a few entries that are wanted, up to one more than the page has."""
         records = {record.id: record for record in await self._records(entries, owner, search)}
-        if wanted.model or wanted.state:
+        if conditions.model or conditions.state:
             candidates = list(records.values())
-            fits = await asyncio.gather(*(self._is_in_state(record, wanted) for record in candidates))
+            fits = await asyncio.gather(*(self._is_in_state(record, conditions) for record in candidates))
             records = {record.id: record for record, fit in zip(candidates, fits, strict=True) if fit}
         for entry in entries:
             if len(search.matches) > limit:
@@ -234,7 +236,9 @@ class ConversationFinder:
                 return
             search.entries.append(entry)
             record = records.get(entry[1])
-            if record is None or (wanted.words and not await self._has_words(record, wanted.words.casefold(), search)):
+            if record is None or (
+                conditions.words and not await self._has_words(record, conditions.words.casefold(), search)
+            ):
                 continue
             search.matches.append((entry, record))
 
@@ -257,15 +261,15 @@ class ConversationFinder:
                 await self._store.listing.drop(owner, conversation, "", used_at)
         return records
 
-    async def _is_in_state(self, record: ConversationRecord, wanted: Wanted) -> bool:
+    async def _is_in_state(self, record: ConversationRecord, conditions: ConversationFilter) -> bool:
         """Return whether a conversation is of the model and in the state that are wanted."""
-        if not wanted.state or (wanted.model and record.model != wanted.model):
-            return wanted.model in ("", record.model)
-        if wanted.state in ("summarized", "whole"):
+        if not conditions.state or (conditions.model and record.model != conditions.model):
+            return conditions.model in ("", record.model)
+        if conditions.state in ("summarized", "whole"):
             is_summarized = record.summary_count > 0 and await self._summaries.in_use(record) is not None
-            return is_summarized == (wanted.state == "summarized")
+            return is_summarized == (conditions.state == "summarized")
         usage = (await self.listed(record)).usage
-        return usage is not None and usage.level == wanted.state
+        return usage is not None and usage.level == conditions.state
 
     async def _has_words(self, record: ConversationRecord, words: str, search: _Search) -> bool:
         """Return whether a conversation's name or id contains a text, or one message contains all its words."""

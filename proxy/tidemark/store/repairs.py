@@ -23,7 +23,7 @@ Work = Callable[[], Awaitable[object]]
 """Raises ``StoreError`` if it is to be done again; doing it twice changes nothing."""
 
 
-class Amends:
+class Repairs:
     """Makes repairs in tasks of its own. It belongs to the event loop that uses it first.
 
     Its state is the open repairs, each with its subject, and their tasks.
