@@ -16,8 +16,8 @@ from collections.abc import Callable, Iterator
 
 from benchmarks.counting import MODEL, TOKENS, Values, conversation, machine, parsed
 from tidemark.core.conversation.messages import Message
+from tidemark.core.phrases import Reading
 from tidemark.core.ports import SummaryTask
-from tidemark.core.reading import Reading
 from tidemark.summarizers import ExtractiveSummarizer
 from tidemark.summarizers.receipts import details_of
 from tidemark.tokens import LocalTokenCounter

@@ -12,8 +12,8 @@ import pytest
 
 from tests.compaction.test_immediate import COUNTER, Slow, order
 from tidemark.compaction.compactor import Compactor
+from tidemark.compaction.order import NotSummarized, Summarized, Trigger
 from tidemark.compaction.storing import SummaryStorage
-from tidemark.compaction.values import NotSummarized, Summarized, Trigger
 from tidemark.compaction.writer import SummaryWriter
 from tidemark.core.conversation.flush import Flush
 from tidemark.core.conversation.summary import PrefixSummary, SummaryRecipe

@@ -13,8 +13,8 @@ import pytest
 from tests.core.histories import message
 from tidemark.compaction.compactor import OVERDUE_WARNING, Compactor
 from tidemark.compaction.immediate import ImmediateCompaction
+from tidemark.compaction.order import CompactionOrder, NotSummarized, Summarized
 from tidemark.compaction.storing import SummaryStorage
-from tidemark.compaction.values import CompactionOrder, NotSummarized, Summarized
 from tidemark.compaction.writer import SummaryWriter
 from tidemark.core.conversation.messages import Message
 from tidemark.core.conversation.prefix import chain_of

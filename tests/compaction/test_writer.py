@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 
 from tests.compaction.test_immediate import COUNTER, Slow, order
-from tidemark.compaction.values import CompactionOrder, NotSummarized
+from tidemark.compaction.order import CompactionOrder, NotSummarized
 from tidemark.compaction.writer import SummaryWriter
 from tidemark.core.conversation.summary import SummaryRecipe
 from tidemark.core.errors import SummaryRejected

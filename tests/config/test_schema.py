@@ -19,7 +19,7 @@ from tidemark.config import configuration_schema, key_notes, load, shipped_file
 from tidemark.config.kinds import Kind, Tokens, Unfit, kind_of, kinds_of
 from tidemark.config.loading import LITELLM_SECTIONS, ROOT_KEYS
 from tidemark.config.models import ENTRY_KEYS, LaneChoice, ModelInfo
-from tidemark.config.reading import MISSING, Reader
+from tidemark.config.reader import MISSING, Reader
 from tidemark.config.schema import schema_of
 from tidemark.config.sections import ROOT_KINDS, SECTIONS
 from tidemark.config.tree import Items, Scalar

@@ -9,8 +9,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from tidemark.core.conversation.messages import Message
+from tidemark.core.phrases import Phrase, Reading
 from tidemark.core.ports import SummaryTask, TokenCounter
-from tidemark.core.reading import Phrase, Reading
 from tidemark.summarizers import ExtractiveSummarizer
 from tidemark.summarizers.ledger import ledger_of, render_ledger
 from tidemark.summarizers.receipts import details_of

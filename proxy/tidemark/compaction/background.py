@@ -13,7 +13,7 @@ from dataclasses import replace
 
 from tidemark.compaction.compactor import Compactor
 from tidemark.compaction.leases import LEASE_SECONDS, keep_lease, wait_for_summary
-from tidemark.compaction.values import CompactionOrder, Trigger
+from tidemark.compaction.order import CompactionOrder, Trigger
 from tidemark.compaction.writer import SummaryWriter
 from tidemark.core.conversation.prefix import PrefixChain, split_id
 from tidemark.core.conversation.summary import PrefixSummary, SummaryRecipe

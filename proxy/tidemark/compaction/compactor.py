@@ -12,9 +12,9 @@ from dataclasses import replace
 from functools import partial
 from typing import assert_never
 
+from tidemark.compaction.order import CompactionOrder, CompactionResult, NotSummarized, Summarized, Trigger
 from tidemark.compaction.record import summary_record
 from tidemark.compaction.storing import SummaryOutcome, SummaryStorage
-from tidemark.compaction.values import CompactionOrder, CompactionResult, NotSummarized, Summarized, Trigger
 from tidemark.compaction.writer import SummaryWriter
 from tidemark.core.conversation.messages import Message
 from tidemark.core.conversation.summary import PrefixSummary, SummaryRecipe, SummaryText, render_summary

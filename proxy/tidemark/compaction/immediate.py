@@ -11,7 +11,7 @@ from dataclasses import replace
 
 from tidemark.compaction.compactor import CompactionRun, Compactor
 from tidemark.compaction.leases import LEASE_SECONDS, keep_lease, wait_for_summary
-from tidemark.compaction.values import CompactionOrder, CompactionResult, NotSummarized, Summarized, Trigger
+from tidemark.compaction.order import CompactionOrder, CompactionResult, NotSummarized, Summarized, Trigger
 from tidemark.compaction.writer import SummaryWriter
 from tidemark.core.bounded import BoundedCache
 from tidemark.core.conversation.messages import digest_of

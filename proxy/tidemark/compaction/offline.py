@@ -11,7 +11,7 @@ from functools import partial
 
 from tidemark.compaction.clipping import clip_request
 from tidemark.compaction.compactor import Compactor
-from tidemark.compaction.values import CompactionOrder, Summarized, Trigger
+from tidemark.compaction.order import CompactionOrder, Summarized, Trigger
 from tidemark.core.conversation.prefix import chain_of
 from tidemark.core.conversation.request import ModelRequest
 from tidemark.core.conversation.summary import Strategy

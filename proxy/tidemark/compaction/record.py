@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from tidemark.compaction.values import CompactionOrder
+from tidemark.compaction.order import CompactionOrder
 from tidemark.core.conversation.flush import Flush, leaving
 from tidemark.core.conversation.messages import Message
 from tidemark.core.conversation.prefix import PrefixChain

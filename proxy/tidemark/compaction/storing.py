@@ -12,8 +12,8 @@ from dataclasses import replace
 from functools import partial
 from typing import Protocol, assert_never
 
+from tidemark.compaction.order import CompactionOrder, Trigger
 from tidemark.compaction.record import flush_of
-from tidemark.compaction.values import CompactionOrder, Trigger
 from tidemark.core.conversation.summary import PrefixSummary
 from tidemark.core.errors import StoreError, SummaryOutdated
 from tidemark.core.events import Listener, StoreDegraded

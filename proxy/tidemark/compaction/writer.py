@@ -12,7 +12,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from pathlib import PurePath
 
-from tidemark.compaction.values import CompactionOrder, NotSummarized
+from tidemark.compaction.order import CompactionOrder, NotSummarized
 from tidemark.core.bounded import BoundedCache
 from tidemark.core.breaker import CLOSED, Breaker
 from tidemark.core.conversation.prose import shorten_prose

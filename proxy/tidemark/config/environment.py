@@ -13,7 +13,7 @@ from pathlib import Path
 
 from tidemark.config.kinds import Kind, Unfit, kind_of
 from tidemark.config.masking import Address, Secret
-from tidemark.config.reading import Reader
+from tidemark.config.reader import Reader
 from tidemark.config.sections import ROOT_KINDS, StoreUrl
 from tidemark.config.settings import Secrets
 from tidemark.config.tree import Scalar, resolve

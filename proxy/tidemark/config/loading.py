@@ -28,7 +28,7 @@ from tidemark.config.models import (
     read_model_defaults,
     read_model_list,
 )
-from tidemark.config.reading import MISSING, Reader, Remark
+from tidemark.config.reader import MISSING, Reader, Remark
 from tidemark.config.sections import (
     EMBEDDED,
     ROOT_KINDS,

@@ -1,6 +1,6 @@
 """Reads the entries of ``model_list`` (LiteLLM's syntax) and the shipped ``config/models.yaml``.
 
-``loading`` calls it, and ``reading.py`` reads the single values. The settings use it to find the best match for a name.
+``loading`` calls it, and ``reader.py`` reads the single values. The settings use it to find the best match for a name.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from msgspec import Struct
 
 from tidemark.config.kinds import Text, Tokens, kind_of, kinds_of
 from tidemark.config.masking import Parameters
-from tidemark.config.reading import MISSING, REFERENCE, Reader
+from tidemark.config.reader import MISSING, REFERENCE, Reader
 from tidemark.config.sections import CompactionSettings, DialectName, StatedKeys
 from tidemark.config.tree import Items, Node, Scalar, Table
 from tidemark.core.conversation.messages import JsonValue

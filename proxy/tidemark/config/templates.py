@@ -1,6 +1,6 @@
 """Reads an operator's own summary template, which is a Markdown file.
 
-``reading.py`` calls it and reports problems with their lines. A usable file becomes a ``Template`` of the core, whose
+``reader.py`` calls it and reports problems with their lines. A usable file becomes a ``Template`` of the core, whose
 name contains a digest of the file, because another content makes other summaries.
 """
 

@@ -1,6 +1,6 @@
 """Parses YAML text into a tree with line numbers; no other module imports PyYAML.
 
-This is the first step of loading, and ``reading.py`` interprets the keys. It uses PyYAML's nodes instead of its
+This is the first step of loading, and ``reader.py`` interprets the keys. It uses PyYAML's nodes instead of its
 objects, because only nodes have line numbers. It handles duplicate keys, tags, merge keys (``<<``) and aliases.
 """
 

@@ -18,6 +18,7 @@ from tidemark.console.visit import Visit, go_to
 from tidemark.core.conversation.summary import PrefixSummary
 from tidemark.core.errors import InvalidRequest, TidemarkError
 from tidemark.core.frozen import frozen
+from tidemark.features.conversations.conversation_reader import ConversationReader
 from tidemark.features.conversations.finding import (
     CRITICAL_PERCENT,
     STATES,
@@ -26,7 +27,6 @@ from tidemark.features.conversations.finding import (
     ConversationFinder,
 )
 from tidemark.features.conversations.pages import Page, SummaryTexts
-from tidemark.features.conversations.reading import ConversationReader
 from tidemark.features.conversations.transfer import Transfer
 from tidemark.features.settings.operator_settings import OperatorSettings
 from tidemark.features.summaries.summarize import ManualCompaction, SummarizeRequest

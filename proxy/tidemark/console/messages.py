@@ -15,8 +15,8 @@ from typing import Any
 
 from tidemark.core.cursors import cursor_of
 from tidemark.core.frozen import frozen
+from tidemark.features.conversations.conversation_reader import ConversationReader
 from tidemark.features.conversations.pages import HistoryPage, MessageEntry, Page
-from tidemark.features.conversations.reading import ConversationReader
 
 MESSAGES = 5000
 """Messages of one page of a conversation; a browser lays out only those that are in view."""

@@ -15,7 +15,7 @@ from tidemark.console.visit import Visit
 from tidemark.core.errors import InvalidRequest
 from tidemark.core.frozen import frozen
 from tidemark.core.traffic import Traffic, TrafficFigures
-from tidemark.features.traffic.reading import TrafficReader
+from tidemark.features.traffic.traffic_reader import TrafficReader
 
 WINDOWS: Mapping[str, tuple[str, int]] = {
     "hour": ("Last hour", 3600),

@@ -14,7 +14,7 @@ from typing import assert_never
 
 from tidemark.compaction.background import BackgroundCompaction
 from tidemark.compaction.immediate import ImmediateCompaction
-from tidemark.compaction.values import CompactionOrder, NotSummarized, Summarized
+from tidemark.compaction.order import CompactionOrder, NotSummarized, Summarized
 from tidemark.core.conversation.summary import PrefixSummary
 from tidemark.core.errors import ContextLengthExceeded
 from tidemark.core.planning.budget import CompactionPolicy, budget_for

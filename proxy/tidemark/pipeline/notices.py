@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from http import HTTPStatus
 
-from tidemark.compaction.values import NotSummarized
+from tidemark.compaction.order import NotSummarized
 from tidemark.core.base_urls import lacks_version
 from tidemark.core.conversation.prompt_changes import PromptChange
 from tidemark.core.conversation.request import ModelRequest

@@ -5,7 +5,7 @@ The step ``fit`` and compaction by hand give orders to the compactor, which know
 
 from __future__ import annotations
 
-from tidemark.compaction.values import CompactionOrder
+from tidemark.compaction.order import CompactionOrder
 from tidemark.core.conversation.prefix import owner_of
 from tidemark.core.planning.situation import Compact, SwapSummary
 from tidemark.pipeline.values import RequestContext

@@ -13,8 +13,8 @@ from dataclasses import replace
 from http import HTTPStatus
 
 from tidemark.compaction.compactor import Compactor
+from tidemark.compaction.order import CompactionOrder, Summarized, Trigger
 from tidemark.compaction.record import sealed_record
-from tidemark.compaction.values import CompactionOrder, Summarized, Trigger
 from tidemark.core.conversation.messages import Message
 from tidemark.core.conversation.prefix import chain_of
 from tidemark.core.conversation.request import Dialect, ModelRequest

@@ -16,8 +16,8 @@ from itertools import groupby
 from operator import attrgetter
 
 from tidemark.core.conversation.summary import SummaryRecipe, SummaryText
+from tidemark.core.phrases import Reading
 from tidemark.core.ports import Clock, SummaryTask, TokenCounter
-from tidemark.core.reading import Reading
 from tidemark.summarizers.candidates import Candidate
 from tidemark.summarizers.deadline import READING_SECONDS, UNBOUNDED, Deadline, in_thread
 from tidemark.summarizers.fitting import cut_to_bound, estimated_tokens, is_large

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from tidemark.core.conversation.messages import Message
-from tidemark.core.reading import Phrase, Reading
+from tidemark.core.phrases import Phrase, Reading
 from tidemark.core.receipt import Detail, DetailKind, Survival
 from tidemark.summarizers.compared_text import ComparedText
 from tidemark.summarizers.deadline import UNBOUNDED, Deadline

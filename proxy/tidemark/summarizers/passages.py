@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from tidemark.core.frozen import frozen
-from tidemark.core.reading import Phrase, Reading
+from tidemark.core.phrases import Phrase, Reading
 from tidemark.summarizers.deadline import Deadline
 from tidemark.summarizers.rules import rule_kind
 from tidemark.summarizers.sentences import has_lead, sentences, without_lead, words_of, words_of_each

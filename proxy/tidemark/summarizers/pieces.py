@@ -11,7 +11,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from tidemark.core.frozen import frozen
-from tidemark.core.reading import Phrase, Reading
+from tidemark.core.phrases import Phrase, Reading
 from tidemark.summarizers.deadline import Deadline
 from tidemark.summarizers.folding import FOLDED_CHARS, NO_MARK, Foldable, Mark, alike, mark_of, marked_end, may_tell
 from tidemark.summarizers.labels import is_labelled

@@ -13,7 +13,7 @@ from functools import partial
 from tidemark.core.conversation.messages import Message
 from tidemark.core.conversation.summary import PrefixSummary, SummaryText
 from tidemark.core.errors import SummaryOverdue
-from tidemark.core.reading import Reading
+from tidemark.core.phrases import Reading
 from tidemark.core.receipt import Detail, Receipt, receipt_of, with_statements
 from tidemark.summarizers.compared_text import ComparedText
 from tidemark.summarizers.deadline import READING_SECONDS, UNBOUNDED, Deadline, in_thread

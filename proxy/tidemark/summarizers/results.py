@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from itertools import chain
 
-from tidemark.core.reading import Phrase
+from tidemark.core.phrases import Phrase
 
 _LEAST_LETTERS, _LEAST_DIGITS = 5, 3
 _TAKEN_UP = 2

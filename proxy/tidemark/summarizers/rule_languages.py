@@ -12,7 +12,7 @@ import re
 from collections.abc import Collection
 
 from tidemark.core.frozen import frozen
-from tidemark.core.reading import RuleKind
+from tidemark.core.phrases import RuleKind
 
 _ZH_DONE = "使用删改提说发调运执推修添加碰动给找联打安订放让把叫送超写透泄拿寄换拍存传推敲"
 """Signs with which the verb of a Chinese ban begins."""

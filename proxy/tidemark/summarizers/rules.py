@@ -10,7 +10,7 @@ import re
 from collections.abc import Mapping, Sequence
 
 from tidemark.core.frozen import frozen
-from tidemark.core.reading import RuleKind
+from tidemark.core.phrases import RuleKind
 from tidemark.summarizers.idioms import without_idioms
 from tidemark.summarizers.labels import LABEL, RULE_LABEL
 from tidemark.summarizers.rule_languages import is_foreign_rule, language_rule

@@ -14,7 +14,7 @@ from itertools import chain
 from operator import attrgetter
 
 from tidemark.core.conversation.messages import Message
-from tidemark.core.reading import Phrase, Reading
+from tidemark.core.phrases import Phrase, Reading
 from tidemark.summarizers.candidates import Candidate
 from tidemark.summarizers.deadline import UNBOUNDED, Deadline
 from tidemark.summarizers.fitting import ASCII_CHARS, estimated_tokens

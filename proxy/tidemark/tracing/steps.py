@@ -13,7 +13,7 @@ from opentelemetry.trace import Span, SpanKind
 
 from tidemark.compaction.compactor import CompactionRun, Compactor
 from tidemark.compaction.immediate import ImmediateCompaction
-from tidemark.compaction.values import CompactionOrder, NotSummarized, Trigger
+from tidemark.compaction.order import CompactionOrder, NotSummarized, Trigger
 from tidemark.tracing.conventions import CONVERSATION, Attributes
 from tidemark.tracing.spans import Spans
 

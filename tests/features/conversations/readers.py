@@ -10,7 +10,7 @@ from tidemark.core.ports import DeletionHook
 from tidemark.dialects.chat.dialect import ChatDialect
 from tidemark.dialects.message_formats import DialectFormats
 from tidemark.features.conversations.access import ArchiveAccess
-from tidemark.features.conversations.reading import ConversationReader
+from tidemark.features.conversations.conversation_reader import ConversationReader
 from tidemark.features.conversations.search_index import MessageSearch
 from tidemark.features.conversations.standing_summaries import StandingSummaries
 from tidemark.store.conversations import RedisStore

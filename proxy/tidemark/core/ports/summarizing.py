@@ -9,9 +9,9 @@ from tidemark.core.conversation.messages import Message
 from tidemark.core.conversation.request import CachedPrefix
 from tidemark.core.conversation.summary import PrefixSummary, SummaryRecipe, SummaryText
 from tidemark.core.frozen import frozen
+from tidemark.core.phrases import Reading
 from tidemark.core.planning.budget import ModelProfile
 from tidemark.core.ports.upstream import Caller, Route
-from tidemark.core.reading import Reading
 from tidemark.core.receipt import Detail, Receipt
 
 AskProvider = Callable[[], Awaitable[SummaryText]]

@@ -26,9 +26,9 @@ from tidemark.features.conversations.conversation_json import (
     search_page,
     summary_page,
 )
+from tidemark.features.conversations.conversation_reader import ConversationReader
 from tidemark.features.conversations.finding import ConversationFilter, ConversationFinder
 from tidemark.features.conversations.paging import number_of, page_of
-from tidemark.features.conversations.reading import ConversationReader
 from tidemark.features.conversations.transfer import Transfer
 from tidemark.server.access import ConversationAccess
 from tidemark.server.encodings import read_plain_body

@@ -9,9 +9,9 @@ from starlette.routing import BaseRoute
 
 from tidemark.features.conversations.access import ArchiveAccess
 from tidemark.features.conversations.context import ContextView
+from tidemark.features.conversations.conversation_reader import ConversationReader
 from tidemark.features.conversations.endpoints import ConversationEndpoints
 from tidemark.features.conversations.finding import ConversationFinder
-from tidemark.features.conversations.reading import ConversationReader
 from tidemark.features.conversations.search_index import MessageSearch
 from tidemark.features.conversations.standing_summaries import StandingSummaries
 from tidemark.features.conversations.transfer import Transfer

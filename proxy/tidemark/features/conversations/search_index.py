@@ -1,8 +1,8 @@
 """Full-text search over a conversation's whole history: SQLite's FTS5 in memory, built on the first search.
 
-``reading.py`` asks it. The store has the messages; an index is a copy of their texts for as long as the conversation
-is searched, and new messages are added at the next search. Results are ranked by bm25. Words match without their
-accents and by their beginnings; text without spaces between words matches by any three letters in a row.
+``conversation_reader.py`` asks it. The store has the messages; an index is a copy of their texts for as long as the
+conversation is searched, and new messages are added at the next search. Results are ranked by bm25. Words match without
+their accents and by their beginnings; text without spaces between words matches by any three letters in a row.
 """
 
 from __future__ import annotations

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from tidemark.compaction.compactor import Compactor
-from tidemark.compaction.values import NotSummarized, Summarized, Trigger
+from tidemark.compaction.order import NotSummarized, Summarized, Trigger
 from tidemark.core.conversation.summary import PrefixSummary, inner_systems
 from tidemark.core.errors import CompactionFailed, ContextLengthExceeded
 from tidemark.core.events import Listener, ManualCompactionEnded

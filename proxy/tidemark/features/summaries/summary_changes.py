@@ -13,8 +13,8 @@ from dataclasses import replace
 from typing import cast, get_args
 
 from tidemark.compaction.compactor import Compactor
+from tidemark.compaction.order import NotSummarized
 from tidemark.compaction.storing import SummaryReplacement
-from tidemark.compaction.values import NotSummarized
 from tidemark.core.conversation.records import ConversationRecord
 from tidemark.core.conversation.summary import (
     PrefixSummary,

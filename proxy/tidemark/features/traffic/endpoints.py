@@ -10,7 +10,7 @@ from tidemark.core.conversation.messages import JsonValue
 from tidemark.core.errors import InvalidRequest
 from tidemark.core.frozen import frozen
 from tidemark.core.traffic import MAX_WINDOW_SECONDS, MIN_WINDOW_SECONDS, Traffic, TrafficFigures
-from tidemark.features.traffic.reading import TrafficReader
+from tidemark.features.traffic.traffic_reader import TrafficReader
 from tidemark.server.operator import OperatorAccess
 from tidemark.server.responses import to_json, with_error_envelope
 

@@ -10,8 +10,8 @@ from starlette.routing import BaseRoute
 from tidemark.features.feature import Feature
 from tidemark.features.traffic.counting import TrafficCounter
 from tidemark.features.traffic.endpoints import TrafficEndpoints
-from tidemark.features.traffic.reading import TrafficReader
 from tidemark.features.traffic.store import RedisTraffic
+from tidemark.features.traffic.traffic_reader import TrafficReader
 from tidemark.worker.worker import Worker
 
 

@@ -1,7 +1,7 @@
 """Stores the figures of all requests, in one hash for each period of each level.
 
-``features/traffic/counting.py`` adds a worker's figures about once a second, and ``features/traffic/reading.py`` reads
-windows. All keys share one hash tag, so that one script may touch them all. ADR 0021 gives the reasons.
+``features/traffic/counting.py`` adds a worker's figures about once a second, and ``features/traffic/traffic_reader.py``
+reads windows. All keys share one hash tag, so that one script may touch them all. ADR 0021 gives the reasons.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """The clients' connections: uvicorn's server and protocol, with bounds on what a client may use.
 
-A request comes here first: its bytes come in and go to the ASGI application. ``reading`` parses requests and
+A request comes here first: its bytes come in and go to the ASGI application. ``request_reader`` parses requests and
 ``heads`` checks their heads; ``connection`` bounds them in time; ``exchange`` writes answers; ``bounds`` and ``load``
 limit what all clients use together; ``accepting`` and ``server`` accept connections; ``workers`` and ``running``
 start processes.

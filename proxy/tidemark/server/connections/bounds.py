@@ -1,7 +1,7 @@
 """The bounds on what the clients of one worker may use: bytes, seconds and connections.
 
-``connection``, ``reading`` and ``load`` apply them. Clients, upstreams and the worker itself share its open files, so
-the bound on connections follows from their limit.
+``connection``, ``request_reader`` and ``load`` apply them. Clients, upstreams and the worker itself share its open
+files, so the bound on connections follows from their limit.
 """
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
 """One client's connection: it bounds silence in time, and answers each refusal with its reason.
 
-``server`` makes one for each client; ``reading`` parses what comes. One timer watches how long a client is silent.
+``server`` makes one for each client; ``request_reader`` parses what comes. One timer watches how long a client is
+silent.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from tidemark.server.connections.bounds import (
 )
 from tidemark.server.connections.exchange import refusal
 from tidemark.server.connections.load import RETRY_SECONDS
-from tidemark.server.connections.reading import BUSY, TOO_LARGE, RequestReader
+from tidemark.server.connections.request_reader import BUSY, TOO_LARGE, RequestReader
 
 _LATE_HEAD = "The request's head was not complete after {seconds:g} s. Send it again."
 _LATE_BODY = "Nothing more of the request's body came for {seconds:g} s. Send the request again."

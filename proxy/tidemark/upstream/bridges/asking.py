@@ -13,8 +13,8 @@ from tidemark.core.conversation.messages import JsonValue, Message, system_messa
 from tidemark.core.conversation.request import ModelRequest
 from tidemark.dialects.bodies import array_of, body_of
 from tidemark.dialects.raw_json import read_json
+from tidemark.upstream.bridges.json_members import Members, object_of, objects_of, value_of
 from tidemark.upstream.bridges.thinking import Blocks, blocks_of, reasoning_of
-from tidemark.upstream.bridges.values import Members, object_of, objects_of, value_of
 
 ChatGoal = Literal["server", "openai", "litellm"]
 """Who takes the chat request: any server that speaks it, OpenAI itself, or litellm."""

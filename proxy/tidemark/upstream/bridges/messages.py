@@ -16,6 +16,7 @@ from tidemark.core.conversation.messages import JsonValue, Message
 from tidemark.core.conversation.request import ModelRequest
 from tidemark.core.errors import InvalidRequest
 from tidemark.dialects.bodies import event_of
+from tidemark.upstream.bridges.json_members import Members, encode_json, object_of, objects_of, value_of, without_none
 from tidemark.upstream.bridges.pieces import (
     CallPiece,
     Piece,
@@ -25,7 +26,6 @@ from tidemark.upstream.bridges.pieces import (
     SignedPiece,
     TextPiece,
 )
-from tidemark.upstream.bridges.values import Members, encode_json, object_of, objects_of, value_of, without_none
 
 SAME = ("temperature", "top_p", "top_k")
 CHOICES: Mapping[str, JsonValue] = {"auto": "auto", "any": "required", "none": "none"}

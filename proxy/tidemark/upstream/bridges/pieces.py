@@ -16,7 +16,7 @@ from tidemark.core.conversation.messages import JsonValue
 from tidemark.core.errors import UpstreamBroken
 from tidemark.core.frozen import frozen
 from tidemark.dialects.raw_json import decode_or_none
-from tidemark.upstream.bridges.values import objects_of
+from tidemark.upstream.bridges.json_members import objects_of
 
 MAX_LINE_BYTES = 67_108_864
 """The longest line of a stream that is read; a whole answer with images takes less."""

@@ -18,6 +18,7 @@ from tidemark.core.conversation.messages import JsonValue, Message
 from tidemark.core.conversation.request import ModelRequest
 from tidemark.core.errors import EarlierResponseUnknown, InvalidRequest
 from tidemark.dialects.bodies import event_of
+from tidemark.upstream.bridges.json_members import Members, encode_json, object_of, objects_of, value_of, without_none
 from tidemark.upstream.bridges.pieces import (
     CallPiece,
     Piece,
@@ -28,7 +29,6 @@ from tidemark.upstream.bridges.pieces import (
     TextPiece,
 )
 from tidemark.upstream.bridges.thinking import Blocks, joined_blocks, sealed_blocks
-from tidemark.upstream.bridges.values import Members, encode_json, object_of, objects_of, value_of, without_none
 
 SAME = (
     "metadata",

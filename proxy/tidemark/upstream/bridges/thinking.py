@@ -17,7 +17,7 @@ from collections.abc import Mapping, Sequence
 from tidemark.core.conversation.messages import JsonValue, Message
 from tidemark.core.conversation.thinking import SEALED
 from tidemark.dialects.raw_json import read_json
-from tidemark.upstream.bridges.values import objects_of
+from tidemark.upstream.bridges.json_members import objects_of
 
 KINDS = frozenset({"thinking", "redacted_thinking"})
 Blocks = Sequence[Mapping[str, JsonValue]]

@@ -1,6 +1,6 @@
 """What one compaction has read of its texts: their sentences, and what each of them is.
 
-A strategy and the loss receipt read the same messages. ``compaction/values.py`` gives each order a ``Reading``, which
+A strategy and the loss receipt read the same messages. ``compaction/order.py`` gives each order a ``Reading``, which
 the first reader fills and the compactor empties in the end.
 """
 

@@ -15,10 +15,10 @@ from tidemark.core.conversation.prefix import PrefixChain
 from tidemark.core.conversation.request import ModelRequest
 from tidemark.core.conversation.summary import Cause, PrefixSummary
 from tidemark.core.frozen import frozen
+from tidemark.core.phrases import Reading
 from tidemark.core.planning.budget import ModelProfile
 from tidemark.core.planning.situation import Compact
 from tidemark.core.ports import AskProvider, Caller, Route
-from tidemark.core.reading import Reading
 
 
 class Trigger(Enum):
