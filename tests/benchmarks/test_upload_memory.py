@@ -9,7 +9,7 @@ import pytest
 
 from benchmarks.uploads import CASES, LIMIT_MB, MEGABYTE, Case, measure, served
 
-pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
+pytestmark = [pytest.mark.e2e, pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")]
 
 
 @pytest.fixture(scope="module")

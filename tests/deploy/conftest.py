@@ -46,8 +46,9 @@ server: {{max_body_mb: 1, allowed_origins: ["http://{name}", "https://{name}"]}}
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Mark what is in this folder."""
+    folder = f"{Path(__file__).parent}{os.sep}"
     for item in items:
-        if Path(__file__).parent in item.path.parents:
+        if str(item.path).startswith(folder):
             item.add_marker(pytest.mark.deploy)
 
 

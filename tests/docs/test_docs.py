@@ -68,6 +68,7 @@ def test_what_is_not_run_is_named_and_stands_apart() -> None:
     assert [str(block) for block in SHELL if any(line in NOT_RUN for line in block.lines)] == []
 
 
+@pytest.mark.e2e
 @pytest.mark.parametrize("block", [block for block in SHELL if not block.serves], ids=str)
 def test_a_command_succeeds(block: Block, reader: Reader, tmp_path: Path) -> None:
     """Against a Tidemark that was started as the documentation says."""
@@ -79,6 +80,7 @@ def test_a_command_succeeds(block: Block, reader: Reader, tmp_path: Path) -> Non
     assert '"error"' not in done.stdout
 
 
+@pytest.mark.e2e
 @pytest.mark.parametrize("block", [block for block in SHELL if block.serves], ids=str)
 def test_a_command_that_serves_answers_and_ends(block: Block, reader: Reader, tmp_path: Path) -> None:
     """It listens, is alive, and ends on SIGTERM with exit code 0."""
@@ -88,6 +90,7 @@ def test_a_command_that_serves_answers_and_ends(block: Block, reader: Reader, tm
         assert answers(f"{url}/health/liveliness")
 
 
+@pytest.mark.e2e
 @pytest.mark.parametrize("block", blocks("console"), ids=str)
 def test_a_console_shows_what_comes_out(block: Block, reader: Reader, tmp_path: Path) -> None:
     """Word for word; three dots stand for anything."""
@@ -97,6 +100,7 @@ def test_a_console_shows_what_comes_out(block: Block, reader: Reader, tmp_path: 
         assert checker.check_output(shown, got, doctest.ELLIPSIS), f"$ {command}\n{got}"
 
 
+@pytest.mark.e2e
 @pytest.mark.parametrize("block", [block for block in blocks("python") if block.page != GRAPHS], ids=str)
 def test_a_python_snippet_runs(block: Block, reader: Reader, tmp_path: Path) -> None:
     """As a program of its own, with the official SDK, through a real Tidemark."""

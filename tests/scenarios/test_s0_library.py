@@ -109,6 +109,7 @@ def test_s0_5_tiktoken_available(talk: Talk) -> None:
     assert [one["input_tokens"] for one in found.values()] == [8, 8]
 
 
+@pytest.mark.e2e
 def test_s0_5_tiktoken_unavailable(tmp_path: Path) -> None:
     """Length / 4, and a warning that says what is missing."""
     done = count_without_tokenizer(tmp_path, "library")

@@ -537,6 +537,7 @@ def test_fr_5_1_2_a_failed_manual_summary_may_be_retried_or_gone_without(begin: 
     assert talk.send(user("And now?"), summarize="force").headers["x-tidemark-action"] == "forced"
 
 
+@pytest.mark.e2e
 def test_fr_5_2_1_and_3_3_1_a_count_that_fails_is_an_error(tmp_path: Path) -> None:
     """Told with what to do; nothing is approximated."""
     done = count_without_tokenizer(tmp_path, "chat-app")

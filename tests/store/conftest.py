@@ -14,6 +14,7 @@ import redis
 from tests.store.turns import Client
 from tests.support.clusters import SLOTS, free_ports
 from tests.support.rights import LOGIN, documented_rights, make_user, refusals
+from tests.support.waiting import wait_until
 from tidemark.store.codec import Codec
 from tidemark.store.conversations import RedisStore
 from tidemark.store.embedded import server as embedded
@@ -71,8 +72,7 @@ def cluster_url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     folder = tmp_path_factory.mktemp("cluster")
     with EmbeddedValkey(folder, options=options) as running, redis.Redis.from_url(running.url) as node:
         node.execute_command("CLUSTER", "ADDSLOTS", *range(SLOTS))
-        while b"cluster_state:ok" not in node.execute_command("CLUSTER", "INFO"):
-            pass
+        wait_until(lambda: b"cluster_state:ok" in node.execute_command("CLUSTER", "INFO"))
         make_user(node, documented_rights())
         yield f"redis+cluster://{LOGIN}127.0.0.1:{port}"
         assert refusals(node) == []

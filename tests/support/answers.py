@@ -8,6 +8,7 @@ import json
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Any
 
 Headers = list[tuple[bytes, bytes]]
@@ -36,9 +37,9 @@ class Received:
     """Set when the caller closed the connection before the end."""
     gone: bool = False
 
-    @property
+    @cached_property
     def json(self) -> Any:
-        """The body, decoded."""
+        """The body, decoded once; not to be changed."""
         return json.loads(self.body)
 
     @property

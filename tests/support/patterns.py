@@ -11,6 +11,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import cache
 from types import ModuleType
 from typing import Any
 
@@ -89,6 +90,7 @@ def costly_text(found: Found, size: int) -> Hostile | None:
     return None
 
 
+@cache
 def _cheapest_square() -> int:
     return min(_took(re.compile("a*b").search, "a" * SCREENED) for _ in range(3))
 

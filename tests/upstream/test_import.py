@@ -7,11 +7,13 @@ import sys
 
 CODE = """
 import logging
+from concurrent.futures import wait
 from tidemark.upstream.litellm import SERVER_LOGGERS, load
 loading = load()
 while not loading.done():
     for name in SERVER_LOGGERS:
         logging.getLogger(name).warning("still serving")
+    wait([loading], 0.0005)  # the import is what takes the time
 loading.result()
 print([name for name in SERVER_LOGGERS if logging.getLogger(name).filters])
 logging.getLogger("uvicorn.error").addFilter(lambda _: True)

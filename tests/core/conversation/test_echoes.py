@@ -15,6 +15,8 @@ from tidemark.core.conversation.messages import Message
 from tidemark.dialects.chat.message import parse_message
 
 ANSWER = "The ferry to the islands leaves at seven, and the next one at nine, if the tide allows it."
+LETTERS = bytes(ord(ascii_lowercase[byte % 26]) for byte in range(256))
+"""A letter for each byte."""
 
 
 def say(role: str, text: str, **members: object) -> Message:
@@ -37,7 +39,9 @@ def calling(arguments: str, call_id: str, text: str = "") -> Message:
 def prose(seed: int, words: int = 60) -> str:
     """A text that is like no other of another seed."""
     choose = random.Random(seed)
-    return " ".join("".join(choose.choices(ascii_lowercase, k=choose.randint(2, 9))) for _ in range(words))
+    letters = choose.randbytes(9 * words).translate(LETTERS).decode()
+    lengths = choose.choices(range(2, 10), k=words)
+    return " ".join(letters[9 * place : 9 * place + length] for place, length in enumerate(lengths))
 
 
 ECHOES = {

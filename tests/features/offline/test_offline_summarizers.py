@@ -119,6 +119,7 @@ def test_the_small_model_of_auto_is_told_with_its_provider(bench: Bench) -> None
     assert got.json()["error"]["message"].startswith("The summarizer (openai/scripted, template coding) ")
 
 
+@pytest.mark.e2e
 def test_the_command_asks_the_same_and_ends_with_1(bench: Bench, tmp_path: Path) -> None:
     """``tidemark compact``: the policy's summarizer, and one line if its answer is rejected."""
     (tmp_path / "tidemark.yaml").write_text(CONFIG.format(base=f"{bench.upstream_url}/v1", more="cheap"))
