@@ -63,8 +63,19 @@ def test_idle_connections_beyond_the_descriptors_do_not_keep_it_from_serving(mac
         assert [one.status_code for one in got] == [200] * 17
         assert {one.headers["x-tidemark-store"] for one in got} == {"ok"}
     assert any("All 12 connections of this worker are in use" in line["event"] for line in tidemark.lines)
+    assert "server.max_connections is" not in tidemark.text
     assert tidemark.end() == 0
     assert "Traceback" not in tidemark.text
+
+
+def test_a_bound_that_the_descriptors_do_not_reach_is_told_at_the_start(machine: Machine) -> None:
+    """Who set it would else wait for connections that never come."""
+    config = machine.folder / "bound.yaml"
+    config.write_text((CONFIG + "server: {{max_connections: 4000}}\n").format(base=machine.upstream_url))
+    tidemark = limited(machine, "--config", str(config))
+    assert tidemark.chat([user("hi")]).status_code == 200
+    assert f"server.max_connections is 4000, but only {FEW} files may be open" in tidemark.text
+    assert tidemark.end() == 0
 
 
 def test_more_requests_at_once_than_connections_are_answered_in_words(machine: Machine) -> None:

@@ -279,6 +279,15 @@ class TestTerminal:
             os.write(shown.master, b"q")
             assert shown.end() == 0
 
+    def test_a_live_event_is_shown(self, tidemark: Tidemark) -> None:
+        """As one line with its members."""
+        event = 'event: compaction.started\ndata: {"messages": 3}\n\n'
+        pages = Pages({"/metrics": TestActivity.METRICS, "/tidemark/events": event})
+        with pages.served() as url, terminal(tidemark, "--url", url) as shown:
+            shown.wait_for("compaction.started: messages 3")
+            os.write(shown.master, b"q")
+            assert shown.end() == 0
+
     def test_it_stops_and_goes_on(self, tidemark: Tidemark) -> None:
         """Ctrl-Z gives the terminal back; the system stops no process without a shell that continues it."""
         with terminal(tidemark) as shown:

@@ -11,6 +11,7 @@ from typing import Any
 import httpx
 import pytest
 import respx
+from openai.types.chat.completion_create_params import CompletionCreateParamsBase
 
 from tests.support.scripted import Exchange, serving
 from tests.support.waiting import settled, until
@@ -23,6 +24,7 @@ from tidemark.core.ports import Route, TextRequest, UpstreamReply
 from tidemark.dialects.chat.dialect import ChatDialect
 from tidemark.dialects.chat.message import parse_message
 from tidemark.server.auth import PassthroughAuth
+from tidemark.upstream.fields import BESIDE_OPENAIS, CHAT_FIELDS
 from tidemark.upstream.overflow import Overflow, parse_overflow
 from tidemark.upstream.upstream import LiteLLMUpstream
 
@@ -643,3 +645,17 @@ async def test_anthropics_beta_header_is_handed_on(upstream: LiteLLMUpstream, pr
     messages = [{"role": "user", "content": "long"}]
     await upstream.complete(route, TextRequest(messages, max_tokens=9, timeout_seconds=5), caller)
     assert "context-1m-2025-08-07" in provider.calls.last.request.headers["anthropic-beta"]
+
+
+def test_litellm_may_see_every_field_of_openais_but_some() -> None:
+    """Two are the archive's, `model` is written by litellm, and litellm has no argument of the names of the others."""
+    fields = CompletionCreateParamsBase.__annotations__.keys()
+    assert fields - CHAT_FIELDS == {
+        "metadata",
+        "model",
+        "moderation",
+        "prompt_cache_options",
+        "prompt_cache_retention",
+        "store",
+    }
+    assert CHAT_FIELDS - fields == BESIDE_OPENAIS
