@@ -71,7 +71,7 @@ bench-quick: $(VENV)/dev.stamp ## Measure three works with Tidemark and the bare
 bench-peers: $(VENV)/dev.stamp ## Install the benchmark's peers, each into its own environment under .bench/
 	@$(BIN)/python -m benchmarks.speed.peers $(ARGS)
 
-bench-instructions: $(VENV)/dev.stamp ## Count the instructions of a small request, which other load does not change; needs valgrind
+bench-instructions: $(VENV)/dev.stamp ## Count the instructions of a small request; ARGS=--check fails at a rise; apt-get install valgrind
 	@$(BIN)/python -m benchmarks.speed.instructions $(ARGS)
 
 bench-structure: $(VENV)/dev.stamp ## Count the calls, files and package moves of one request
