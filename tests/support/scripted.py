@@ -47,6 +47,8 @@ __all__ = [
 
 LONGEST_WAIT = 20
 """Seconds until an upstream goes on although the test has not set the event that it waits for."""
+TLS_HANDSHAKE = b"\x16"
+"""The first byte of a client that asks for TLS (RFC 8446, section 5.1)."""
 DIALECTS: dict[str, ModuleType] = {
     "chat": chat_answers,
     "responses": responses_answers,
@@ -285,9 +287,12 @@ async def serving(script: ByteScript) -> AsyncIterator[ScriptedServer]:
 
 
 async def read_request(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> Exchange | None:
-    """Read one request, or None when the client has closed."""
+    """Read one request; None if the client has closed, or asks for TLS, which a server of HTTP ends at once."""
     try:
-        head = (await reader.readuntil(b"\r\n\r\n")).decode("latin-1")
+        first = await reader.readexactly(1)
+        if first == TLS_HANDSHAKE:
+            return None
+        head = (first + await reader.readuntil(b"\r\n\r\n")).decode("latin-1")
     except asyncio.IncompleteReadError:
         return None
     line, *rest = head.rstrip("\r\n").split("\r\n")
