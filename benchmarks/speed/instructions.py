@@ -2,7 +2,7 @@
 
 ``make bench-instructions`` runs it. Valgrind runs the bare relay, the sketch and Tidemark on a simulated processor,
 some fifty times slower, and counts their instructions in user space, without the kernel and the store. The same code
-gives the same figure within 0.5 % on a quiet machine, and up to 5 % more on a busy one, where timers and threads run
+gives the same figure within 0.5 % on a quiet machine, and up to 8 % more on a busy one, where timers and threads run
 more often for each request. So the least of several counts is compared (``ratchet.py``).
 """
 

@@ -15,7 +15,7 @@ from tests.upstream import anthropic
 from tests.upstream.callers import calling, everything
 from tidemark.core.conversation.messages import JsonValue
 from tidemark.dialects.chat.dialect import ChatDialect
-from tidemark.upstream.litellm import load
+from tidemark.upstream.litellm import complete, load
 from tidemark.upstream.upstream import LiteLLMUpstream
 
 CALLER = calling(("authorization", "Bearer alice-key"))
@@ -179,6 +179,30 @@ async def test_the_answer_is_that_of_the_whole_call(case: str, provider: Any, ca
     assert quiet == whole
     assert quiet[0] == 200
     assert b"hopper" in quiet[2].lower() or b"hello" in quiet[2].lower() or b"look" in quiet[2]
+
+
+@pytest.mark.parametrize("name", ["success_callback", "context_window_fallback_dict", "caching"])
+async def test_an_entry_that_asks_for_what_surrounds_a_call_gets_the_whole_call(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nothing that an operator wrote is left out in silence."""
+
+    async def whole(**fields: Any) -> str:
+        return f"whole with {sorted(fields)}"
+
+    monkeypatch.setattr(load().result(), "acompletion", whole)
+    assert await complete(model="m", **{name: ["x"]}) == f"whole with {sorted(['model', name])}"
+
+
+async def test_a_cache_of_litellm_is_used(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Who embeds Tidemark may have set one up."""
+
+    async def whole(**_: Any) -> str:
+        return "whole"
+
+    monkeypatch.setattr(load().result(), "cache", object())
+    monkeypatch.setattr(load().result(), "acompletion", whole)
+    assert await complete(model="m") == "whole"
 
 
 @pytest.mark.parametrize("status", [400, 401, 429, 500])

@@ -18,7 +18,7 @@ from collections.abc import AsyncIterator, Collection, Iterator, Mapping
 from concurrent.futures import Future
 from contextlib import contextmanager
 from datetime import datetime
-from functools import wraps
+from functools import cache, wraps
 from http.cookiejar import DefaultCookiePolicy
 from inspect import iscoroutinefunction, unwrap
 from typing import Any, NoReturn
@@ -34,10 +34,21 @@ SWITCH_SECONDS = 0.0005
 for something and then wants it again."""
 SERVER_LOGGERS = ("asyncio", "uvicorn", "uvicorn.access", "uvicorn.asgi", "uvicorn.error")
 """Loggers that litellm adds filters to, and that must stay as they are."""
-CALLBACKS = ("callbacks", "input_callback", "success_callback", "failure_callback")
-"""litellm's lists of what is called around a request. Tidemark fills none of them; who embeds it may."""
+AROUND_CALLS = (
+    "callbacks",
+    "input_callback",
+    "success_callback",
+    "failure_callback",
+    "pre_call_rules",
+    "post_call_rules",
+)
+"""litellm's lists of what is called around a request. Tidemark fills none of them; who embeds it, or an entry, may."""
 OWN_CALLBACK = "cache"
 """What litellm registers by itself at the first request to Google. It does nothing for a process without its cache."""
+BY_WHOLE_CALLS = frozenset({*AROUND_CALLS, "caching", "complete_response", "context_window_fallback_dict"})
+"""The parameters of an entry that only a whole call of litellm reads."""
+START = "__aiter__"
+"""The method that begins to read a stream."""
 NO_DATA = ("event:", ":", "id:", "retry:")
 """What the lines of an event stream begin with that have no data."""
 LOGGING = (
@@ -78,18 +89,18 @@ def read_data_lines(iterator: type) -> None:
     """Let a class of litellm, which reads the lines of an event stream, read those with data only.
 
     litellm makes an empty chunk of every other line, takes it through all its steps and then drops it: two of three
-    lines of Anthropic's streams are no data. A third of a stream's CPU goes with them.
+    lines of Anthropic's streams are no data. A quarter of the calls of a stream go with them.
 
     :raises KeyError: this version of litellm has no such method
     """
-    start = iterator.__dict__["__aiter__"]  # fails at once if a newer litellm has renamed it
+    start = iterator.__dict__[START]  # fails at once if a newer litellm has renamed it
 
     def start_with_data(self: Any) -> Any:
         started = start(self)
         started.async_response_iterator = _data_lines(started.async_response_iterator)
         return started
 
-    iterator.__aiter__ = start_with_data  # type: ignore[attr-defined] # on the class, so for every stream
+    setattr(iterator, START, start_with_data)
 
 
 async def _data_lines(lines: AsyncIterator[str | bytes]) -> AsyncIterator[str | bytes]:
@@ -130,19 +141,20 @@ async def openai_compatible_providers() -> Collection[str]:
 async def complete(**fields: Any) -> Any:
     """Call ``litellm.acompletion``, as soon as it is imported.
 
-    Around each call litellm prepares, prices and dispatches a log for callbacks, which takes 40 % of the CPU of a whole
-    answer. If nobody has registered a callback, the call gets a log that does none of this.
+    Around each call litellm prepares, prices and dispatches a log for callbacks, which takes a third of the CPU of a
+    whole answer. A call that needs nothing of this gets a log that does nothing.
     """
     module = await _module()
-    if any(callback != OWN_CALLBACK for name in CALLBACKS for callback in getattr(module, name)):
+    if _needs_whole_call(module, fields):
         return await module.acompletion(**fields)
+    completion, log_class = _quiet_parts(module)
     model = fields["model"]
-    log = module.tidemark_quiet_log(
+    log = log_class(
         model=model,
         messages=fields["messages"],
         stream=fields["stream"],
         call_type="acompletion",
-        start_time=datetime.now(),  # noqa: DTZ005 - litellm's own are naive
+        start_time=datetime.now(),  # noqa: DTZ005 - litellm subtracts it from times without a zone
         litellm_call_id="",
         function_id="",
     )
@@ -150,7 +162,22 @@ async def complete(**fields: Any) -> Any:
     log.update_environment_variables(
         model=model, user="", optional_params={}, litellm_params={"api_base": ""}, stream_options=options
     )
-    return await module.tidemark_bare_completion(**fields, litellm_logging_obj=log)
+    return await completion(**fields, litellm_logging_obj=log)
+
+
+def _needs_whole_call(module: Any, fields: Mapping[str, Any]) -> bool:
+    """Return whether somebody has set up what only the whole call does: callbacks, rules, a cache or a fallback."""
+    return (
+        module.cache is not None
+        or any(callback != OWN_CALLBACK for name in AROUND_CALLS for callback in getattr(module, name))
+        or not BY_WHOLE_CALLS.isdisjoint(fields)
+    )
+
+
+@cache
+def _quiet_parts(module: Any) -> tuple[Any, Any]:
+    """Return litellm's ``acompletion`` without what it does around a call, and the class of a quiet log."""
+    return unwrap(module.acompletion), quiet_log(module.litellm_core_utils.litellm_logging.Logging)
 
 
 def quiet_log(log: type) -> type:
@@ -264,8 +291,7 @@ def _import(loading: Future[Any]) -> None:
         # mapping was written for httpx, which respx can replace in tests.
         litellm.disable_aiohttp_transport = True
         send_once(litellm.llms.custom_httpx.http_handler.AsyncHTTPHandler)
-        litellm.tidemark_bare_completion = unwrap(litellm.acompletion)
-        litellm.tidemark_quiet_log = quiet_log(litellm.litellm_core_utils.litellm_logging.Logging)
+        _quiet_parts(litellm)  # fails at once if a newer litellm has renamed one
         from litellm.llms.anthropic.chat import handler as anthropic
 
         read_data_lines(anthropic.ModelResponseIterator)
