@@ -97,6 +97,8 @@ class Talk:
     streams: bool = False
     turns: int = 0
     refusals: list[str] = field(default_factory=list)
+    cuts: list[tuple[float, float]] = field(default_factory=list)
+    """When each request began and ended whose connection ended before its answer: its proxy died; monotonic seconds."""
     degraded: int = 0
     conversations: list[str] = field(default_factory=list)
     """Its ids; there are several where an answer was stored and did not arrive."""
@@ -112,8 +114,13 @@ class Talk:
         """One turn; what is refused is sent again."""
         if len(self.messages) % 2 == 0:
             self.messages.append({"role": "user", "content": text_of(self.number, len(self.messages))})
+        began_at = time.monotonic()
         try:
             answer = await self.http.post("/v1/chat/completions", json=self.body(), headers=self.headers())
+        except httpx.RemoteProtocolError as error:
+            self.cuts.append((began_at, time.monotonic()))
+            await self._refused(f"cut {error!r}")
+            return
         except httpx.TransportError as error:
             await self._refused(repr(error))
             return
