@@ -68,7 +68,7 @@ def data(tmp_path: Path) -> LiteLLMModelData:
 
 def catalog_with(data: LiteLLMModelData, servers: Servers | None = None, **fields: Any) -> Catalog:
     """A catalog over scripted servers."""
-    return Catalog(LiteLLMUpstream(), data=data, probe=Probe(servers or Servers({})), **fields)
+    return Catalog(LiteLLMUpstream(), data=data, probe=Probe((servers or Servers({})).get_json), **fields)
 
 
 def route(
@@ -144,7 +144,7 @@ async def test_what_a_server_told_is_asked_for_again_with_every_profile(data: Li
     """It may run another model by now; whether its last word is still fresh is the probe's to say."""
     now, where = 0.0, route("gpt-4o", base=LOCAL, given=True)
     servers = Servers({LOCAL + "/models": {"data": [{"id": "gpt-4o", "max_model_len": 10}]}})
-    catalog = Catalog(LiteLLMUpstream(), data=data, probe=Probe(servers, clock=lambda: now))
+    catalog = Catalog(LiteLLMUpstream(), data=data, probe=Probe(servers.get_json, clock=lambda: now))
     assert (await window(catalog, where)).window == 10
     servers.answers = {LOCAL + "/models": {"data": [{"id": "gpt-4o", "max_model_len": 20}]}}
     assert (await window(catalog, where)).window == 10
@@ -215,7 +215,7 @@ async def test_server_is_asked_once_in_a_while() -> None:
     """Requests at once share one question; an answer holds for minutes, a failure for its caller."""
     servers = Servers({LOCAL + "/models": {"data": [{"id": "m", "max_model_len": 10}]}})
     now = 0.0
-    probe = Probe(servers, clock=lambda: now)
+    probe = Probe(servers.get_json, clock=lambda: now)
     where = route("m", base=LOCAL, given=True)
     assert await asyncio.gather(*(probe.window(where, ALICE) for _ in range(5))) == [10] * 5
     assert await probe.window(where, BOB) == 10
@@ -324,7 +324,7 @@ async def test_models_lists_what_is_configured(data: LiteLLMModelData) -> None:
         {"model_name": "c", "litellm_params": {"model": "anthropic/claude"}},
         {"model_name": "openai/*", "litellm_params": {"model": "openai/*"}},
     ]
-    catalog = Catalog(LiteLLMUpstream(entries), data=data, probe=Probe(Servers({})))
+    catalog = Catalog(LiteLLMUpstream(entries), data=data, probe=Probe(Servers({}).get_json))
     assert await catalog.models(calling()) == {
         "object": "list",
         "data": [

@@ -79,7 +79,7 @@ def compactor(strategy: Slow, ports: Any, events: list[Event]) -> Compactor:
         timer=lambda: 0.0,
         comparison=ReceiptWriter(),
     )
-    storage = SummaryStorage(store=ports, replacement=ports, emit=events.append, flushes=[ports])
+    storage = SummaryStorage(store=ports, replace_stored=ports.replace, emit=events.append, flushes=[ports])
     return Compactor(writer=writer, counter=COUNTER, emit=events.append, clock=lambda: 1.0, storage=storage)
 
 

@@ -107,9 +107,8 @@ def compactor(strategy: Slow, store: RedisStore, events: list[Event] | None = No
         timer=lambda: 0.0,
         comparison=ReceiptWriter(),
     )
-    storage = SummaryStorage(
-        store=store, replacement=RedisSummaryReplacement(store.ask, Codec(), ttl_seconds=60), emit=emit
-    )
+    replacement = RedisSummaryReplacement(store.ask, Codec(), ttl_seconds=60)
+    storage = SummaryStorage(store=store, replace_stored=replacement.replace, emit=emit)
     made = Compactor(writer=writer, counter=COUNTER, emit=emit, clock=lambda: 1.0, storage=storage)
     return ImmediateCompaction(compactor=made, writer=writer, store=store, leases=RedisLeases(store.ask), emit=emit)
 

@@ -796,7 +796,7 @@ async def test_a_query_of_the_base_stays_behind_the_path(wire: WireLane, base: s
         route = await upstream.resolve("m")
         await everything(await upstream.send(route, b"{}", calling(), dialect=CHAT, stream=False))
         assert server.last.line == "POST /v1/chat/completions?sig=SIG1&v=2/ HTTP/1.1"
-        await Probe(wire).window(route, calling())
+        await Probe(wire.get_json).window(route, calling())
         asked = [one.line.split()[1] for one in server.exchanges[1:]]
         assert asked == ["/v1/models?sig=SIG1&v=2/", "/props?sig=SIG1&v=2/"]
         await everything(await upstream.forward(route, "GET", "/files?limit=2", b"", calling()))

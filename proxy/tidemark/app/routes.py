@@ -73,7 +73,7 @@ def server_routes(worker: Worker, endpoints: Mapping[str, ASGIApp]) -> list[Base
     return [
         *(Route(path, endpoint, methods=["POST"]) for path, endpoint in endpoints.items()),
         *operations.routes(),
-        *ModelEndpoints(worker.catalog, worker.auth, worker.dialects.get(MESSAGES, OPENAI_ERRORS)).routes(),
+        *ModelEndpoints(worker.catalog.models, worker.auth, worker.dialects.get(MESSAGES, OPENAI_ERRORS)).routes(),
         *_token_counts(worker),
     ]
 

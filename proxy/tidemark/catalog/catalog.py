@@ -81,7 +81,7 @@ class Catalog:
             overrides={} if overrides is None else overrides,
             shipped={} if shipped is None else shipped,
             data=self._data,
-            probe=probe or Probe(upstream.wire),
+            probe=probe or Probe(upstream.wire.get_json),
         )
         self._profiles: BoundedCache[str, _CachedProfile] = BoundedCache(REMEMBERED)
         """By the client's name."""

@@ -9,9 +9,8 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import field
-from typing import Protocol
 
 from tidemark.core.bounded import BoundedCache
 from tidemark.core.conversation.messages import JsonValue
@@ -32,14 +31,6 @@ WINDOW_FIELDS = ("max_model_len", "context_length", "context_window", "max_conte
 """vLLM and SGLang; OpenRouter and Together; Groq; LM Studio."""
 
 
-class JsonSource(Protocol):
-    """The wire lane's ``get_json``."""
-
-    async def get_json(self, route: Route, url: str, caller: Caller, *, timeout_seconds: float) -> JsonValue:
-        """Return a JSON document of the upstream."""
-        ...
-
-
 @frozen
 class Metadata:
     """The windows of a server's models, in tokens by model id."""
@@ -57,10 +48,15 @@ _NEVER: tuple[float, Metadata | None] = (0.0, None)
 
 
 class Probe:
-    """Asks servers, and caches their answers by base URL; ``clock`` is monotonic, in seconds."""
+    """Asks servers, and caches their answers by base URL; ``clock`` is monotonic, in seconds.
 
-    def __init__(self, source: JsonSource, *, clock: Callable[[], float] = time.monotonic) -> None:
-        self._source = source
+    :param get_json: ``WireLane.get_json``
+    """
+
+    def __init__(
+        self, get_json: Callable[..., Awaitable[JsonValue]], *, clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        self._get_json = get_json
         self._clock = clock
         self._cached: BoundedCache[str, tuple[float, Metadata]] = BoundedCache(REMEMBERED)
         self._failed: BoundedCache[tuple[str, bytes], float] = BoundedCache(REMEMBERED)
@@ -117,7 +113,7 @@ class Probe:
 
     async def _get(self, route: Route, url: str, caller: Caller) -> JsonValue:
         try:
-            return await self._source.get_json(route, url, caller, timeout_seconds=ANSWER_SECONDS)
+            return await self._get_json(route, url, caller, timeout_seconds=ANSWER_SECONDS)
         except UpstreamError:
             return None
 

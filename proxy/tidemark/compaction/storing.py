@@ -7,10 +7,10 @@ it at once, a preparation only stores it, and a compaction by hand replaces what
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import Protocol, assert_never
+from typing import assert_never
 
 from tidemark.compaction.order import CompactionOrder, Trigger
 from tidemark.compaction.record import flush_of
@@ -19,21 +19,6 @@ from tidemark.core.errors import StoreError, SummaryOutdated
 from tidemark.core.events import Listener, StoreDegraded
 from tidemark.core.frozen import frozen
 from tidemark.core.ports import ConversationStore, Lease, MemoryFlush
-
-
-class SummaryReplacement(Protocol):
-    """The operation of the store that only a compaction by hand and people need."""
-
-    async def replace(
-        self, tenant: str, conversation: str, summary: PrefixSummary, present: PrefixSummary | None = None
-    ) -> None:
-        """Store a summary of a prefix of ``conversation`` in place of any summary of that prefix.
-
-        :param present: the one that must stand there now; None for any
-        :raises SummaryConflict: another one stands there, or the conversation was forgotten
-        :raises StoreUnavailable: the store did not answer in time
-        """
-        ...
 
 
 @frozen
@@ -50,6 +35,7 @@ class SummaryOutcome:
 class SummaryStorage:
     """Stores summaries and flushes what leaves the context; holds no state.
 
+    :param replace_stored: ``RedisSummaryReplacement.replace``, which only a compaction by hand needs
     :param flushes: receive what leaves the context; a feature may add itself to the list later
     """
 
@@ -57,12 +43,12 @@ class SummaryStorage:
         self,
         *,
         store: ConversationStore,
-        replacement: SummaryReplacement,
+        replace_stored: Callable[[str, str, PrefixSummary], Awaitable[None]],
         emit: Listener,
         flushes: Sequence[MemoryFlush] = (),
     ) -> None:
         self._store = store
-        self._replacement = replacement
+        self._replace_stored = replace_stored
         self._emit = emit
         self._flushes = flushes
 
@@ -103,7 +89,7 @@ class SummaryStorage:
             case Trigger.MANUAL:
                 for flush in self._flushes:
                     await flush.intend(flush_of(order, summary))
-                await self._replacement.replace(order.tenant, order.conversation, summary)
+                await self._replace_stored(order.tenant, order.conversation, summary)
                 return self._flushed(order, summary, stored=True)
             case Trigger.OFFLINE:
                 return SummaryOutcome(summary, stored=False)

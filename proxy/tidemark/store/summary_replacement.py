@@ -1,6 +1,6 @@
 """Replaces the stored summary of a prefix, for compaction by hand and people. Other writers leave the first one.
 
-The compactor and the feature ``summaries`` call it through a port (``compaction/storing.py``).
+The compactor (``compaction/storing.py``) and the feature ``summaries`` call it.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ MARK_SECONDS = 3600
 
 
 class RedisSummaryReplacement:
-    """``SummaryReplacement``; it has no state.
+    """Replaces summaries in Redis; it has no state.
 
     :param ttl_seconds: how long an unused conversation is stored; None for no limit
     :param lifetimes: the same and more, by tenant

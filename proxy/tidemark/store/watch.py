@@ -7,8 +7,8 @@ policy: a store that evicts keys answers every call but loses conversations.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping
-from typing import Any, Protocol
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import Any
 
 from tidemark.core.errors import SchemaUnknown, StoreError
 from tidemark.core.events import Listener, StoreDegraded
@@ -20,27 +20,24 @@ EVICTION_MEND = "Set maxmemory-policy noeviction: conversations are no cache, an
 _KEEPS_ALL = ("noeviction", "")
 
 
-class WatchedStore(Protocol):
-    """What is asked of ``RedisStore``."""
-
-    async def ping(self) -> None:
-        """Write one key on every server."""
-        ...
-
-    async def server_facts(self) -> list[Mapping[str, str]]:
-        """Return the fields of ``INFO memory`` of each server."""
-        ...
-
-
 class StoreWatch:
     """Looks at one store again and again. Belongs to one event loop. Mutable: what it saw last.
 
+    :param ping: ``RedisStore.ping``, which writes one key on every server
+    :param server_facts: ``RedisStore.server_facts``
     :param emit: takes ``StoreDegraded`` at every look at a store that fails
     :param warn: takes ``eviction`` at every look that finds one
     """
 
-    def __init__(self, store: WatchedStore, emit: Listener, warn: Callable[[str], None]) -> None:
-        self._store = store
+    def __init__(
+        self,
+        ping: Callable[[], Awaitable[None]],
+        server_facts: Callable[[], Awaitable[Sequence[Mapping[str, str]]]],
+        emit: Listener,
+        warn: Callable[[str], None],
+    ) -> None:
+        self._ping = ping
+        self._server_facts = server_facts
         self._emit = emit
         self._warn = warn
         self._looks = RepeatedLook(self._look, WATCH_SECONDS)
@@ -59,7 +56,7 @@ class StoreWatch:
 
     async def _write_probe(self) -> None:
         try:
-            await self._store.ping()
+            await self._ping()
         except SchemaUnknown:
             pass  # ``SchemaWatch`` warns of it
         except StoreError as error:
@@ -67,7 +64,7 @@ class StoreWatch:
 
     async def _read_policies(self) -> None:
         try:
-            servers = await self._store.server_facts()
+            servers = await self._server_facts()
         except StoreError:
             return  # the probe's failure is the one that is reported
         evictions = [eviction for facts in servers if (eviction := eviction_of(facts))]

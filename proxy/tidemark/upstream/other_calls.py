@@ -7,8 +7,8 @@ chat. Sources: OpenAI API reference, "Create embeddings"; litellm's ``aembedding
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Mapping
-from typing import Any, Protocol
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any
 
 import msgspec
 
@@ -40,14 +40,6 @@ CALLS_OF_OPENAI = frozenset({"/embeddings"})
 REQUIRED: Mapping[str, tuple[str, ...]] = {"/embeddings": ("input",), "/rerank": ("query", "documents")}
 
 
-class Call(Protocol):
-    """Calls one of litellm's functions by its name."""
-
-    def __call__(self, name: str, **fields: Any) -> Awaitable[Any]:
-        """Send a request to the provider and return its answer."""
-        ...
-
-
 def is_served(route: Route, method: str, path: str, *, alone: bool) -> bool:
     """Return whether litellm serves a request.
 
@@ -59,9 +51,12 @@ def is_served(route: Route, method: str, path: str, *, alone: bool) -> bool:
 
 
 class OtherCalls:
-    """Sends requests; it has no state."""
+    """Sends requests; it has no state.
 
-    def __init__(self, call: Call) -> None:
+    :param call: calls one of litellm's functions by its name
+    """
+
+    def __init__(self, call: Callable[..., Awaitable[Any]]) -> None:
         self._call = call
 
     async def send(self, route: Route, path: str, body: bytes, caller: Caller) -> UpstreamReply:

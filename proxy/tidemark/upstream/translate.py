@@ -10,8 +10,8 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Awaitable, Mapping
-from typing import Any, Protocol
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from typing import Any
 
 import msgspec
 
@@ -34,14 +34,6 @@ NO_KEY = "none"
 """The key for a server of OpenAI's format if the client sends none: litellm would take one from the environment."""
 
 
-class Completion(Protocol):
-    """``litellm.acompletion``."""
-
-    def __call__(self, **fields: Any) -> Awaitable[Any]:
-        """Send a request to the provider and return its answer."""
-        ...
-
-
 class WholeReply:
     """An answer that is already complete: not streamed, or a refusal."""
 
@@ -61,10 +53,11 @@ class WholeReply:
 class TranslateLane:
     """Sends requests through litellm.
 
+    :param completion: ``litellm.acompletion``
     :param bounds: those of an answer
     """
 
-    def __init__(self, completion: Completion, bounds: AnswerBounds | None = None) -> None:
+    def __init__(self, completion: Callable[..., Awaitable[Any]], bounds: AnswerBounds | None = None) -> None:
         self._completion = completion
         self._bounds = bounds or AnswerBounds()
 

@@ -208,7 +208,7 @@ class StoreParts(ModelParts):
 
     @cached_property
     def watch(self) -> StoreWatch:
-        return StoreWatch(self.store, self.emit, self.warn)
+        return StoreWatch(self.store.ping, self.store.server_facts, self.emit, self.warn)
 
     # Compaction
 
@@ -224,7 +224,7 @@ class StoreParts(ModelParts):
             emit=self.emit,
             clock=time.time,
             storage=SummaryStorage(
-                store=self.store, replacement=self.replacement, emit=self.emit, flushes=self.flushes
+                store=self.store, replace_stored=self.replacement.replace, emit=self.emit, flushes=self.flushes
             ),
         )
 

@@ -44,7 +44,7 @@ async def store(store_url: str, anyio_backend: str) -> AsyncIterator[RedisStore]
 async def test_who_keeps_something_is_told_and_may_refuse(store: RedisStore) -> None:
     """Where something is left, the conversation is, too, and can be forgotten later."""
     elsewhere = Elsewhere()
-    reading = reader(store, hooks=[elsewhere])
+    reading = reader(store, hooks=[elsewhere.forget])
     id_ = await store.record(turn_of("forgetful", [user("one"), assistant("two")]))
     elsewhere.stuck = True
     with pytest.raises(StoreError):

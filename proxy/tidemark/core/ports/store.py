@@ -6,7 +6,7 @@ If a docstring does not say otherwise, a method raises ``StoreUnavailable`` when
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Protocol
 
 from tidemark.core.conversation.echoes import DivergingBranches
@@ -205,15 +205,12 @@ class StoreIdentity(Protocol):
         ...
 
 
-class DeletionHook(Protocol):
-    """Deletes what is stored of a conversation outside the store; called before the store deletes its own part."""
+DeletionHook = Callable[[str, str], Awaitable[None]]
+"""Deletes what a tenant has of a conversation outside the store, before the store deletes its own part.
 
-    async def forget(self, tenant: str, conversation: str) -> None:
-        """Delete everything of a conversation; calling it again changes nothing.
-
-        :raises TidemarkError: something is left; the deletion is refused and may be requested again
-        """
-        ...
+It takes the tenant and the conversation. If it raises ``TidemarkError``, something is left; the deletion is refused and
+may be requested again. Calling it again changes nothing.
+"""
 
 
 class LeaseStore(Protocol):

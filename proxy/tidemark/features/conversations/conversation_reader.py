@@ -219,7 +219,7 @@ class ConversationReader:
         """
         record = await self._access.record(conversation, caller)
         for hook in self._deletion_hooks:
-            await hook.forget(record.tenant, record.id)
+            await hook(record.tenant, record.id)
         await self._store.forget(record.id, record.owner or record.tenant, record.name, self._clock())
         self._search.drop(record.id)
         return record.id

@@ -55,8 +55,8 @@ class MemoryFlushFeature(Feature):
         self._worker: FlushWorker | None = None
 
     def deletion_hooks(self) -> Sequence[DeletionHook]:
-        """Return itself, also while it is off, because entries may remain from when it was on."""
-        return [self]
+        """Return one, also while the feature is off, because entries may remain from when it was on."""
+        return [self.forget]
 
     def flushes(self) -> Sequence[MemoryFlush]:
         """Return the outbox, if the memory flush is on."""

@@ -14,7 +14,6 @@ from typing import cast, get_args
 
 from tidemark.compaction.compactor import Compactor
 from tidemark.compaction.order import NotSummarized
-from tidemark.compaction.storing import SummaryReplacement
 from tidemark.core.conversation.records import ConversationRecord
 from tidemark.core.conversation.summary import (
     PrefixSummary,
@@ -37,6 +36,7 @@ from tidemark.features.summaries.summarize import regeneration
 from tidemark.pipeline.orders import order_of
 from tidemark.pipeline.values import RequestContext
 from tidemark.store.previews import RedisPreviews
+from tidemark.store.summary_replacement import RedisSummaryReplacement
 
 STRATEGIES: tuple[str, ...] = get_args(Strategy)
 TEMPLATES: tuple[str, ...] = get_args(TemplateName)
@@ -83,7 +83,7 @@ class SummaryChanges:
         access: ArchiveAccess,
         requests: CompactionRequests,
         store: ConversationStore,
-        replacement: SummaryReplacement,
+        replacement: RedisSummaryReplacement,
         previews: RedisPreviews,
         compactor: Compactor,
         counter: TokenCounter,

@@ -6,9 +6,8 @@ A request with ``anthropic-version`` gets Anthropic's format, any other one Open
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from datetime import UTC, datetime
-from typing import Protocol
 
 from starlette.requests import Request
 from starlette.responses import Response
@@ -31,22 +30,12 @@ MAX_LIMIT_DIGITS = 6
 Entry = Mapping[str, JsonValue]
 
 
-class ModelLister(Protocol):
-    """Lists the models that a caller may use."""
-
-    async def models(self, caller: Caller) -> Mapping[str, JsonValue]:
-        """Return the answer to ``GET /v1/models``.
-
-        :raises UpstreamError: the upstream did not list its models
-        """
-        ...
-
-
 @frozen
 class ModelEndpoints:
     """Serves the list of models."""
 
-    models: ModelLister
+    models: Callable[[Caller], Awaitable[Mapping[str, JsonValue]]]
+    """Returns the models that a caller may use, as ``Catalog.models`` does."""
     auth: Authenticator
     anthropic_errors: ErrorFormat
     """The format of errors for requests with ``anthropic-version``."""
@@ -67,12 +56,12 @@ class ModelEndpoints:
         return self.anthropic_errors if VERSION in request.headers else OPENAI_ERRORS
 
     async def _answer_list(self, request: Request) -> Response:
-        models = await self.models.models(self.auth.caller(request.headers.raw))
+        models = await self.models(self.auth.caller(request.headers.raw))
         return to_json(_page(request, _entries(models)) if VERSION in request.headers else models)
 
     async def _answer_one(self, request: Request) -> Response:
         name = request.path_params["model"]
-        for entry in _entries(await self.models.models(self.auth.caller(request.headers.raw))):
+        for entry in _entries(await self.models(self.auth.caller(request.headers.raw))):
             if entry.get("id") == name:
                 return to_json(anthropic_entry(entry) if VERSION in request.headers else entry)
         raise ModelNotFound(f"The model {name[:200]!r} does not exist. GET /v1/models lists all models.")
