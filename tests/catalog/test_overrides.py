@@ -16,14 +16,15 @@ from tidemark.core.errors import StoreUnavailable
 from tidemark.core.models import NOTHING_SET, ModelObservation, ModelOverrides, ModelRecord, RegistryVersion
 from tidemark.core.planning.budget import ModelWindow
 from tidemark.core.ports import Route
+from tidemark.store.models import RedisModels
 from tidemark.upstream.upstream import LiteLLMUpstream
 
 ALICE = calling(("authorization", "Bearer a"), fingerprint=b"alice")
 ROUTE = Route("wire", "mine", "m", "openai", "https://api.openai.com/v1")
 
 
-class Shelf:
-    """A ``ModelStore`` in memory that can be taken away, and counts what it is asked."""
+class Shelf(RedisModels):
+    """The registry's records in memory, which can be taken away, and counts what it is asked."""
 
     def __init__(self) -> None:
         self.here = True

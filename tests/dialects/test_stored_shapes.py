@@ -14,13 +14,13 @@ from tidemark.core.conversation.messages import Message
 from tidemark.core.conversation.request import Dialect
 from tidemark.core.errors import InvalidRequest
 from tidemark.dialects.chat.dialect import ChatDialect
-from tidemark.dialects.message_formats import DialectFormats, shapes
+from tidemark.dialects.message_formats import MessageFormats, shapes
 from tidemark.dialects.messages.dialect import MessagesDialect
 from tidemark.dialects.responses.dialect import ResponsesDialect
 
 CHAT, RESPONSES, MESSAGES, TOY = ChatDialect(), ResponsesDialect(), MessagesDialect(), ToyDialect()
 DIALECTS: dict[str, Dialect] = {"chat": CHAT, "responses": RESPONSES, "messages": MESSAGES}
-STORED = DialectFormats([*DIALECTS.values(), TOY])
+STORED = MessageFormats([*DIALECTS.values(), TOY])
 CALL = {"id": "c1", "type": "function", "function": {"name": "look", "arguments": "{}"}}
 
 
@@ -110,7 +110,7 @@ def test_a_dialect_of_unknown_shape_knows_its_own_bytes() -> None:
 def test_what_is_of_no_dialect_is_refused() -> None:
     """Such as a message of a dialect that is not served any more."""
     with pytest.raises(InvalidRequest, match="of no dialect"):
-        DialectFormats([CHAT]).read([b'{"who": "human", "says": "Hi."}'])
+        MessageFormats([CHAT]).read([b'{"who": "human", "says": "Hi."}'])
 
 
 def test_a_system_message_has_no_place_among_messages() -> None:

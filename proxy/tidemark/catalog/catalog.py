@@ -24,7 +24,8 @@ from tidemark.core.events import Listener, WindowAssumed
 from tidemark.core.frozen import frozen
 from tidemark.core.models import NOTHING_SET, ModelObservation, ModelOverrides
 from tidemark.core.planning.budget import CompactionPolicy, ModelProfile, ModelWindow
-from tidemark.core.ports import Caller, Lane, LearnedWindowStore, Route
+from tidemark.core.ports import Caller, Lane, Route
+from tidemark.store.lessons import RedisLearnedWindows
 from tidemark.upstream.headers import caller_key
 from tidemark.upstream.overflow import parse_overflow
 from tidemark.upstream.providers import OPENAI_BASE, OPENAI_KEYS, endpoint, trimmed
@@ -69,7 +70,7 @@ class Catalog:
         data: LiteLLMModelData | None = None,
         probe: Probe | None = None,
         live: LiveOverrides | None = None,
-        learned_window_store: LearnedWindowStore | None = None,
+        learned_window_store: RedisLearnedWindows | None = None,
         emit: Listener = lambda _: None,
     ) -> None:
         self._upstream = upstream

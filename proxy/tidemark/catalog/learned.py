@@ -23,7 +23,8 @@ from tidemark.core.events import Listener, WindowLearned
 from tidemark.core.frozen import frozen
 from tidemark.core.models import ModelOverrides
 from tidemark.core.planning.budget import ModelProfile, ModelWindow, budget_for, reply_reserve
-from tidemark.core.ports import Caller, LearnedWindowStore, Route
+from tidemark.core.ports import Caller, Route
+from tidemark.store.lessons import RedisLearnedWindows
 from tidemark.upstream.overflow import Overflow
 
 KEPT_RATIO = 0.8
@@ -154,7 +155,7 @@ class LearnedWindows:
     :param emit: is given each window that an overflow taught this process
     """
 
-    def __init__(self, store: LearnedWindowStore | None = None, emit: Listener = lambda _: None) -> None:
+    def __init__(self, store: RedisLearnedWindows | None = None, emit: Listener = lambda _: None) -> None:
         self._store = store
         self._emit = emit
         self._learned: BoundedCache[_Identity, LearnedWindow] = BoundedCache(REMEMBERED)
@@ -183,7 +184,7 @@ class LearnedWindows:
             return None
         return self._learned.get(_identity(route, caller, overrides))
 
-    async def _recall(self, store: LearnedWindowStore, fingerprint: bytes) -> None:
+    async def _recall(self, store: RedisLearnedWindows, fingerprint: bytes) -> None:
         try:
             packed_windows = await store.lessons(owner_of(fingerprint))
         except StoreError:

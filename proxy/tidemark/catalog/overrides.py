@@ -16,7 +16,8 @@ from tidemark.core.errors import StoreError
 from tidemark.core.events import Listener, StoreReplaced
 from tidemark.core.frozen import frozen
 from tidemark.core.models import NOTHING_SET, ModelObservation, ModelOverrides, ModelRecord, RegistryVersion, model_id
-from tidemark.core.ports import ModelStore, Route
+from tidemark.core.ports import Route
+from tidemark.store.models import RedisModels
 
 POLL_SECONDS = 0.4
 """Every worker sees a change within this time and one round trip, well under the second that is promised."""
@@ -54,7 +55,7 @@ class LiveOverrides:
     :param clock: Unix time, seconds
     """
 
-    def __init__(self, store: ModelStore, clock: Callable[[], float], emit: Listener = lambda _: None) -> None:
+    def __init__(self, store: RedisModels, clock: Callable[[], float], emit: Listener = lambda _: None) -> None:
         self._store = store
         self._clock = clock
         self._emit = emit

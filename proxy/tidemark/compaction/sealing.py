@@ -1,4 +1,4 @@
-"""Seals summaries that a client carries: ``SummarySeal`` with AES-256-GCM, and a key for each tenant.
+"""Seals summaries that a client carries, with AES-256-GCM and a key for each tenant.
 
 ``POST /v1/responses/compact`` gives its client a summary as an item that only Tidemark can read. The next request
 brings it back, and the step ``continue`` opens it (``pipeline/continuing.py``).
@@ -24,9 +24,10 @@ _PURPOSE = b"tidemark sealed summary 1"
 
 
 class TenantSeal:
-    """Seals with keys that are made of the server's secret and the tenant. It holds the secret and no other state.
+    """Seals summaries that a client carries, so that only Tidemark reads them, and only for the same tenant.
 
-    Workers with the same secret open what any of them has sealed.
+    The keys are made of the server's secret and the tenant. It holds the secret and no other state. Workers with the
+    same secret open what any of them has sealed.
     """
 
     def __init__(self, secret: bytes) -> None:
@@ -39,6 +40,10 @@ class TenantSeal:
         return PREFIX + base64.urlsafe_b64encode(sealed).decode()
 
     def open(self, tenant: str, sealed: str) -> str | None:
+        """Return the text of what ``seal`` returned; None for what a provider has sealed.
+
+        :raises InvalidRequest: it is another tenant's, or was changed since
+        """
         if not sealed.startswith(PREFIX):
             return None
         from cryptography.exceptions import InvalidTag

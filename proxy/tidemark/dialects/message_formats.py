@@ -1,6 +1,7 @@
 """Reads stored messages of every dialect: the shape of the bytes shows in which dialect they came.
 
-The pipeline and the features call it for whatever they read from the store. Messages have no mark, because most are a
+The pipeline and the features call it for whatever they read from the store, so a conversation that came in one dialect
+goes on in another, and whoever reads the store needs to know none. Messages have no mark, because most are a
 role and a text, which have the same bytes in all dialects. Sources: OpenAI API reference, "Create chat completion" and
 "Create a model response"; Anthropic API reference, "Create a Message".
 """
@@ -53,8 +54,8 @@ _ITEMS = msgspec.json.Decoder(list[dict[str, msgspec.Raw]])
 _TYPES = msgspec.json.Decoder(list[_Typed])
 
 
-class DialectFormats:
-    """``MessageFormats``; it holds no state.
+class MessageFormats:
+    """The formats of stored messages, of every dialect. It reads them in any thread, and holds no state.
 
     :param dialects: those whose messages may be stored; one of them is chat completions
     """
@@ -67,17 +68,27 @@ class DialectFormats:
         return any(check(raw) for check in self._checks)
 
     def read(self, raws: Sequence[bytes]) -> list[Message]:
-        """Read stored messages; each is one."""
+        """Read stored messages; each is one.
+
+        :raises InvalidRequest: one is of no dialect
+        """
         messages: list[Message] = []
         for name, run in groupby(raws, key=self._name_of):
             messages += self._dialects[name].parse_messages(list(run))
         return messages
 
     def is_native(self, raw: bytes, dialect: RequestFormat) -> bool:
+        """Return whether a stored message has the form of this dialect; a plain text has that of several."""
         names = shapes(raw)
         return any(self._dialects.get(name) is dialect for name in names) if names else dialect.is_message(raw)
 
     def sendable(self, raws: Sequence[bytes], dialect: RequestFormat) -> list[bytes]:
+        """Return stored messages as a client of ``dialect`` would send them; one of another dialect is written anew.
+
+        One that the dialect has no place for is empty: only a system message can be.
+
+        :raises InvalidRequest: one is of no dialect
+        """
         return [
             dialect.as_sent(raw) if self.is_native(raw, dialect) else dialect.write(self.read([raw])[0]) for raw in raws
         ]

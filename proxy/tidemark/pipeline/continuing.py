@@ -13,8 +13,8 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import TypeVar
 
+from tidemark.compaction.sealing import TenantSeal
 from tidemark.core.conversation.kept import KeptConversation, is_kept_here
-from tidemark.core.conversation.message_formats import MessageFormats
 from tidemark.core.conversation.prefix import owner_of
 from tidemark.core.conversation.request import ContinuedRequest, Dialect, KeptTurn, ModelRequest
 from tidemark.core.conversation.responses import InputReference, ResponseFormat, ResponseRecord
@@ -29,7 +29,8 @@ from tidemark.core.errors import (
     StoreError,
 )
 from tidemark.core.frozen import frozen
-from tidemark.core.ports import Caller, ConversationStore, ResponseStore, Route, SummarySeal, Upstream
+from tidemark.core.ports import Caller, ConversationStore, ResponseStore, Route, Upstream
+from tidemark.dialects.message_formats import MessageFormats
 from tidemark.pipeline.continued_answers import ContinuedAnswers
 from tidemark.pipeline.earlier_messages import EarlierMessages
 from tidemark.pipeline.identify import tenant_of
@@ -79,7 +80,7 @@ class ContinuedRequests:
         store: ConversationStore,
         unsummarized: UnsummarizedReader,
         formats: MessageFormats,
-        seal: SummarySeal,
+        seal: TenantSeal,
         answers: ContinuedAnswers,
         conversations: KeptConversations,
         accounts: SharedAccounts,

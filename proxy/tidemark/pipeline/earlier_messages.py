@@ -9,13 +9,13 @@ import asyncio
 from collections.abc import Mapping, Sequence
 from functools import partial
 
-from tidemark.core.conversation.message_formats import MessageFormats
 from tidemark.core.conversation.prefix import linked
 from tidemark.core.conversation.records import MessageRecord
 from tidemark.core.conversation.request import Dialect
 from tidemark.core.conversation.responses import ResponseRecord
 from tidemark.core.frozen import frozen
 from tidemark.core.ports import ConversationStore, ResponseStore
+from tidemark.dialects.message_formats import MessageFormats
 from tidemark.pipeline.history_reader import offloaded, sendable_places
 
 

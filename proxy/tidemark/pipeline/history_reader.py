@@ -11,14 +11,14 @@ from collections.abc import Callable, Sequence
 from typing import TypeVar
 
 from tidemark.core.conversation.gaps import places_without_gaps
-from tidemark.core.conversation.message_formats import NO_CONTENT, MessageFormats
-from tidemark.core.conversation.messages import Message
+from tidemark.core.conversation.messages import NO_CONTENT, Message
 from tidemark.core.conversation.prefix import PrefixChain
 from tidemark.core.conversation.records import ConversationRecord, MessageRecord
 from tidemark.core.conversation.request import Dialect, ModelRequest
 from tidemark.core.errors import ConversationConflict, ConversationNotFound, RecordUnreadable
 from tidemark.core.frozen import frozen
 from tidemark.core.ports import ConversationStore
+from tidemark.dialects.message_formats import MessageFormats
 
 T = TypeVar("T")
 _NO_CONTENT = NO_CONTENT.encode()

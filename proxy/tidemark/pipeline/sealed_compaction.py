@@ -15,6 +15,7 @@ from http import HTTPStatus
 from tidemark.compaction.compactor import Compactor
 from tidemark.compaction.order import CompactionOrder, Summarized, Trigger
 from tidemark.compaction.record import sealed_record
+from tidemark.compaction.sealing import TenantSeal
 from tidemark.core.conversation.messages import Message
 from tidemark.core.conversation.prefix import chain_of
 from tidemark.core.conversation.request import Dialect, ModelRequest
@@ -29,7 +30,7 @@ from tidemark.core.errors import CompactionFailed, InvalidRequest
 from tidemark.core.frozen import frozen
 from tidemark.core.planning.budget import ModelProfile, budget_for
 from tidemark.core.planning.situation import Compact
-from tidemark.core.ports import Caller, Clock, ModelCatalog, Route, SummarySeal, TokenCounter, Upstream, UpstreamReply
+from tidemark.core.ports import Caller, Clock, ModelCatalog, Route, TokenCounter, Upstream, UpstreamReply
 from tidemark.core.report import Report
 from tidemark.pipeline.continuing import ContinuedRequests
 from tidemark.pipeline.identify import tenant_of
@@ -66,7 +67,7 @@ class SealedCompaction:
     counter: TokenCounter
     compactor: Compactor
     """Stores nothing."""
-    seal: SummarySeal
+    seal: TenantSeal
     clock: Clock
     timer: Clock
     accounts: SharedAccounts

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from tidemark.compaction.sealing import TenantSeal
 from tidemark.core.conversation.request import Dialect, ModelRequest
 from tidemark.core.conversation.responses import InputReference, ResponseFormat
 from tidemark.core.conversation.summary import is_summary
 from tidemark.core.errors import InvalidRequest
 from tidemark.core.frozen import frozen
-from tidemark.core.ports import SummarySeal
 
 
 @frozen
@@ -31,7 +31,7 @@ class SinceSummary:
 class SealedItems:
     """Opens; it holds no state."""
 
-    seal: SummarySeal
+    seal: TenantSeal
 
     async def opened(
         self, request: ModelRequest, responses: ResponseFormat, sealed: Sequence[InputReference], tenant: str

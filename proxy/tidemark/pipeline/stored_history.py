@@ -16,7 +16,6 @@ from typing import Literal
 from tidemark.compaction.leases import LEASE_SECONDS, LeaseKeeper
 from tidemark.core.conversation.alignment import Alignment, align, align_newest
 from tidemark.core.conversation.echoes import with_stored_answers
-from tidemark.core.conversation.message_formats import MessageFormats
 from tidemark.core.conversation.messages import Message
 from tidemark.core.conversation.prefix import chain_of, is_id, owner_of, split_id
 from tidemark.core.conversation.records import ConversationRecord, TurnRecord
@@ -36,6 +35,7 @@ from tidemark.core.ports import (
 )
 from tidemark.core.report import Report
 from tidemark.dialects.bodies import encode_json
+from tidemark.dialects.message_formats import MessageFormats
 from tidemark.pipeline.history_reader import HistoryReader, missing, under_way
 from tidemark.pipeline.identify import tenant_of
 from tidemark.pipeline.lost_histories import LOST, LostHistories

@@ -11,13 +11,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from tidemark.core.bounded import SizedCache
-from tidemark.core.conversation.message_formats import MessageFormats
 from tidemark.core.conversation.messages import Message
 from tidemark.core.conversation.records import ConversationRecord
 from tidemark.core.conversation.request import ModelRequest
 from tidemark.core.frozen import frozen
 from tidemark.core.planning.situation import LeftOut
 from tidemark.core.ports import ConversationStore, RequestHeads
+from tidemark.dialects.message_formats import MessageFormats
 from tidemark.pipeline.history_reader import offloaded, sendable_places
 from tidemark.pipeline.values import Controls
 

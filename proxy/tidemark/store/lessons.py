@@ -1,4 +1,4 @@
-"""Stores what overflows taught of models' windows, by credential: the adapter of ``LearnedWindowStore``.
+"""Stores what overflows taught of models' windows, by credential.
 
 Each worker reads it once for each credential, and writes when an upstream has refused a request for its length.
 ``catalog/learned.py`` packs and unpacks the content.
@@ -36,6 +36,10 @@ class RedisLearnedWindows:
         self._ttl = max(1, math.ceil(ttl_seconds)) if ttl_seconds else 0
 
     async def lessons(self, owner: str) -> Sequence[bytes]:
+        """Return all that overflows taught of one credential's models.
+
+        :raises StoreUnavailable: the store did not answer in time
+        """
         lessons: list[bytes] = []
         for sealed in await self._ask("HVALS", keys.lessons(owner), briefly=True):
             with contextlib.suppress(RecordUnreadable):
@@ -43,5 +47,9 @@ class RedisLearnedWindows:
         return lessons
 
     async def keep_lesson(self, owner: str, name: str, packed: bytes) -> None:
+        """Store a lesson, in place of an older one of that name.
+
+        :raises StoreUnavailable: the store did not answer in time
+        """
         sealed = self._codec.seal(packed)
         await self._ask("EVAL", _KEEP, 1, keys.lessons(owner), name, sealed, MOST_LESSONS, self._ttl)

@@ -1,4 +1,4 @@
-"""Stores what is set and observed of models: the adapter of ``ModelStore``, the registry's records.
+"""Stores what is set and observed of models, the registry's records.
 
 The catalog reads it in the background, and the operator changes it. Observations and settings are two hashes under one
 hash tag; the version beside them changes with the settings only.
@@ -37,24 +37,29 @@ _OVERRIDE, _SIGHT, _MODELS = ((_FOLDER / f"{name}.lua").read_text("utf-8") for n
 
 
 class RedisModels:
-    """The registry's records in Redis. All state is the server's."""
+    """The registry's records (FR-4.1.3) in Redis, which are the operator's: no tenant has any. It has no other state.
+
+    If a docstring does not say otherwise, a method raises ``StoreUnavailable`` when the store did not answer in time.
+    """
 
     def __init__(self, ask: Ask, codec: Codec) -> None:
         self._ask = ask
         self._codec = codec
 
     async def version(self) -> RegistryVersion:
-        """Return the version of all settings; asked during an outage too, and so the store's return is noticed.
+        """Return the version of all settings; it is new after every change, and after the store was emptied.
 
-        :raises StoreUnavailable: the store did not answer in time
+        It is asked during an outage too, and so the store's return is noticed.
         """
         return _version(await self._ask("GET", keys.models_part("v"), probe=True))
 
     async def changed(self) -> tuple[RegistryVersion, Sequence[ModelRecord]]:
+        """Return the version, and the records with settings, without observations."""
         version, settings, _ = await self._all()
         return version, self._merged(settings, {})
 
     async def records(self) -> Sequence[ModelRecord]:
+        """Return all records, by id."""
         _, settings, observations = await self._all()
         return sorted(self._merged(settings, observations), key=lambda record: record.id)
 
@@ -75,8 +80,10 @@ class RedisModels:
     async def override(
         self, record: ModelRecord, change: Callable[[ModelOverrides], ModelOverrides], now: float
     ) -> None:
-        """Change a model's settings, on top of what others have set meanwhile; no setting leaves no record.
+        """Change the settings of a record, which its id identifies; no setting leaves no record.
 
+        :param change: returns the new settings for the stored ones; called again if another change was faster.
+            What it raises leaves everything as it is
         :raises StoreUnavailable: the store did not answer in time, or others were faster again and again
         """
         for _ in range(TRIES):

@@ -12,7 +12,7 @@ from typing import Any
 from tidemark.catalog.litellm_data import LiteLLMModelData
 from tidemark.config import ModelEntry, Settings
 from tidemark.core.conversation.request import Dialect
-from tidemark.dialects.message_formats import DialectFormats
+from tidemark.dialects.message_formats import MessageFormats
 from tidemark.tokens import LocalTokenCounter
 from tidemark.upstream.answer_bounds import MEGABYTE, AnswerBounds
 from tidemark.upstream.upstream import LiteLLMUpstream
@@ -35,7 +35,7 @@ class ModelParts:
         """By the path that each is served at."""
         self.chat = self.dialects[CHAT]
         """Also the format of requests that are counted offline, and of what stored conversations are shown in."""
-        self.formats = DialectFormats(self.dialects.values())
+        self.formats = MessageFormats(self.dialects.values())
 
     @cached_property
     def counter(self) -> LocalTokenCounter:

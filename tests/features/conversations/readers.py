@@ -8,7 +8,7 @@ from typing import Any, cast
 from tidemark.core.conversation.request import Dialect
 from tidemark.core.ports import DeletionHook
 from tidemark.dialects.chat.dialect import ChatDialect
-from tidemark.dialects.message_formats import DialectFormats
+from tidemark.dialects.message_formats import MessageFormats
 from tidemark.features.conversations.access import ArchiveAccess
 from tidemark.features.conversations.conversation_reader import ConversationReader
 from tidemark.features.conversations.search_index import MessageSearch
@@ -34,6 +34,6 @@ def reader(
         search=MessageSearch(),
         deletion_hooks=hooks,
         dialect=dialect,
-        formats=DialectFormats([dialect]),
+        formats=MessageFormats([dialect]),
         clock=lambda: 2_000_000_000.0,
     )

@@ -20,7 +20,7 @@ from tidemark.core.conversation.request import ModelRequest
 from tidemark.core.errors import BadImport, ConversationConflict, StoreUnavailable
 from tidemark.core.ports import Caller, RequestCount, Route, StartedTurn, Stored
 from tidemark.dialects.chat.dialect import ChatDialect
-from tidemark.dialects.message_formats import DialectFormats
+from tidemark.dialects.message_formats import MessageFormats
 from tidemark.features.conversations import transfer
 from tidemark.features.conversations.access import ArchiveAccess
 from tidemark.features.conversations.pages import Page
@@ -106,7 +106,7 @@ class Desk:
             leases=RedisLeases(store.ask),
             counter=self.counter,
             dialect=dialect,
-            formats=DialectFormats([dialect]),
+            formats=MessageFormats([dialect]),
             clock=lambda: 2_000_000_000.0,
             quota=store.usage,
         )

@@ -31,6 +31,9 @@ _LENGTHS = [size.to_bytes(8, "little") for size in range(_SHORT)]
 LONGEST_MODEL_NAME = 256
 """In characters; Hugging Face allows 96. Caches by name and the globs of policies rely on short names."""
 
+NO_CONTENT = "(no content)"
+"""Stands for a message without any content in a dialect whose servers refuse one; Claude Code has the same."""
+
 JsonValue = object
 """A decoded JSON value: ``None | bool | int | float | str | list | dict``."""
 

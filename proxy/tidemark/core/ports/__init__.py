@@ -8,15 +8,13 @@ from tidemark.core.ports.clocks import Clock
 from tidemark.core.ports.counting import RequestCount, Stored, TokenCounter
 from tidemark.core.ports.flushing import ConsumerState, DeadLetter, FlushEntry, MemoryFlush, QueueState
 from tidemark.core.ports.owners import OwnerStore
-from tidemark.core.ports.responses import KeptConversationStore, ResponseStore, SummarySeal
+from tidemark.core.ports.responses import KeptConversationStore, ResponseStore
 from tidemark.core.ports.store import (
     CalibrationStore,
     ConversationStore,
     DeletionHook,
-    LearnedWindowStore,
     Lease,
     LeaseStore,
-    ModelStore,
     RequestHeads,
     StartedTurn,
     StoreIdentity,
@@ -56,12 +54,10 @@ __all__ = [
     "KeptAnswer",
     "KeptConversationStore",
     "Lane",
-    "LearnedWindowStore",
     "Lease",
     "LeaseStore",
     "MemoryFlush",
     "ModelCatalog",
-    "ModelStore",
     "OwnerStore",
     "QueueState",
     "RequestCount",
@@ -73,7 +69,6 @@ __all__ = [
     "Stored",
     "Summarizer",
     "SummaryComparison",
-    "SummarySeal",
     "SummaryTask",
     "TextRequest",
     "TokenCounter",

@@ -1,7 +1,7 @@
-"""The port of stored responses, and of the seal for summaries that clients carry.
+"""The ports of stored responses and of the conversations of the Conversations API.
 
-``tidemark/store/responses.py`` and ``tidemark/compaction/sealing.py`` implement them; the pipeline and the features use
-them. A method of the stores raises ``StoreUnavailable`` when the store did not answer in time.
+``tidemark/store/responses.py`` and ``tidemark/store/kept_conversations.py`` implement them; the pipeline and the
+features use them. A method raises ``StoreUnavailable`` when the store did not answer in time.
 """
 
 from __future__ import annotations
@@ -66,19 +66,4 @@ class KeptConversationStore(Protocol):
 
     async def forget(self, owner: str, identifier: str) -> bool:
         """Delete a conversation, and return whether it was there."""
-        ...
-
-
-class SummarySeal(Protocol):
-    """Seals summaries that a client carries, so that only Tidemark reads them, and only for the same tenant."""
-
-    def seal(self, tenant: str, text: str) -> str:
-        """Return the sealed text; equal texts give different ones."""
-        ...
-
-    def open(self, tenant: str, sealed: str) -> str | None:
-        """Return the text of what ``seal`` returned; None for what a provider has sealed.
-
-        :raises InvalidRequest: it is another tenant's, or was changed since
-        """
         ...

@@ -1,6 +1,6 @@
-"""Ports of the store: conversations, turns, leases, models, calibrations and learned windows.
+"""Ports of the store: conversations, turns, leases and calibrations.
 
-``tidemark/store/`` implements them over Redis; the pipeline, the compaction, the features and the catalog use them.
+``tidemark/store/`` implements them over Redis; the pipeline, the compaction and the features use them.
 If a docstring does not say otherwise, a method raises ``StoreUnavailable`` when the store did not answer in time.
 """
 
@@ -14,7 +14,6 @@ from tidemark.core.conversation.prefix import PrefixChain
 from tidemark.core.conversation.records import ConversationRecord, ConversationState, MessageRecord, TurnRecord
 from tidemark.core.conversation.summary import NO_SYSTEMS, InnerSystems, PrefixSummary, SummaryRecipe
 from tidemark.core.frozen import frozen
-from tidemark.core.models import ModelObservation, ModelOverrides, ModelRecord, RegistryVersion
 from tidemark.core.planning.calibration import Calibration, CalibrationEntry, CalibrationKey
 
 
@@ -245,40 +244,6 @@ class LeaseStore(Protocol):
         ...
 
 
-class ModelStore(Protocol):
-    """The registry's records (FR-4.1.3). They are the operator's: no tenant has any of its own."""
-
-    async def version(self) -> RegistryVersion:
-        """Return the version of all overrides; it is new after every change, and after the store was emptied."""
-        ...
-
-    async def changed(self) -> tuple[RegistryVersion, Sequence[ModelRecord]]:
-        """Return the version, and the records with overrides, without observations."""
-        ...
-
-    async def records(self) -> Sequence[ModelRecord]:
-        """Return all records, by id."""
-        ...
-
-    async def record(self, model: str) -> ModelRecord | None:
-        """Return the record with this id."""
-        ...
-
-    async def sight(self, sighting: ModelObservation, now: float) -> None:
-        """Store what a request showed of a model, merged by ``merged_observation``, and the time of it."""
-        ...
-
-    async def override(
-        self, record: ModelRecord, change: Callable[[ModelOverrides], ModelOverrides], now: float
-    ) -> None:
-        """Change the overrides of a record, which its id identifies.
-
-        :param change: returns the new overrides for the stored ones; called again if another change was faster.
-            What it raises leaves everything as it is
-        """
-        ...
-
-
 class CalibrationStore(Protocol):
     """What was learned of providers' tokenizers. Calibration is a refinement, so an outage fails no request."""
 
@@ -299,16 +264,4 @@ class CalibrationStore(Protocol):
 
         :raises StoreUnavailable: the store did not answer in time
         """
-        ...
-
-
-class LearnedWindowStore(Protocol):
-    """What overflows taught, by credential; the caller packs and unpacks it."""
-
-    async def lessons(self, owner: str) -> Sequence[bytes]:
-        """Return all that overflows taught of one credential's models."""
-        ...
-
-    async def keep_lesson(self, owner: str, name: str, packed: bytes) -> None:
-        """Store a lesson, in place of an older one of that name."""
         ...

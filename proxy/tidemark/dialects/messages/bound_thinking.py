@@ -9,8 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 
-from tidemark.core.conversation.message_formats import NO_CONTENT
-from tidemark.core.conversation.messages import JsonValue
+from tidemark.core.conversation.messages import NO_CONTENT, JsonValue
 from tidemark.dialects.bodies import array_of, body_of, encode_json
 from tidemark.dialects.messages.blocks import REASONING
 from tidemark.dialects.messages.message import RESULT

@@ -17,8 +17,7 @@ from functools import lru_cache
 from itertools import takewhile
 from typing import Literal
 
-from tidemark.core.conversation.message_formats import NO_CONTENT
-from tidemark.core.conversation.messages import JsonValue, Message, ToolCall
+from tidemark.core.conversation.messages import NO_CONTENT, JsonValue, Message, ToolCall
 from tidemark.core.errors import InvalidRequest
 from tidemark.dialects.bodies import answer_in, array_of, body_of, encode_json
 from tidemark.dialects.messages.blocks import REASONING, block_of

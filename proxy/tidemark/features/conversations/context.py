@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from tidemark.core.conversation.message_formats import MessageFormats
 from tidemark.core.conversation.messages import Message
 from tidemark.core.conversation.records import ConversationRecord, MessageRecord
 from tidemark.core.conversation.request import Dialect
@@ -15,6 +14,7 @@ from tidemark.core.errors import InvalidRequest
 from tidemark.core.planning.assemble import assemble
 from tidemark.core.planning.situation import NoCompaction, ReuseSummary
 from tidemark.core.ports import NO_CREDENTIAL, Caller, RequestHeads
+from tidemark.dialects.message_formats import MessageFormats
 from tidemark.features.conversations.access import ArchiveAccess
 from tidemark.features.conversations.pages import ContextSnapshot
 from tidemark.features.conversations.standing_summaries import StandingSummaries

@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from itertools import accumulate
 
-from tidemark.core.conversation.message_formats import MessageFormats
 from tidemark.core.conversation.prefix import owner_of
 from tidemark.core.conversation.records import ConversationRecord, MessageRecord
 from tidemark.core.conversation.request import Dialect
@@ -16,6 +15,7 @@ from tidemark.core.conversation.summary import PrefixSummary
 from tidemark.core.cursors import cursor_of, place_of
 from tidemark.core.errors import RecordUnreadable
 from tidemark.core.ports import Caller, Clock, DeletionHook
+from tidemark.dialects.message_formats import MessageFormats
 from tidemark.features.conversations.access import ArchiveAccess
 from tidemark.features.conversations.finding import searchable_text
 from tidemark.features.conversations.pages import (

@@ -11,7 +11,6 @@ import asyncio
 from collections.abc import Sequence
 from typing import Literal
 
-from tidemark.core.conversation.message_formats import MessageFormats
 from tidemark.core.conversation.messages import Message
 from tidemark.core.conversation.prefix import owner_of
 from tidemark.core.conversation.records import ConversationRecord, MessageRecord
@@ -20,6 +19,7 @@ from tidemark.core.cursors import cursor_of, place_of
 from tidemark.core.errors import ConversationNotFound, InvalidRequest, RecordUnreadable
 from tidemark.core.frozen import frozen
 from tidemark.core.ports import Caller
+from tidemark.dialects.message_formats import MessageFormats
 from tidemark.features.conversations.pages import Page
 from tidemark.features.conversations.standing_summaries import StandingSummaries
 from tidemark.pipeline.history_reader import offloaded

@@ -12,12 +12,12 @@ from contextlib import asynccontextmanager
 from typing import Protocol
 
 from tidemark.compaction.leases import LEASE_SECONDS, keep_lease
-from tidemark.core.conversation.message_formats import MessageFormats
 from tidemark.core.conversation.prefix import PrefixChain, chain_of, conversation_id, owner_of
 from tidemark.core.conversation.records import MessageRecord, TurnRecord
 from tidemark.core.conversation.request import Dialect, ModelRequest
 from tidemark.core.errors import ConversationConflict, ConversationNotFound, StoreError
 from tidemark.core.ports import Caller, Clock, Lease, LeaseStore, RequestHeads, TokenCounter, Upstream
+from tidemark.dialects.message_formats import MessageFormats
 from tidemark.features.conversations.access import ArchiveAccess
 from tidemark.features.conversations.pages import ImportedConversation
 from tidemark.pipeline.history_reader import offloaded, under_way

@@ -17,7 +17,8 @@ from tidemark.core.errors import InvalidRequest, ModelConflict, ModelNotFound
 from tidemark.core.models import NOTHING_SET, FieldValue, ModelObservation, ModelOverrides, ModelRecord, model_id
 from tidemark.core.planning.budget import budget_for
 from tidemark.core.planning.calibration import ANY_TOOLS, CalibrationEntry
-from tidemark.core.ports import CalibrationStore, Caller, ModelStore, Route
+from tidemark.core.ports import CalibrationStore, Caller, Route
+from tidemark.store.models import RedisModels
 from tidemark.upstream.upstream import LiteLLMUpstream
 
 Described = dict[str, JsonValue]
@@ -35,7 +36,7 @@ class ModelRegistry:
     def __init__(
         self,
         *,
-        store: ModelStore,
+        store: RedisModels,
         calibrations: CalibrationStore,
         live: LiveOverrides,
         catalog: Catalog,

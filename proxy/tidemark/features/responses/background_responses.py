@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 
-from tidemark.core.conversation.message_formats import MessageFormats
 from tidemark.core.conversation.messages import Message
 from tidemark.core.conversation.prefix import PrefixChain, owner_of, split_id
 from tidemark.core.conversation.records import TurnRecord
@@ -19,6 +18,7 @@ from tidemark.core.conversation.responses import ResponseFormat, ResponseRecord
 from tidemark.core.errors import InvalidRequest, StoreError
 from tidemark.core.frozen import frozen
 from tidemark.core.ports import Caller, ConversationStore, ResponseStore, TokenCounter
+from tidemark.dialects.message_formats import MessageFormats
 from tidemark.pipeline.earlier_messages import EarlierMessages
 from tidemark.pipeline.history_reader import offloaded
 

@@ -7,11 +7,11 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from tidemark.core.conversation.message_formats import MessageFormats
 from tidemark.core.conversation.records import ConversationRecord
 from tidemark.core.conversation.request import Dialect
 from tidemark.core.errors import ModelNotFound, StoreUnavailable
 from tidemark.core.ports import NO_CREDENTIAL, Caller, ConversationStore, RequestHeads, Route, Upstream
+from tidemark.dialects.message_formats import MessageFormats
 from tidemark.pipeline.history_reader import HistoryReader, chain_of_stored
 from tidemark.pipeline.steps import Pipeline
 from tidemark.pipeline.values import Controls, ConversationPlace, RequestContext

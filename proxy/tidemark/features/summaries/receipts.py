@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from tidemark.core.conversation.message_formats import MessageFormats
 from tidemark.core.conversation.messages import Message
 from tidemark.core.conversation.records import ConversationRecord
 from tidemark.core.conversation.summary import PrefixSummary
@@ -16,6 +15,7 @@ from tidemark.core.errors import SummaryOverdue
 from tidemark.core.frozen import frozen
 from tidemark.core.ports import Caller, SummaryComparison
 from tidemark.core.receipt import Detail, Receipt, receipt_of
+from tidemark.dialects.message_formats import MessageFormats
 from tidemark.features.conversations.access import ArchiveAccess
 from tidemark.features.conversations.pages import Page, cursor_after
 from tidemark.features.conversations.standing_summaries import StandingSummaries

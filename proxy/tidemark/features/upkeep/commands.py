@@ -54,7 +54,7 @@ def check(config: Path | None, as_json: bool, repair: bool) -> None:
 
     The exit code is 1 if there are some, and after --repair if one could not be moved aside.
     """
-    from tidemark.dialects.message_formats import DialectFormats
+    from tidemark.dialects.message_formats import MessageFormats
     from tidemark.features.upkeep.examination import StoreExaminer
     from tidemark.store.codec import Codec
     from tidemark.worker.dialects import build_dialects
@@ -64,7 +64,7 @@ def check(config: Path | None, as_json: bool, repair: bool) -> None:
 
     async def examine(whole: WholeStore, _: Settings) -> StoreExaminer:
         await whole.check_schema()
-        examiner = StoreExaminer(whole, Codec(is_message=DialectFormats(build_dialects().values()).is_message))
+        examiner = StoreExaminer(whole, Codec(is_message=MessageFormats(build_dialects().values()).is_message))
         with progress("examining", await whole.count_keys(), unit="keys", is_shown=not as_json) as bar:
             async for keys, unreadable in examiner.examine():
                 bar.advance(keys)
