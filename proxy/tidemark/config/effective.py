@@ -36,7 +36,9 @@ class EffectiveSetting:
     name: str
     """Its dotted key, or the variable of a secret."""
     value: str
+    """Without secrets."""
     source: str
+    """Where the value comes from."""
 
 
 def sources_of(root: Table, path: Path | None, environ: Mapping[str, str], preset: Mapping[str, Any]) -> dict[str, str]:

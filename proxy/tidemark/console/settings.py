@@ -7,10 +7,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any, Protocol, get_args
+from typing import Any, get_args
 
 from starlette.responses import Response
 
+from tidemark.config.effective import EffectiveSetting
 from tidemark.console.pages import Answer
 from tidemark.console.visit import Visit, go_to, words_for_form
 from tidemark.core.conversation.messages import JsonValue
@@ -46,25 +47,6 @@ NOT_SAVED = (
     "The store did not answer, so this is not known to be saved. What you entered is kept: save it again when the "
     "store is back."
 )
-
-
-class SettingRow(Protocol):
-    """A row of the effective configuration."""
-
-    @property
-    def name(self) -> str:
-        """Return the dotted key."""
-        ...
-
-    @property
-    def value(self) -> str:
-        """Return the value, without secrets."""
-        ...
-
-    @property
-    def source(self) -> str:
-        """Return where the value comes from."""
-        ...
 
 
 @frozen
@@ -112,7 +94,7 @@ class SettingPages:
     """Shows the configuration, and changes what the store may have of it."""
 
     settings: OperatorSettings
-    effective: Callable[[], Sequence[SettingRow]]
+    effective: Callable[[], Sequence[EffectiveSetting]]
     typed: Callable[[str], JsonValue]
     """Returns the value of a typed text, as the command line reads it."""
 
@@ -181,22 +163,13 @@ class SettingPages:
         )
 
 
-@frozen
-class _ShownRow:
-    """A row of the effective configuration, with what the store has."""
-
-    name: str
-    value: str
-    source: str
-
-
 def _stored_texts(current: Mapping[str, Any]) -> dict[str, str]:
     """Return what the fields hold: what is stored, even if it is not in force; empty if nothing is."""
     values = {**current, **current["ignored"]}
     return {name: str(values[name]) if name in current["stored"] else "" for name in TEXTS}
 
 
-def _fields(rows: Sequence[SettingRow], current: Mapping[str, Any], form: _Form) -> Sequence[_Field]:
+def _fields(rows: Sequence[EffectiveSetting], current: Mapping[str, Any], form: _Form) -> Sequence[_Field]:
     configured = {row.name: row for row in rows}
     fields = []
     for name, (label, hint) in TEXTS.items():
@@ -208,13 +181,13 @@ def _fields(rows: Sequence[SettingRow], current: Mapping[str, Any], form: _Form)
     return fields
 
 
-def _sections(rows: Sequence[SettingRow], current: Mapping[str, Any]) -> Mapping[str, Sequence[_ShownRow]]:
+def _sections(rows: Sequence[EffectiveSetting], current: Mapping[str, Any]) -> Mapping[str, Sequence[EffectiveSetting]]:
     """Return the effective configuration by the sections of the file, with the store's values if they count."""
-    sections: dict[str, list[_ShownRow]] = {}
+    sections: dict[str, list[EffectiveSetting]] = {}
     for row in rows:
         name = row.name.removeprefix(DEFAULTS)
         is_stored = name != row.name and name in current["stored"] and name not in current["ignored"]
-        value, source = (str(current[name]), "store") if is_stored else (row.value, row.source)
+        shown = replace(row, value=str(current[name]), source="store") if is_stored else row
         section = row.name.partition(".")[0] if "." in row.name else "general" if row.name.islower() else "secrets"
-        sections.setdefault(section, []).append(_ShownRow(row.name, value, source))
+        sections.setdefault(section, []).append(shown)
     return sections

@@ -9,28 +9,21 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from typing import Any, Protocol
+from typing import Any
 
 from tidemark.core.conversation.flush import Flush, LeavingMessage, document
 from tidemark.core.conversation.messages import Message, digest_of
 from tidemark.core.conversation.prefix import PrefixChain
 from tidemark.core.events import Listener
 from tidemark.core.flush_events import FlushDropped, FlushQueued
-from tidemark.core.ports import ConversationStore, FlushEntry
+from tidemark.core.ports import FlushEntry
 from tidemark.delivery.queue import RedisFlushQueue
+from tidemark.store.conversations import RedisStore
 
 SETTLED_SECONDS = 60.0
 """A younger note may still belong to a live process: its client waits, or the store did not answer."""
 ABANDON_SECONDS = 86_400.0
 """A note is dropped when its messages have not come into the history for so long."""
-
-
-class History(ConversationStore, Protocol):
-    """The store as the recovery uses it."""
-
-    async def system_messages(self, conversation: str) -> Mapping[bytes, bytes]:
-        """Return every system message of a conversation: its digest and the client's bytes."""
-        ...
 
 
 def note_of(flush: Flush, at: float) -> bytes:
@@ -64,7 +57,9 @@ class Recovery:
     :param clock: Unix time in seconds, the clock by which notes are written
     """
 
-    def __init__(self, queue: RedisFlushQueue, store: History, *, emit: Listener, clock: Callable[[], float]) -> None:
+    def __init__(
+        self, queue: RedisFlushQueue, store: RedisStore, *, emit: Listener, clock: Callable[[], float]
+    ) -> None:
         self._queue = queue
         self._store = store
         self._emit = emit

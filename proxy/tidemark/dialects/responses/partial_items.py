@@ -5,23 +5,31 @@
 
 from __future__ import annotations
 
-from typing import Any, Protocol
+from typing import Any
+
+import msgspec
 
 from tidemark.core.conversation.messages import JsonValue
 
 
-class ItemEvent(Protocol):
-    """The members of an event that belong to one item."""
+class StreamEvent(msgspec.Struct):
+    """The members of an event that are read."""
 
-    item: Any
-    item_id: Any
-    output_index: Any
-    content_index: Any
-    delta: Any
-    text: Any
-    refusal: Any
-    arguments: Any
-    input: Any
+    type: Any = None
+    response: msgspec.Raw = msgspec.Raw()
+    item: Any = None
+    item_id: Any = None
+    output_index: Any = None
+    content_index: Any = None
+    delta: Any = None
+    text: Any = None
+    refusal: Any = None
+    arguments: Any = None
+    input: Any = None
+    error: Any = None
+    code: Any = None
+    message: Any = None
+    param: Any = None
 
 
 _PIECES = {
@@ -45,7 +53,7 @@ class PartialItems:
         self._pieces: dict[int, dict[tuple[int, str], list[str]]] = {}
         """Pieces by the item's place, and by the part's place and kind."""
 
-    def add(self, kind: str, event: ItemEvent) -> None:
+    def add(self, kind: str, event: StreamEvent) -> None:
         """Take in one event; those without a part of an item say nothing that a later event does not."""
         place = self.place_of(event)
         if kind == "response.output_item.done" and isinstance(event.item, dict):
@@ -56,7 +64,7 @@ class PartialItems:
         else:
             self._add_piece(kind, place, event)
 
-    def place_of(self, event: ItemEvent) -> int:
+    def place_of(self, event: StreamEvent) -> int:
         if isinstance(event.output_index, int):
             return event.output_index
         item_id = event.item.get("id") if isinstance(event.item, dict) else event.item_id
@@ -67,7 +75,7 @@ class PartialItems:
         places = sorted(self._done.keys() | self._open_items.keys() | self._pieces.keys())
         return [self._done[place] if place in self._done else self._open_item(place) for place in places]
 
-    def _add_piece(self, kind: str, place: int, event: ItemEvent) -> None:
+    def _add_piece(self, kind: str, place: int, event: StreamEvent) -> None:
         name, _, phase = kind.rpartition(".")
         member = _PIECES.get(name)
         if member is None or place in self._done:

@@ -19,7 +19,7 @@ from tidemark.core.errors import InvalidRequest
 from tidemark.dialects.bodies import encode_json
 from tidemark.dialects.event_stream import EventStream
 from tidemark.dialects.responses.items import InputItem, as_piece, join_turn, read_item
-from tidemark.dialects.responses.partial_items import PartialItems
+from tidemark.dialects.responses.partial_items import PartialItems, StreamEvent
 
 ENDED = ("completed", "incomplete")
 """The states of a reply that came to its end. A reply that reached its longest length is ``incomplete``."""
@@ -39,26 +39,6 @@ class ResponseObject(msgspec.Struct):
     output: Any = None
     usage: Any = None
     error: Any = None
-
-
-class StreamEvent(msgspec.Struct):
-    """The members of an event that are read."""
-
-    type: Any = None
-    response: msgspec.Raw = msgspec.Raw()
-    item: Any = None
-    item_id: Any = None
-    output_index: Any = None
-    content_index: Any = None
-    delta: Any = None
-    text: Any = None
-    refusal: Any = None
-    arguments: Any = None
-    input: Any = None
-    error: Any = None
-    code: Any = None
-    message: Any = None
-    param: Any = None
 
 
 def fold_body(data: bytes) -> Reply:

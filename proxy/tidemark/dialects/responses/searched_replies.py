@@ -14,8 +14,8 @@ from tidemark.core.conversation.messages import JsonValue, Message
 from tidemark.core.recall.search_function import FUNCTION_NAME
 from tidemark.dialects.bodies import encode_json, event_of
 from tidemark.dialects.raw_json import decode_or_none
-from tidemark.dialects.responses.partial_items import PartialItems
-from tidemark.dialects.responses.reply import FINAL_KINDS, EventFold, StreamEvent, fold_body, read_struct
+from tidemark.dialects.responses.partial_items import PartialItems, StreamEvent
+from tidemark.dialects.responses.reply import FINAL_KINDS, EventFold, fold_body, read_struct
 from tidemark.dialects.searching import sum_of
 from tidemark.dialects.sse import EVENTS, payload_of
 

@@ -28,7 +28,8 @@ from tidemark.dialects.bodies import array_of, body_of, encode_json
 from tidemark.dialects.raw_json import decode_value, read_elements, read_members
 from tidemark.dialects.responses.compaction import compaction_triggers, sealed_answer
 from tidemark.dialects.responses.encrypted_items import has_encrypted, refused_items, without_items
-from tidemark.dialects.responses.reply import ResponseObject, StreamEvent, read_struct
+from tidemark.dialects.responses.partial_items import StreamEvent
+from tidemark.dialects.responses.reply import ResponseObject, read_struct
 from tidemark.dialects.responses.request import InputItems
 from tidemark.dialects.responses.writing import as_sent, system_item
 

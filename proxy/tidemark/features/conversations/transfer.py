@@ -9,7 +9,6 @@ import contextlib
 import json
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from typing import Protocol
 
 from tidemark.compaction.leases import LEASE_SECONDS, keep_lease
 from tidemark.core.conversation.prefix import PrefixChain, chain_of, conversation_id, owner_of
@@ -23,26 +22,10 @@ from tidemark.features.conversations.pages import ImportedConversation
 from tidemark.pipeline.history_reader import offloaded, under_way
 from tidemark.pipeline.identify import tenant_of
 from tidemark.store.conversations import RedisStore
+from tidemark.store.usage import OwnerUsage
 
 EXPORT_PAGE = 500
 """Messages that an export reads at a time."""
-
-
-class ImportQuota(Protocol):
-    """Limits how much a credential may import."""
-
-    async def admit(self, owner: str, size: int, now: float, *, trusted: bool) -> bool:
-        """Count an import before it is stored.
-
-        :returns: whether it counts against what may be imported before an upstream has accepted the credential
-        :raises StoreFull: the store, or what one credential may store in it, is full
-        :raises ImportLimit: no upstream has accepted the credential, and what it may import is used up
-        """
-        ...
-
-    async def withdraw(self, owner: str, size: int, now: float) -> None:
-        """Uncount an import that was not stored."""
-        ...
 
 
 class Transfer:
@@ -60,7 +43,7 @@ class Transfer:
         dialect: Dialect,
         formats: MessageFormats,
         clock: Clock,
-        quota: ImportQuota,
+        quota: OwnerUsage,
     ) -> None:
         self._access = access
         self._store = store

@@ -15,11 +15,11 @@ from tidemark.core.conversation.responses import ResponseFormat
 from tidemark.core.errors import ConversationNotFound, UpstreamError
 from tidemark.core.frozen import frozen
 from tidemark.core.ports import Caller, KeptConversationStore, Route, Upstream, UpstreamReply
-from tidemark.features.conversations.transfer import ImportQuota
 from tidemark.pipeline.carried_objects import CarriedObjects
 from tidemark.pipeline.kept_conversations import KeptConversations, new_conversation, new_items
 from tidemark.pipeline.plain_replies import UNSERVED, read_whole
 from tidemark.pipeline.values import BufferedReply
+from tidemark.store.usage import OwnerUsage
 
 CONVERSATIONS = "/conversations"
 HEAD_BYTES = 500
@@ -35,7 +35,7 @@ class ConversationsApi:
     dialect: Dialect
     format: ResponseFormat
     """That of the dialect."""
-    quota: ImportQuota
+    quota: OwnerUsage
     objects: CarriedObjects
     """Knows whose the conversations are that an upstream makes."""
     clock: Callable[[], float]
