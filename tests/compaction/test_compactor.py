@@ -77,7 +77,7 @@ def compactor(strategy: Slow, ports: Any, events: list[Event]) -> Compactor:
         counter=COUNTER,
         emit=events.append,
         timer=lambda: 0.0,
-        comparison=ReceiptWriter(),
+        write_receipt=ReceiptWriter().receipt,
     )
     storage = SummaryStorage(store=ports, replace_stored=ports.replace, emit=events.append, flushes=[ports])
     return Compactor(writer=writer, counter=COUNTER, emit=events.append, clock=lambda: 1.0, storage=storage)

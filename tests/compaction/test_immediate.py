@@ -105,7 +105,7 @@ def compactor(strategy: Slow, store: RedisStore, events: list[Event] | None = No
         counter=COUNTER,
         emit=emit,
         timer=lambda: 0.0,
-        comparison=ReceiptWriter(),
+        write_receipt=ReceiptWriter().receipt,
     )
     replacement = RedisSummaryReplacement(store.ask, Codec(), ttl_seconds=60)
     storage = SummaryStorage(store=store, replace_stored=replacement.replace, emit=emit)

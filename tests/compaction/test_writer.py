@@ -36,7 +36,7 @@ def writer(strategy: Slow, emit: Listener = lambda _: None) -> SummaryWriter:
         counter=COUNTER,
         emit=emit,
         timer=lambda: 0.0,
-        comparison=ReceiptWriter(),
+        write_receipt=ReceiptWriter().receipt,
     )
 
 

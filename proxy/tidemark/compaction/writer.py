@@ -24,9 +24,9 @@ from tidemark.core.ports import (
     ChooseSummarizer,
     Clock,
     Summarizer,
-    SummaryComparison,
     SummaryTask,
     TokenCounter,
+    WriteReceipt,
 )
 from tidemark.core.receipt import Receipt
 
@@ -50,7 +50,6 @@ class SummaryWriter:
 
     :param fallback: writes if the chosen strategy failed
     :param plain: writes if even reading took too long
-    :param comparison: writes the receipts of texts
     """
 
     def __init__(
@@ -62,13 +61,13 @@ class SummaryWriter:
         counter: TokenCounter,
         emit: Listener,
         timer: Clock,
-        comparison: SummaryComparison,
+        write_receipt: WriteReceipt,
     ) -> None:
         self.choose = choose
         self.fallback = fallback
         self.plain = plain
         self.timer = timer
-        self._comparison = comparison
+        self._write_receipt = write_receipt
         self._counter = counter
         self._emit = emit
         self._breakers: BoundedCache[_BreakerKey, Breaker] = BoundedCache(_MAX_BREAKERS)
@@ -136,7 +135,7 @@ class SummaryWriter:
 
     async def receipt(self, order: CompactionOrder, draft: SummaryText) -> Receipt:
         """Return what a text has of the summary and the messages that it takes the place of."""
-        return await self._comparison.receipt(order.plan.messages, order.plan.previous, draft, order.reading)
+        return await self._write_receipt(order.plan.messages, order.plan.previous, draft, order.reading)
 
     def _overdue(
         self, order: CompactionOrder, summarizer: Summarizer, error: SummaryOverdue, duration: float

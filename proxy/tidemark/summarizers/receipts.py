@@ -41,7 +41,7 @@ _MAX_NAMES = 2_000
 
 
 class ReceiptWriter:
-    """Writes receipts. Holds no state.
+    """Compares summaries with what they stand for. Holds no state.
 
     :param reading_seconds: the most CPU time for one
     """
@@ -59,6 +59,8 @@ class ReceiptWriter:
         """Return the receipt of a text that stands for ``previous`` and ``messages``; empty if that takes too long.
 
         A receipt is information only, so its failure must not cost a summary.
+
+        :param reading: what the strategy has read of the same messages
         """
         earlier, source = (previous.receipt, previous.source) if previous else ((), "")
         by_model = draft.made_by != "extractive"
@@ -77,8 +79,11 @@ class ReceiptWriter:
         by_model: bool = False,
         reading: Reading | None = None,
     ) -> Sequence[Detail]:
-        """Return what was said, and what became of it; much text is compared in a thread.
+        """Return what was said in ``previous`` and ``messages``, and what became of it in ``text``.
 
+        Much text is compared in a thread.
+
+        :param previous: an earlier summary's source
         :param by_model: whether a model wrote of it, so that what nobody said is a detail, too
         :raises SummaryOverdue: the comparison took too long
         """

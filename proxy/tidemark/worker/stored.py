@@ -116,7 +116,7 @@ class StoreParts(ModelParts):
             counter=self.counter,
             emit=emit,
             timer=time.perf_counter,
-            comparison=ReceiptWriter(),
+            write_receipt=ReceiptWriter().receipt,
         )
 
     # The store

@@ -20,7 +20,7 @@ from tidemark.core.ports.store import (
     StoreIdentity,
     TurnStore,
 )
-from tidemark.core.ports.summarizing import AskProvider, ChooseSummarizer, Summarizer, SummaryComparison, SummaryTask
+from tidemark.core.ports.summarizing import AskProvider, ChooseSummarizer, Summarizer, SummaryTask, WriteReceipt
 from tidemark.core.ports.upstream import (
     NO_CREDENTIAL,
     Caller,
@@ -68,7 +68,6 @@ __all__ = [
     "StoreIdentity",
     "Stored",
     "Summarizer",
-    "SummaryComparison",
     "SummaryTask",
     "TextRequest",
     "TokenCounter",
@@ -76,6 +75,7 @@ __all__ = [
     "Upload",
     "Upstream",
     "UpstreamReply",
+    "WriteReceipt",
     "members_left_out",
     "shown_url",
 ]

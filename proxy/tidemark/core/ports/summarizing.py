@@ -12,7 +12,7 @@ from tidemark.core.frozen import frozen
 from tidemark.core.phrases import Reading
 from tidemark.core.planning.budget import ModelProfile
 from tidemark.core.ports.upstream import Caller, Route
-from tidemark.core.receipt import Detail, Receipt
+from tidemark.core.receipt import Receipt
 
 AskProvider = Callable[[], Awaitable[SummaryText]]
 """Has the conversation's own provider write a summary; raises ``SummaryRejected`` or ``UpstreamError``."""
@@ -60,33 +60,8 @@ class Summarizer(Protocol):
         ...
 
 
-class SummaryComparison(Protocol):
-    """Compares summaries with what they stand for."""
-
-    async def receipt(
-        self,
-        messages: Sequence[Message],
-        previous: PrefixSummary | None,
-        draft: SummaryText,
-        reading: Reading | None = None,
-    ) -> Receipt:
-        """Return the receipt of a text that stands for ``previous`` and ``messages``; empty if it takes too long.
-
-        :param reading: what the strategy has read of the same messages
-        """
-        ...
-
-    async def details(
-        self, messages: Sequence[Message], previous: str, text: str, *, by_model: bool = False
-    ) -> Sequence[Detail]:
-        """Return what was said in ``previous`` and ``messages``, and what became of it in ``text``.
-
-        :param previous: an earlier summary's source
-        :param by_model: whether a model wrote of it, so that what nobody said is a detail, too
-        :raises SummaryOverdue: the comparison took too long
-        """
-        ...
-
+WriteReceipt = Callable[[Sequence[Message], PrefixSummary | None, SummaryText, Reading | None], Awaitable[Receipt]]
+"""``ReceiptWriter.receipt``, which says what a text has lost of what it stands for."""
 
 ChooseSummarizer = Callable[[ModelProfile, Route], Summarizer]
 """Returns the summarizer that a model's policy names; ``app`` knows them all."""

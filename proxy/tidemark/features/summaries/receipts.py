@@ -13,7 +13,7 @@ from tidemark.core.conversation.records import ConversationRecord
 from tidemark.core.conversation.summary import PrefixSummary
 from tidemark.core.errors import SummaryOverdue
 from tidemark.core.frozen import frozen
-from tidemark.core.ports import Caller, SummaryComparison
+from tidemark.core.ports import Caller
 from tidemark.core.receipt import Detail, Receipt, receipt_of
 from tidemark.dialects.message_formats import MessageFormats
 from tidemark.features.conversations.access import ArchiveAccess
@@ -21,6 +21,7 @@ from tidemark.features.conversations.pages import Page, cursor_after
 from tidemark.features.conversations.standing_summaries import StandingSummaries
 from tidemark.pipeline.history_reader import offloaded
 from tidemark.store.conversations import RedisStore
+from tidemark.summarizers.receipts import ReceiptWriter
 
 MAX_LOSSES = 200
 """The most lost details that are named of one summary; all are counted."""
@@ -58,7 +59,7 @@ class ReceiptReader:
         store: RedisStore,
         summaries: StandingSummaries,
         formats: MessageFormats,
-        comparison: SummaryComparison,
+        comparison: ReceiptWriter,
     ) -> None:
         self._access = access
         self._store = store

@@ -28,7 +28,7 @@ from tidemark.core.events import Listener, SummaryReplaced
 from tidemark.core.frozen import frozen
 from tidemark.core.planning.assemble import assemble
 from tidemark.core.planning.budget import CompactionPolicy
-from tidemark.core.ports import Caller, ChooseSummarizer, Clock, ConversationStore, SummaryComparison, TokenCounter
+from tidemark.core.ports import Caller, ChooseSummarizer, Clock, ConversationStore, TokenCounter
 from tidemark.features.conversations.access import ArchiveAccess
 from tidemark.features.conversations.pages import SummaryInUse, SummaryPreview
 from tidemark.features.summaries.compaction_requests import CompactionRequests
@@ -37,6 +37,7 @@ from tidemark.pipeline.orders import order_of
 from tidemark.pipeline.values import RequestContext
 from tidemark.store.previews import RedisPreviews
 from tidemark.store.summary_replacement import RedisSummaryReplacement
+from tidemark.summarizers.receipts import ReceiptWriter
 
 STRATEGIES: tuple[str, ...] = get_args(Strategy)
 TEMPLATES: tuple[str, ...] = get_args(TemplateName)
@@ -87,7 +88,7 @@ class SummaryChanges:
         previews: RedisPreviews,
         compactor: Compactor,
         counter: TokenCounter,
-        comparison: SummaryComparison,
+        comparison: ReceiptWriter,
         choose: ChooseSummarizer,
         emit: Listener,
         clock: Clock,
