@@ -79,7 +79,10 @@ class RedisCalibrations:
         raise StoreUnavailable("Too many replies end at once.")
 
     async def readings(self, owner: str | None) -> Mapping[str, Sequence[CalibrationEntry]]:
-        """Return calibrations by model id, the model's own first; for None the newest of any credential."""
+        """Return an owner's calibrations by model id, the model's own first; for None the newest of any credential.
+
+        :raises StoreUnavailable: the store did not answer in time
+        """
         key = keys.models_part("k") if owner is None else keys.calibrations(owner)
         entries: dict[str, list[CalibrationEntry]] = {}
         for field, packed in sorted((await self._ask("HGETALL", key)).items()):

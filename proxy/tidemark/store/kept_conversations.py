@@ -38,7 +38,10 @@ return type(size) == 'number' and size or -redis.call('EXISTS', KEYS[1])
 
 
 class RedisKeptConversations:
-    """Conversations in Redis. All state is the server's."""
+    """Conversations in Redis. All state is the server's.
+
+    A method raises ``StoreUnavailable`` when the store did not answer in time.
+    """
 
     def __init__(self, ask: Ask, codec: Codec, lifetimes: Lifetimes, clock: Callable[[], float] = time.time) -> None:
         self._ask = ask
@@ -49,18 +52,13 @@ class RedisKeptConversations:
         """Takes an owner and how many bytes were stored; the store's counts replace it."""
 
     async def create(self, owner: str, conversation: KeptConversation, items: Sequence[KeptItem]) -> None:
+        """Store a new conversation."""
         await self._write(owner, conversation, items, head=self._packed_head(conversation), is_new=True)
         index, longest = keys.kept_index(owner), self._lifetimes.longest
         await self._ask("SADD", index, conversation.id)
         await (self._ask("EXPIRE", index, longest) if longest else self._ask("PERSIST", index))
 
     async def find(self, owner: str, identifier: str) -> KeptHistory | None:
-        """Return a conversation, which lives on as if it were new; None if the owner has none.
-
-        An item that cannot be read is missing.
-
-        :raises StoreUnavailable: the store did not answer in time
-        """
         fields = await self._ask("HGETALL", keys.kept_conversation(owner, identifier))
         if _HEAD not in fields:
             return None
@@ -87,10 +85,12 @@ class RedisKeptConversations:
         return await self._write(owner, conversation, items, tenant=tenant)
 
     async def change(self, owner: str, conversation: KeptConversation, metadata: bytes) -> KeptConversation | None:
+        """Replace the metadata; None if the conversation is gone."""
         changed = replace(conversation, metadata=metadata)
         return changed if await self._write(owner, changed, (), head=self._packed_head(changed)) else None
 
     async def remove(self, owner: str, conversation: KeptConversation, item: str) -> bool:
+        """Delete the items with an id, and return whether there was one."""
         at, numbers = keys.kept_conversation(owner, conversation.id), []
         for name, packed in (await self._ask("HGETALL", at)).items():
             if name.isdigit() and _has_id(self._codec, packed, item):
@@ -98,10 +98,7 @@ class RedisKeptConversations:
         return bool(numbers) and bool(await self._ask("HDEL", at, *numbers))
 
     async def weigh(self, owner: str) -> int:
-        """Return the bytes of memory of all that an owner has here; those that are gone leave the owner's list.
-
-        :raises StoreUnavailable: the store did not answer in time
-        """
+        """Return the bytes of memory of all that an owner has here; those that are gone leave the owner's list."""
         total, index = 0, keys.kept_index(owner)
         for name in await self._ask("SMEMBERS", index):
             size = await self._ask("EVAL", _WEIGH, 1, keys.kept_conversation(owner, name.decode()))
@@ -111,6 +108,7 @@ class RedisKeptConversations:
         return total
 
     async def forget(self, owner: str, identifier: str) -> bool:
+        """Delete a conversation, and return whether it was there."""
         await self._ask("SREM", keys.kept_index(owner), identifier)
         return bool(await self._ask("DEL", keys.kept_conversation(owner, identifier)))
 

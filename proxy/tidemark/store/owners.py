@@ -45,10 +45,6 @@ class RedisOwners:
         """Whether one command cannot read several ids. Some servers turn out to be clusters."""
 
     async def owners(self, account: str, identifiers: Sequence[str]) -> Sequence[str | None]:
-        """Return who made each object of an account; None for what nobody was seen to make.
-
-        :raises StoreUnavailable: the store did not answer in time, and this process does not know all of them
-        """
         if not identifiers:
             return []
         try:

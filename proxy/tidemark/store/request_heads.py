@@ -27,18 +27,12 @@ class RedisRequestHeads:
     async def leading_system_messages(self, conversation: str) -> Sequence[bytes]:
         """Return the system messages that began the conversation's last request, in the client's bytes.
 
-        Only these are read: agents put clocks into them, so a long conversation has thousands.
-
         :raises StoreUnavailable: the store did not answer in time
         """
         messages, _ = await self.with_missing(conversation)
         return messages
 
     async def with_missing(self, conversation: str) -> tuple[Sequence[bytes], str]:
-        """Return the same, and how many of them are lost: a number, ``unknown`` if no turn is left, or nothing.
-
-        :raises StoreUnavailable: the store did not answer in time
-        """
         entries = await self._ask("LRANGE", keys.turn_list(conversation), -_NEWEST_TURNS, -1)
         readable = (turn for entry in reversed(entries) if (turn := self._codec.readable_turn(entry)) is not None)
         newest = next(readable, None)

@@ -148,12 +148,6 @@ class RedisResponses:
         return "CROSSSLOT" in error.internal
 
     async def find(self, owner: str, identifier: str) -> ResponseRecord | None:
-        """Return the response with this id, or with an item of this id; None if the owner has none.
-
-        Its long members are empty until ``with_head`` reads them. What was asked for lives on as if it were new.
-
-        :raises StoreUnavailable: the store did not answer in time
-        """
         at = keys.response(owner, identifier)
         target = await self._sender.ask("GET", at)
         if target is None:
@@ -196,6 +190,10 @@ class RedisResponses:
         return messages
 
     async def forget(self, owner: str, response: ResponseRecord) -> None:
+        """Delete a response; its conversation stays.
+
+        :raises StoreUnavailable: the store did not answer in time
+        """
         names = [keys.response(owner, name) for name in _names(response)]
         await asyncio.gather(
             self._sender.ask("HDEL", keys.response_hash(response.conversation), response.id),

@@ -36,12 +36,6 @@ class RedisTurns:
         self._repairs = Repairs()
 
     async def start_turn(self, family: str, own: str, tenant: str, seconds: float) -> StartedTurn | None:
-        """Take the turn of a conversation of which the client sends new messages only.
-
-        :param own: empty for the conversation that the family's name leads to, which may not exist yet
-        :returns: None if the conversation is another tenant's, or there is none with this id
-        :raises StoreUnavailable: the store did not answer in time
-        """
         await self._repairs.settle(family)
         token = uuid.uuid4().hex  # a connection that repeats the command repeats this: then the turn is ours already
         node = self._sender.node(family)
@@ -61,11 +55,6 @@ class RedisTurns:
             raise
 
     def give_up(self, turn: TurnRecord) -> None:
-        """End a turn whose client was told that it is lost, as soon as the store answers.
-
-        A write that arrives late becomes a fork. If the write arrived before, its answer is marked as one that no
-        client received, so that the same question is answered anew.
-        """
         chain = turn.chain
         own = turn.base_branch or split_id(turn.conversation)[1]
         arguments = (chain.tip, len(chain) - 1, own, turn.lease_name, turn.lease_value)

@@ -12,7 +12,7 @@ class OwnerStore(Protocol):
     async def owners(self, account: str, identifiers: Sequence[str]) -> Sequence[str | None]:
         """Return who made each object of an account; None for what nobody was seen to make.
 
-        :raises StoreUnavailable: nobody knows at present
+        :raises StoreUnavailable: the store did not answer in time, and this process does not know all of them
         """
         ...
 

@@ -19,32 +19,24 @@ class ResponseStore(Protocol):
     async def find(self, owner: str, identifier: str) -> ResponseRecord | None:
         """Return the response with this id, or with an item of this id; None if the owner has none.
 
-        Its long members are empty until ``with_head`` reads them.
+        Its long members are empty until ``RedisResponses.with_head`` reads them. What was asked for lives on as if it
+        were new.
         """
-        ...
-
-    async def with_head(self, response: ResponseRecord) -> ResponseRecord:
-        """Return the response with all members of its object."""
         ...
 
     async def system_messages(self, response: ResponseRecord) -> Mapping[bytes, bytes]:
         """Return the bytes of the response's system messages by their digests; those that are gone are missing."""
         ...
 
-    async def forget(self, owner: str, response: ResponseRecord) -> None:
-        """Delete a response; its conversation stays."""
-        ...
-
 
 class KeptConversationStore(Protocol):
     """Conversations of the Conversations API, by their ids and the credentials that made them."""
 
-    async def create(self, owner: str, conversation: KeptConversation, items: Sequence[KeptItem]) -> None:
-        """Store a new conversation."""
-        ...
-
     async def find(self, owner: str, identifier: str) -> KeptHistory | None:
-        """Return a conversation, which lives on as if it were new; None if the owner has none."""
+        """Return a conversation, which lives on as if it were new; None if the owner has none.
+
+        An item that cannot be read is missing.
+        """
         ...
 
     async def add(
@@ -54,16 +46,4 @@ class KeptConversationStore(Protocol):
 
         :param tenant: whose request brought them; the first one's stays
         """
-        ...
-
-    async def change(self, owner: str, conversation: KeptConversation, metadata: bytes) -> KeptConversation | None:
-        """Replace the metadata; None if the conversation is gone."""
-        ...
-
-    async def remove(self, owner: str, conversation: KeptConversation, item: str) -> bool:
-        """Delete the items with an id, and return whether there was one."""
-        ...
-
-    async def forget(self, owner: str, identifier: str) -> bool:
-        """Delete a conversation, and return whether it was there."""
         ...

@@ -14,7 +14,7 @@ from tidemark.core.conversation.prefix import PrefixChain
 from tidemark.core.conversation.records import ConversationRecord, ConversationState, MessageRecord, TurnRecord
 from tidemark.core.conversation.summary import NO_SYSTEMS, InnerSystems, PrefixSummary, SummaryRecipe
 from tidemark.core.frozen import frozen
-from tidemark.core.planning.calibration import Calibration, CalibrationEntry, CalibrationKey
+from tidemark.core.planning.calibration import Calibration, CalibrationKey
 
 
 class ConversationStore(Protocol):
@@ -162,6 +162,8 @@ class TurnStore(Protocol):
     async def start_turn(self, family: str, own: str, tenant: str, seconds: float) -> StartedTurn | None:
         """Take the turn of a conversation: of this id, or, if ``own`` is empty, of the family's name.
 
+        The conversation that a name leads to may not exist yet.
+
         :returns: None if the id's conversation is another tenant's, or there is none
         """
         ...
@@ -169,7 +171,7 @@ class TurnStore(Protocol):
     def give_up(self, turn: TurnRecord) -> None:
         """End a turn whose client was told that it is lost, as soon as the store answers.
 
-        Its lease is free then. A write that arrives late is no part of the conversation. If the write arrived
+        Its lease is free then. A write that arrives late becomes a fork. If the write arrived
         before, its answer counts as one that no client received: the same question is answered anew.
         """
         ...
@@ -178,12 +180,12 @@ class TurnStore(Protocol):
 class RequestHeads(Protocol):
     """The system messages that began the last request of a conversation."""
 
-    async def leading_system_messages(self, conversation: str) -> Sequence[bytes]:
-        """Return those of one conversation, in the client's bytes."""
-        ...
-
     async def with_missing(self, conversation: str) -> tuple[Sequence[bytes], str]:
-        """Return the same, and how many of them are lost: a number, ``unknown``, or nothing."""
+        """Return those of one conversation, in the client's bytes, and how many of them are lost.
+
+        That is a number, ``unknown`` if no turn is left, or nothing. Only the messages at the beginning are read:
+        agents put clocks into them, so a long conversation has thousands.
+        """
         ...
 
     async def summarized_count(self, conversation: str) -> int:
@@ -256,12 +258,5 @@ class CalibrationStore(Protocol):
 
         :param counted: tokens by the local count
         :param reported: tokens by the provider's
-        """
-        ...
-
-    async def readings(self, owner: str | None) -> Mapping[str, Sequence[CalibrationEntry]]:
-        """Return an owner's calibrations by model id; for None, the operator, the newest of each model.
-
-        :raises StoreUnavailable: the store did not answer in time
         """
         ...

@@ -13,7 +13,7 @@ from tidemark.core.conversation.request import Dialect
 from tidemark.core.errors import InvalidRequest
 from tidemark.core.planning.assemble import assemble
 from tidemark.core.planning.situation import NoCompaction, ReuseSummary
-from tidemark.core.ports import NO_CREDENTIAL, Caller, RequestHeads
+from tidemark.core.ports import NO_CREDENTIAL, Caller
 from tidemark.dialects.message_formats import MessageFormats
 from tidemark.features.conversations.access import ArchiveAccess
 from tidemark.features.conversations.pages import ContextSnapshot
@@ -24,6 +24,7 @@ from tidemark.pipeline.history_reader import HistoryReader, chain_of_stored
 from tidemark.pipeline.steps import Pipeline
 from tidemark.pipeline.values import Controls, ConversationPlace, Refused
 from tidemark.store.conversations import RedisStore
+from tidemark.store.request_heads import RedisRequestHeads
 
 
 class ContextView:
@@ -34,7 +35,7 @@ class ContextView:
         *,
         access: ArchiveAccess,
         store: RedisStore,
-        heads: RequestHeads,
+        heads: RedisRequestHeads,
         summaries: StandingSummaries,
         pipeline: Pipeline,
         fitter: BudgetFitter,

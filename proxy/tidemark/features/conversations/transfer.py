@@ -15,13 +15,14 @@ from tidemark.core.conversation.prefix import PrefixChain, chain_of, conversatio
 from tidemark.core.conversation.records import MessageRecord, TurnRecord
 from tidemark.core.conversation.request import Dialect, ModelRequest
 from tidemark.core.errors import ConversationConflict, ConversationNotFound, StoreError
-from tidemark.core.ports import Caller, Clock, Lease, LeaseStore, RequestHeads, TokenCounter, Upstream
+from tidemark.core.ports import Caller, Clock, Lease, LeaseStore, TokenCounter, Upstream
 from tidemark.dialects.message_formats import MessageFormats
 from tidemark.features.conversations.access import ArchiveAccess
 from tidemark.features.conversations.pages import ImportedConversation
 from tidemark.pipeline.history_reader import offloaded, under_way
 from tidemark.pipeline.identify import tenant_of
 from tidemark.store.conversations import RedisStore
+from tidemark.store.request_heads import RedisRequestHeads
 from tidemark.store.usage import OwnerUsage
 
 EXPORT_PAGE = 500
@@ -36,7 +37,7 @@ class Transfer:
         *,
         access: ArchiveAccess,
         store: RedisStore,
-        heads: RequestHeads,
+        heads: RedisRequestHeads,
         upstream: Upstream,
         leases: LeaseStore,
         counter: TokenCounter,

@@ -17,7 +17,8 @@ from tidemark.core.errors import InvalidRequest, ModelConflict, ModelNotFound
 from tidemark.core.models import NOTHING_SET, FieldValue, ModelObservation, ModelOverrides, ModelRecord, model_id
 from tidemark.core.planning.budget import budget_for
 from tidemark.core.planning.calibration import ANY_TOOLS, CalibrationEntry
-from tidemark.core.ports import CalibrationStore, Caller, Route
+from tidemark.core.ports import Caller, Route
+from tidemark.store.calibrations import RedisCalibrations
 from tidemark.store.models import RedisModels
 from tidemark.upstream.upstream import LiteLLMUpstream
 
@@ -37,7 +38,7 @@ class ModelRegistry:
         self,
         *,
         store: RedisModels,
-        calibrations: CalibrationStore,
+        calibrations: RedisCalibrations,
         live: LiveOverrides,
         catalog: Catalog,
         upstream: LiteLLMUpstream,

@@ -14,11 +14,12 @@ from tidemark.core.conversation.request import Dialect
 from tidemark.core.conversation.responses import ResponseFormat
 from tidemark.core.errors import ConversationNotFound, UpstreamError
 from tidemark.core.frozen import frozen
-from tidemark.core.ports import Caller, KeptConversationStore, Route, Upstream, UpstreamReply
+from tidemark.core.ports import Caller, Route, Upstream, UpstreamReply
 from tidemark.pipeline.carried_objects import CarriedObjects
 from tidemark.pipeline.kept_conversations import KeptConversations, new_conversation, new_items
 from tidemark.pipeline.plain_replies import UNSERVED, read_whole
 from tidemark.pipeline.values import BufferedReply
+from tidemark.store.kept_conversations import RedisKeptConversations
 from tidemark.store.usage import OwnerUsage
 
 CONVERSATIONS = "/conversations"
@@ -31,7 +32,7 @@ class ConversationsApi:
     """Serves what it is asked; it holds no state."""
 
     upstream: Upstream
-    store: KeptConversationStore
+    store: RedisKeptConversations
     dialect: Dialect
     format: ResponseFormat
     """That of the dialect."""

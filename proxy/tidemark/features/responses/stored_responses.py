@@ -14,12 +14,13 @@ from tidemark.core.conversation.request import Dialect
 from tidemark.core.conversation.responses import OUTPUT, ResponseFormat, ResponseRecord
 from tidemark.core.errors import ModelNotFound, UpstreamError
 from tidemark.core.frozen import frozen
-from tidemark.core.ports import Caller, ResponseStore, Route, Upstream, UpstreamReply
+from tidemark.core.ports import Caller, Route, Upstream, UpstreamReply
 from tidemark.features.responses.background_responses import BackgroundResponses
 from tidemark.pipeline.earlier_messages import EarlierMessages
 from tidemark.pipeline.plain_replies import UNSERVED, decode_whole, read_whole
 from tidemark.pipeline.shared_accounts import SharedAccounts, account_of, names_of_path
 from tidemark.pipeline.values import BufferedReply
+from tidemark.store.responses import RedisResponses
 
 OK, REFUSED = 200, 400
 _KEEPS_NONE = (400, *UNSERVED)
@@ -31,7 +32,7 @@ class StoredResponses:
     """Reads and deletes; it holds no state."""
 
     upstream: Upstream
-    responses: ResponseStore
+    responses: RedisResponses
     earlier: EarlierMessages
     dialect: Dialect
     format: ResponseFormat

@@ -10,11 +10,12 @@ from dataclasses import replace
 from tidemark.core.conversation.records import ConversationRecord
 from tidemark.core.conversation.request import Dialect
 from tidemark.core.errors import ModelNotFound, StoreUnavailable
-from tidemark.core.ports import NO_CREDENTIAL, Caller, ConversationStore, RequestHeads, Route, Upstream
+from tidemark.core.ports import NO_CREDENTIAL, Caller, ConversationStore, Route, Upstream
 from tidemark.dialects.message_formats import MessageFormats
 from tidemark.pipeline.history_reader import HistoryReader, chain_of_stored
 from tidemark.pipeline.steps import Pipeline
 from tidemark.pipeline.values import Controls, ConversationPlace, RequestContext
+from tidemark.store.request_heads import RedisRequestHeads
 
 
 class CompactionRequests:
@@ -26,7 +27,7 @@ class CompactionRequests:
         pipeline: Pipeline,
         upstream: Upstream,
         store: ConversationStore,
-        heads: RequestHeads,
+        heads: RedisRequestHeads,
         dialect: Dialect,
         formats: MessageFormats,
     ) -> None:
