@@ -13,9 +13,12 @@ import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Protocol
+from typing import TYPE_CHECKING
 
 from tidemark.core.errors import TokenizerFailed
+
+if TYPE_CHECKING:
+    from tiktoken import Encoding
 
 _SAME_RANKS = {"o200k_harmony": "o200k_base"}
 """Harmony has the ranks and the pattern of o200k_base, and adds special tokens that no text encodes to."""
@@ -47,22 +50,10 @@ PIECE_CHARS = 10_000
 size occupies a thread for 1 to 5 ms on a common core, whatever the text."""
 
 
-class Encoder(Protocol):
-    """The two methods of ``tiktoken.Encoding`` that we use."""
-
-    def encode_ordinary(self, text: str) -> list[int]:
-        """Encode a text, with special tokens as ordinary text."""
-        ...
-
-    def decode_bytes(self, tokens: list[int]) -> bytes:
-        """Return the bytes that tokens encode."""
-        ...
-
-
 class Vocabulary:
     """One encoding, which encodes in pieces, so that its time is linear and no text makes it panic."""
 
-    def __init__(self, name: str, encoder: Encoder) -> None:
+    def __init__(self, name: str, encoder: Encoding) -> None:
         self.name = name
         self._encoder = encoder
 
