@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from tidemark.core.errors import TokenizerFailed
 from tidemark.tokens import LocalTokenCounter
 from tidemark.tokens import vocabulary as vocabularies
-from tidemark.tokens.vocabulary import Vocabulary, pieces, vocabulary
+from tidemark.tokens.vocabulary import OWNER, Vocabulary, pieces, vocabulary
 
 TEXTS = st.text(alphabet=st.sampled_from("ab Z9.,'\n\t/\r-éß中😀\u200d\x1c\xa0"), max_size=400)
 
@@ -109,6 +109,23 @@ def test_a_vocabulary_is_loaded_once_however_many_threads_ask(monkeypatch: pytes
     monkeypatch.setattr(vocabularies, "_loaded", {})
     with ThreadPoolExecutor(8) as pool:
         assert len({id(one) for one in pool.map(vocabulary, ["cl100k_base"] * 8)}) == 1
+
+
+def test_a_server_that_starts_loads_its_vocabularies_before_any_request(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The first request would wait half a second for it."""
+    loaded: dict[tuple[str, Path | None], Vocabulary] = {}
+    monkeypatch.setattr(vocabularies, "_loaded", loaded)
+    LocalTokenCounter().warm(["gpt-4o", "gpt-5", "gpt-3.5-turbo"])
+    OWNER.submit(int).result()  # it comes after what waits there
+    assert sorted(encoding for encoding, _ in loaded) == ["cl100k_base", "o200k_base"]
+
+
+def test_what_cannot_be_loaded_ahead_is_told_at_the_first_request(tmp_path: Path) -> None:
+    """A server without its files starts all the same."""
+    counter = LocalTokenCounter(folder=tmp_path)
+    counter.warm(["gpt-4o"])
+    with pytest.raises(TokenizerFailed, match="cannot be read"):
+        counter.count_text("hello", "gpt-4o")
 
 
 def test_a_panic_of_the_tokenizer_is_a_tokenizer_failure() -> None:

@@ -66,6 +66,7 @@ def _lifespan(
 
     @asynccontextmanager
     async def lifespan(_: Starlette) -> AsyncIterator[None]:
+        worker.counter.warm([entry.upstream_model for entry in worker.settings.model_list] or [""])
         await worker.schema.start()
         worker.watch.start()
         await worker.live.start()

@@ -7,7 +7,7 @@ encodes texts, caches counts, uses threads for long texts and handles failures. 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Literal, cast
@@ -76,6 +76,14 @@ class LocalTokenCounter:
         self._missing: dict[str, TokenizerFailed] = {}
         self._messages = CountCache(REMEMBERED_MESSAGES)
         self._texts = CountCache(REMEMBERED_TEXTS)
+
+    def warm(self, models: Iterable[str]) -> None:
+        """Start loading the vocabularies of these models in the background, so that no first request waits for them.
+
+        What cannot be loaded is told to the first request that needs it.
+        """
+        for encoding in {self._scheme_of(model).family.encoding for model in models}:
+            OWNER.submit(self._vocabulary, encoding)
 
     async def count(
         self, request: ModelRequest, model: str, *, stored_count: int = 0, stored: Stored | None = None
