@@ -1,4 +1,4 @@
-"""Measures token counting: a long conversation beside ``litellm.token_counter``, and texts that tokenizers dislike.
+"""Measures token counting: a long conversation beside ``litellm.token_counter`` and tiktoken alone, and odd texts.
 
 ``make bench-counting`` runs it. Rounds of both are interleaved on one core and their medians taken, so that a busy
 machine slows both equally. A round of ours starts with empty caches; loading a vocabulary, once in a process, is listed
@@ -22,7 +22,8 @@ from pathlib import Path
 from tidemark.core.conversation.request import ModelRequest
 from tidemark.dialects.chat.dialect import ChatDialect
 from tidemark.dialects.chat.message import parse_message
-from tidemark.tokens import LocalTokenCounter
+from tidemark.tokens import LocalTokenCounter, encoding_for
+from tidemark.tokens.vocabulary import OWNER
 
 MODEL = "gpt-4o"
 MESSAGES, TOKENS = 700, 100_000
@@ -45,7 +46,7 @@ Values = list[dict[str, str]]
 def conversation() -> Values:
     """Make messages from this repository's own pages and code, in turns of about 143 tokens."""
     root = Path(__file__).parents[1]
-    paths = sorted([*root.glob("docs/**/*.md"), *root.glob("tidemark/**/*.py")])
+    paths = sorted([*root.glob("docs/**/*.md"), *root.glob("proxy/tidemark/**/*.py")])
     words = "\n".join(path.read_text(encoding="utf-8") for path in paths)
     counter, chance = LocalTokenCounter(), random.Random(7)
     values: Values = [{"role": "system", "content": "You are a careful assistant."}]
@@ -75,34 +76,45 @@ def timed(work: Callable[[], object]) -> float:
 
 
 def compare(rounds: int) -> None:
-    """Measure ours and litellm's in turns: the whole conversation, and the same with one message more."""
+    """Measure ours, litellm's and tiktoken's own in turns: the whole conversation, and the same with one message more.
+
+    tiktoken alone encodes the same texts, in the thread that it serves quickest.
+    """
     os.environ["LITELLM_LOCAL_MODEL_COST_MAP"] = "True"
     import litellm
+    import tiktoken
 
     values = conversation()
     following = [*values, {"role": "user", "content": "And now the next question, please: what is left to do?"}]
     requests = parsed(values), parsed(following)
     loop = asyncio.new_event_loop()
     loop.run_until_complete(LocalTokenCounter().count(requests[0], MODEL))
-    figures: dict[str, list[float]] = {"cold": [], "following": [], "litellm": [], "litellm following": []}
+    encode = tiktoken.get_encoding(encoding_for(MODEL)).encode_ordinary  # the one that the counter loads
+    texts = [value["content"] for value in values]
+    figures: dict[str, list[float]] = {name: [] for name in ("alone", "cold", "litellm", "following", "litellm again")}
     theirs = []
     for _ in range(rounds):
         counter = LocalTokenCounter()
         counter.count_text("load", MODEL)
         ours = [partial(loop.run_until_complete, counter.count(request, MODEL)) for request in requests]
         theirs = [partial(litellm.token_counter, model=MODEL, messages=messages) for messages in (values, following)]
+        figures["alone"].append(timed(OWNER.submit(lambda: [encode(text) for text in texts]).result))
         figures["cold"].append(timed(ours[0]))
         figures["litellm"].append(timed(theirs[0]))
         figures["following"].append(timed(ours[1]))
-        figures["litellm following"].append(timed(theirs[1]))
+        figures["litellm again"].append(timed(theirs[1]))
     totals = loop.run_until_complete(LocalTokenCounter().count(requests[0], MODEL)).total, theirs[0]()
     middle = {name: statistics.median(times) for name, times in figures.items()}
     print(
         f"{len(values)} messages: {totals[0]} tokens counted by us, {totals[1]} by litellm; {rounds} rounds, median ms"
     )
     print(f"{'':24}{'Tidemark':>10}{'litellm':>10}{'ratio':>8}")
-    for title, own, other in (("cold", "cold", "litellm"), ("following turn", "following", "litellm following")):
+    for title, own, other in (("cold", "cold", "litellm"), ("following turn", "following", "litellm again")):
         print(f"{title:24}{middle[own]:10.2f}{middle[other]:10.2f}{middle[other] / middle[own]:8.1f}")
+    ratios = [
+        f"{statistic(figures['cold']) / statistic(figures['alone']):.2f}" for statistic in (statistics.median, min)
+    ]
+    print(f"cold, by tiktoken's own {middle['alone']:.2f} ms: {ratios[0]} times; by the best rounds: {ratios[1]}")
     print(f"best round: {min(figures['cold']):.2f} cold, {min(figures['following']):.2f} following\n")
 
 
