@@ -75,8 +75,7 @@ class Catalog:
     ) -> None:
         self._upstream = upstream
         self._live = live
-        self.policy_for = policy_for
-        """Returns a model's policy; replaced if the operator changes settings for all models."""
+        self._policy_for = policy_for
         self._data = data or LiteLLMModelData()
         self._windows = Windows(
             overrides={} if overrides is None else overrides,
@@ -91,13 +90,21 @@ class Catalog:
         self._assumed: BoundedCache[str, int] = BoundedCache(REMEMBERED)
         """The windows that were reported as assumed, by the client's name for the model."""
 
+    def use_policies(self, policy_for: Callable[[str], CompactionPolicy]) -> None:
+        """Take the policies of all following requests from ``policy_for``: the operator changed settings."""
+        self._policy_for = policy_for
+
+    def policy_for(self, name: str) -> CompactionPolicy:
+        """Return the policy that is in force for a model, by the client's name."""
+        return self._policy_for(name)
+
     async def known_window(self, route: Route, caller: Caller) -> int | None:
         """Return the input window of a model, unless it is only a default."""
         window = (await self.profile(route, caller)).window
         return None if window.source == "default" else min(window.window, window.max_input_tokens)
 
     async def profile(self, route: Route, caller: Caller) -> ModelProfile:
-        policy, overrides = self.policy_for(route.name), self._overrides_of(route)
+        policy, overrides = self._policy_for(route.name), self._overrides_of(route)
         if overrides.states_window:
             window = ModelWindow(
                 max_output_tokens=None if overrides.max_output_tokens else await self._windows.output(route)
@@ -125,7 +132,7 @@ class Catalog:
 
     async def observe(self, route: Route, caller: Caller) -> ModelObservation:
         """Return a model as its sources describe it now, without the registry's settings."""
-        return _observation(route, await self._windows.find(route, caller), self.policy_for(route.name))
+        return _observation(route, await self._windows.find(route, caller), self._policy_for(route.name))
 
     async def learn(
         self,

@@ -35,4 +35,4 @@ class SettingsFeature(Feature):
 
     def _apply(self, stored: SettingValues) -> None:
         """Let all following requests have the stored settings."""
-        self._worker.catalog.policy_for = with_stored(self._worker.settings, stored).policy_for
+        self._worker.catalog.use_policies(with_stored(self._worker.settings, stored).policy_for)
