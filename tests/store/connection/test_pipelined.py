@@ -14,11 +14,13 @@ from typing import cast
 
 import hiredis
 import pytest
+import redis
 import uvloop
 from redis.asyncio import Redis
 
 from tests.store.turns import Client, dialogue
 from tests.support.waiting import settled, until
+from tidemark import __version__
 from tidemark.core.errors import StoreUnavailable
 from tidemark.store.codec import Codec
 from tidemark.store.connection.client import connect
@@ -48,8 +50,8 @@ class Scripted:
             await self._answer(reader, writer)
 
     async def _answer(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        await reader.read(65_536)
-        writer.write(b"%0\r\n")
+        await reader.readuntil(f"{__version__}\r\n".encode())
+        writer.write(b"%0\r\n+OK\r\n+OK\r\n")  # HELLO and twice CLIENT SETINFO
         while piece := await reader.read(65_536):
             self.received.append(piece)
             answer = self._answers.pop(0) if self._answers else b"+OK\r\n"
@@ -96,13 +98,6 @@ async def test_of_many_callers_at_once_each_gets_its_own_answer(socket_path: str
     assert all(await asyncio.gather(*(asked(number) for number in range(2000))))
     clients = await line.call("CLIENT", "LIST")
     assert clients.decode().count("cmd=client") == 1
-    await line.aclose()
-
-
-async def test_an_operator_sees_who_is_connected(socket_path: str) -> None:
-    """By machine and process."""
-    line = PipelinedConnection(StoreServer(path=socket_path))
-    assert await line.call("CLIENT", "GETNAME") == f"tidemark-{socket.gethostname()}-{os.getpid()}".encode()
     await line.aclose()
 
 
@@ -303,6 +298,38 @@ async def test_the_library_speaks_to_a_plain_address_where_the_switch_says_so() 
     client = connect("unix:///run/valkey.sock?db=1", library=True)
     assert isinstance(cast("MethodType", client.call).__self__, Redis)
     await client.aclose()
+
+
+@pytest.mark.parametrize(
+    ("library", "lib"),
+    [(False, ("tidemark", __version__)), (True, (f"redis-py(tidemark_v{__version__})", redis.__version__))],
+    ids=["own", "redis-py"],
+)
+async def test_an_operator_sees_who_is_connected(socket_path: str, *, library: bool, lib: tuple[str, str]) -> None:
+    """Name, library and version in ``CLIENT LIST``: machine and process by the name, Tidemark by the library."""
+    client = connect(f"unix://{socket_path}", library=library)
+    try:
+        line = await client.call("CLIENT", "INFO")
+        facts = dict(fact.split("=", 1) for fact in (line if isinstance(line, str) else line.decode()).split())
+        assert facts["name"] == f"tidemark-{socket.gethostname()}-{os.getpid()}"
+        assert (facts["lib-name"], facts["lib-ver"]) == lib
+    finally:
+        await client.aclose()
+
+
+@pytest.mark.parametrize("library", [False, True], ids=["own", "redis-py"])
+async def test_a_user_without_the_right_to_say_so_is_served(socket_path: str, *, library: bool) -> None:
+    """As one of Redis before 7.2, which does not know ``CLIENT SETINFO``."""
+    admin = PipelinedConnection(StoreServer(path=socket_path))
+    await admin.call("ACL", "SETUSER", "silent", "on", ">s3cret", "~*", "+@all", "-client")
+    client = connect(f"unix://silent:s3cret@{socket_path}?db=1", library=library)
+    try:
+        assert await client.call("SET", "silent", 1) in (b"OK", True)
+        (line,) = [line for line in (await admin.call("CLIENT", "LIST")).splitlines() if b"user=silent" in line]
+        assert (b"lib-name= " in line, b"db=1" in line) == (True, True)
+    finally:
+        await client.aclose()
+        await admin.aclose()
 
 
 def test_a_server_shows_no_password() -> None:

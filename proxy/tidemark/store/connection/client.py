@@ -7,6 +7,7 @@ Both clients speak RESP3 and fail with ``FAILURES``.
 
 from __future__ import annotations
 
+import contextlib
 import re
 from collections.abc import Sequence
 from dataclasses import fields
@@ -14,11 +15,13 @@ from typing import Any, Protocol
 
 import redis.exceptions
 from redis.asyncio import BlockingConnectionPool, Redis, SSLConnection
-from redis.asyncio.connection import parse_url
+from redis.asyncio.connection import AbstractConnection, parse_url
 from redis.asyncio.retry import Retry
 from redis.backoff import NoBackoff
+from redis.driver_info import DriverInfo
 from redis.maint_notifications import MaintNotificationsConfig
 
+from tidemark import __version__
 from tidemark.core.errors import ConfigError
 from tidemark.store.connection.faults import CLOSED_AT_ONCE, fault_of, words_within
 from tidemark.store.connection.pipelined import (
@@ -27,6 +30,7 @@ from tidemark.store.connection.pipelined import (
     PipelinedConnection,
     StoreServer,
     UnknownScript,
+    client_name,
 )
 
 _CONNECTIONS = 64
@@ -152,6 +156,14 @@ class PooledClient:
         return answers
 
 
+async def _log_in(connection: AbstractConnection) -> None:
+    """Send what stands before the first command, and the client's name, which redis-py would not go on without."""
+    await connection.on_connect_check_health()
+    await connection.send_command("CLIENT", "SETNAME", client_name(), check_health=False)
+    with contextlib.suppress(redis.exceptions.ResponseError):  # Redis 6 has no right for it alone
+        await connection.read_response()
+
+
 def _options() -> dict[str, Any]:
     # One retry at once: a restart may have closed a pooled connection. Every command may be sent twice
     # (``PipelinedConnection.call``).
@@ -161,6 +173,8 @@ def _options() -> dict[str, Any]:
         "retry": retry,
         "socket_timeout": None,
         "socket_connect_timeout": None,
+        "driver_info": DriverInfo().add_upstream_driver("tidemark", __version__),
+        "redis_connect_func": _log_in,
     }
     options["maint_notifications_config"] = MaintNotificationsConfig(enabled=False)
     return options

@@ -22,6 +22,7 @@ from typing import Any, cast
 
 import hiredis
 
+from tidemark import __version__
 from tidemark.core.frozen import frozen
 
 CONNECT_SECONDS = 1.5
@@ -53,11 +54,16 @@ class StoreServer:
         return f"Server({self.path or f'{self.host}:{self.port}'}, db={self.db})"
 
     def handshake(self) -> list[tuple[Argument, ...]]:
-        """Return the first commands on a new connection."""
+        """Return the first commands on a new connection, which the server must accept."""
         has_login = self.username or self.password  # a user of an access list may need no password
         login = ("AUTH", self.username or "default", self.password or "") if has_login else ()
         hello = ("HELLO", 3, *login, "SETNAME", client_name())
         return [hello, ("SELECT", self.db)] if self.db else [hello]
+
+
+_LIBRARY = (("CLIENT", "SETINFO", "LIB-NAME", "tidemark"), ("CLIENT", "SETINFO", "LIB-VER", __version__))
+"""Tells ``CLIENT LIST`` what is connected. Redis has it from 7.2 on, and a user may lack the right, so a refusal means
+nothing."""
 
 
 def client_name() -> str:
@@ -296,8 +302,10 @@ def _ignore(answer: asyncio.Future[Any]) -> None:
 
 
 async def _greet(connected: StoreSocket, commands: Iterable[tuple[Argument, ...]]) -> None:
-    answers = [connected.send(hiredis.pack_command(command)) for command in commands]  # type: ignore[arg-type]
-    for answer in await asyncio.gather(*answers):
+    """Send the first commands, all before any answer; raises ``OSError`` if a necessary one is refused."""
+    answers = [connected.send(pack(command)) for command in commands]
+    beside = [connected.send(pack(command)) for command in _LIBRARY]
+    for answer in (await asyncio.gather(*answers, *beside))[: len(answers)]:
         if isinstance(answer, Exception):
             raise ConnectionError(str(answer)) from answer
 
