@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from tidemark.demo import children, llama
-from tidemark.demo.screen import AnsweredTurn, FailedTurn
+from tidemark.demo.screen import Screen
 from tidemark.demo.talk import REPLY_TOKENS, client_of, converse
 
 pytestmark = [pytest.mark.e2e, pytest.mark.model, pytest.mark.usefixtures("real_model")]
@@ -29,11 +29,24 @@ from tidemark.demo import children, llama
 port, log = int(sys.argv[1]), sys.argv[2]
 python, *arguments = llama.command(port)
 server = [python, "-X", f"log={log}", *arguments]
-with children.ended_by_signals(), children.child("model", server, Path(log)) as model:
-    model.wait_ready(port, llama.HEALTH_PATH)
+children.exit_on_signals()
+with children.child("model", port, server, Path(log)) as model:
+    model.wait_ready(llama.HEALTH_PATH)
     print("ready", flush=True)
     time.sleep(60)
 """
+
+
+class Heard(Screen):
+    """A screen that keeps the answers so far, as they come."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.heard: list[str] = []
+
+    def listen(self, answer: str) -> None:
+        """Keep it."""
+        self.heard.append(answer)
 
 
 @pytest.fixture(scope="module")
@@ -41,8 +54,8 @@ def model_port(tmp_path_factory: pytest.TempPathFactory) -> Iterator[int]:
     """Run the real server for the tests of this file; yield its port."""
     port = children.free_port()
     log = tmp_path_factory.mktemp("llama") / "llama.log"
-    with children.child("The model's server", llama.command(port), log) as model:
-        model.wait_ready(port, llama.HEALTH_PATH)
+    with children.child("The model's server", port, llama.command(port), log) as model:
+        model.wait_ready(llama.HEALTH_PATH)
         yield port
 
 
@@ -57,27 +70,22 @@ def test_the_server_offers_the_model_with_its_window(model_port: int) -> None:
 
 def test_a_conversation_is_answered_from_the_prompt_cache(model_port: int) -> None:
     """The second turn streams an answer, and most of its prompt comes from the server's cache."""
-    heard: list[str] = []
-    with client_of(model_port) as client:
-        turns = list(converse(client, ["Hello, boat!", "Where to?"], heard.append))
-    second = turns[1]
-    assert isinstance(second, AnsweredTurn)
+    screen = Heard()
+    _, second = converse("model", model_port, ["Hello, boat!", "Where to?"], screen)
+    assert second.error == ""
     assert second.cached_tokens > second.prompt_tokens / 2
     assert 0 < len(second.answer.split()) <= REPLY_TOKENS
-    assert heard[-1] == second.answer
+    assert second.answer in screen.heard
 
 
 def test_a_full_window_is_refused_in_the_servers_own_words(model_port: int) -> None:
     """A prompt longer than the window fails as an overflow with its size; the conversation stops there."""
-    with client_of(model_port) as client:
-        (turn,) = converse(client, ["sea " * 2100, "never asked"], lambda _answer: None)
-    assert isinstance(turn, FailedTurn)
+    (turn,) = converse("model", model_port, ["sea " * 2100, "never asked"], Screen())
     assert turn.is_overflow
-    assert turn.status == 400
-    size = re.search(r"request \((\d+) tokens\)", turn.message)
+    size = re.search(r"request \((\d+) tokens\)", turn.error)
     assert size is not None
     assert int(size[1]) > llama.WINDOW_TOKENS
-    assert "exceeds the available context size" in turn.message
+    assert "exceeds the available context size" in turn.error
 
 
 def test_the_weights_are_found_without_importing_their_package() -> None:
@@ -94,10 +102,10 @@ def test_a_taken_port_is_told_with_the_last_log_lines(tmp_path: Path) -> None:
         taken.listen()
         port = taken.getsockname()[1]
         with (
-            children.child("The model's server", llama.command(port), tmp_path / "llama.log") as model,
+            children.child("The model's server", port, llama.command(port), tmp_path / "llama.log") as model,
             pytest.raises(children.ChildError, match=r"(?s)has ended with exit code.*llama\.log.*port"),
         ):
-            model.wait_ready(port, llama.HEALTH_PATH)
+            model.wait_ready(llama.HEALTH_PATH)
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGKILL])

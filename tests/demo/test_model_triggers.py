@@ -32,11 +32,11 @@ def client(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
     port, folder = children.free_port(), tmp_path_factory.mktemp("site")
     config = CONFIG.format(model=llama.MODEL, port=port, window=llama.WINDOW_TOKENS, strategy=request.param)
     with (
-        children.child("The model's server", llama.command(port), folder / "llama.log") as model,
+        children.child("The model's server", port, llama.command(port), folder / "llama.log") as model,
         EmbeddedValkey(tmp_path_factory.mktemp("valkey")) as valkey,
         benched(valkey.url, folder) as bench,
     ):
-        model.wait_ready(port, llama.HEALTH_PATH)
+        model.wait_ready(llama.HEALTH_PATH)
         url = bench.start(config=config.replace("{", "{{").replace("}", "}}"))
         with httpx.Client(base_url=url, timeout=300, verify=NO_TLS) as http:
             yield Client(http, "key of the model")

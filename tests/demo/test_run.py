@@ -74,8 +74,8 @@ def test_straight_it_overflows_and_through_tidemark_it_finishes(
     real_model: Path, all_ended: AllEnded, tmp_path: Path
 ) -> None:
     """The demo shows its point: exit code 0, one line a turn, a comparison, and nothing left behind."""
-    call = f"run.main({_TURNS}, window_tokens={_WINDOW_TOKENS})"
-    code = f"import sys; from tidemark.demo import run; sys.exit({call})"
+    setting = f"llama.WINDOW_TOKENS = {_WINDOW_TOKENS}"
+    code = f"import sys; from tidemark.demo import llama, run; {setting}; sys.exit(run.main({_TURNS}))"
     done = subprocess.run(
         [sys.executable, "-c", code], capture_output=True, text=True, check=False, env=environ(tmp_path)
     )

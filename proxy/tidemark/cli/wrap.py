@@ -224,11 +224,11 @@ def _server(config: Path | None, settings: Settings) -> Iterator[str]:
             "1",
         ]
         try:
-            server = stack.enter_context(child("Tidemark", line, folder / "serve.log", dict(os.environ)))
-            server.wait_ready(port, "/health/liveliness")
+            server = stack.enter_context(child("Tidemark", port, line, folder / "serve.log", dict(os.environ)))
+            server.wait_ready("/health/liveliness")
         except ChildError as error:
             raise TidemarkError(str(error)) from error
-        yield f"http://{HOST}:{port}"
+        yield server.url
 
 
 def _run(command: Sequence[str], environ: Mapping[str, str]) -> int:

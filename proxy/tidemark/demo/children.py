@@ -1,7 +1,7 @@
-"""Starts the demo's child processes, waits until they answer, and always stops them.
+"""Starts child processes that serve HTTP, waits until they answer, and always stops them.
 
-`run.py` starts the model's server and Tidemark with `child`. Leaving this context manager in any way ends the process
-and its process group. `ended_by_signals` makes SIGTERM and SIGHUP leave it too.
+`run.py` starts the model's server and Tidemark with `child`, and `tidemark wrap` its Tidemark. Leaving this context
+manager in any way ends the process and its process group. `exit_on_signals` makes SIGTERM and SIGHUP leave it too.
 """
 
 from __future__ import annotations
@@ -16,7 +16,6 @@ import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from types import FrameType
 
 from tidemark.core.frozen import frozen
 
@@ -25,11 +24,8 @@ START_SECONDS = 60.0
 """The longest time until a child answers; importing litellm alone takes 3 to 7 s of CPU."""
 STOP_SECONDS = 8.0
 """The longest time that a child has to end after SIGTERM, before it is killed."""
-_POLL_SECONDS = 0.05
-_LOG_LINES = 12
 _DIE_WITH_PARENT = Path(__file__).parents[1] / "store" / "embedded" / "die_with_parent.py"
-"""The program that ends a child when the demo ends, in any way. It is started by its path, so no package is
-imported."""
+"""Ends a child when its parent ends, in any way; started by its path, it imports no package."""
 _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
@@ -37,30 +33,27 @@ class ChildError(Exception):
     """A child process ended early or did not answer in time; the message contains its last log lines."""
 
 
-class EndedBySignal(KeyboardInterrupt):
-    """SIGTERM or SIGHUP arrived; `number` is the signal's number."""
-
-    def __init__(self, number: int) -> None:
-        super().__init__(signal.Signals(number).name)
-        self.number = number
-
-
 @frozen
 class Child:
-    """A running process of the demo."""
+    """A running process and its port on 127.0.0.1."""
 
     name: str
+    port: int
     process: subprocess.Popen[bytes]
     log: Path
 
-    def wait_ready(self, port: int, path: str, seconds: float = START_SECONDS) -> None:
-        """Return as soon as `GET path` is answered with 200; raise `ChildError` after `seconds`."""
-        deadline = time.monotonic() + seconds
-        while not _answers(port, path):
+    @property
+    def url(self) -> str:
+        return f"http://{HOST}:{self.port}"
+
+    def wait_ready(self, path: str) -> None:
+        """Return as soon as `GET path` is answered with 200; raise `ChildError` after `START_SECONDS`."""
+        deadline = time.monotonic() + START_SECONDS
+        while not _answers(self.port, path):
             self.check()
             if time.monotonic() > deadline:
-                raise ChildError(f"{self.name} did not answer on port {port} in {seconds:.0f} s.\n{self.last_lines()}")
-            time.sleep(_POLL_SECONDS)
+                raise ChildError(f"{self.name} did not answer in {START_SECONDS:.0f} s.\n{self.last_lines()}")
+            time.sleep(0.05)
 
     def check(self) -> None:
         """Raise `ChildError` if the process has ended."""
@@ -70,86 +63,59 @@ class Child:
 
     def last_lines(self) -> str:
         """Return the end of its log, as text to print."""
-        lines = self.log.read_text(encoding="utf-8", errors="replace").splitlines()[-_LOG_LINES:]
+        lines = self.log.read_text(encoding="utf-8", errors="replace").splitlines()[-20:]
         return "\n".join([f"The last lines of its log ({self.log.name}):", *(f"  | {line}" for line in lines)])
 
 
 @contextlib.contextmanager
-def child(name: str, command: Sequence[str], log: Path, environ: Mapping[str, str] | None = None) -> Iterator[Child]:
-    """Run `command` in a session of its own while the block runs; its output goes to the file `log`.
+def child(
+    name: str, port: int, command: Sequence[str], log: Path, environ: Mapping[str, str] | None = None
+) -> Iterator[Child]:
+    """Run `command`, which serves `port`, in a session of its own while the block runs; `log` gets its output.
 
     Signals are blocked while the process is started and stopped, so that none can arrive in between.
     """
     guarded = [sys.executable, "-I", "-S", str(_DIE_WITH_PARENT), str(os.getpid()), *command]
-    with _signals(signal.SIG_BLOCK), log.open("wb") as output:
+    with log.open("wb") as output:
+        before = signal.pthread_sigmask(signal.SIG_BLOCK, _SIGNALS)
         process = subprocess.Popen(
-            guarded,
-            stdin=subprocess.DEVNULL,
-            stdout=output,
-            stderr=output,
-            env=environ,
-            start_new_session=True,
+            guarded, stdin=subprocess.DEVNULL, stdout=output, stderr=output, env=environ, start_new_session=True
         )
         try:
-            with _signals(signal.SIG_UNBLOCK):
-                yield Child(name, process, log)
+            try:
+                signal.pthread_sigmask(signal.SIG_SETMASK, before)
+                yield Child(name, port, process, log)
+            finally:
+                signal.pthread_sigmask(signal.SIG_BLOCK, _SIGNALS)
         finally:
-            _stop(process)
+            process.terminate()
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                process.wait(STOP_SECONDS)
+            with contextlib.suppress(ProcessLookupError, PermissionError):  # the group is empty (EPERM on macOS)
+                os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
+            signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 def free_port(wanted: int = 0) -> int:
     """Return `wanted` if it can be listened on at this moment, else another port that can."""
-    with socket.socket() as probe:
-        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # as servers do: a port in TIME_WAIT is free
-        try:
-            probe.bind((HOST, wanted))
-        except OSError:
-            probe.bind((HOST, 0))
-        port: int = probe.getsockname()[1]
-        return port
-
-
-@contextlib.contextmanager
-def ended_by_signals() -> Iterator[None]:
-    """Turn SIGTERM and SIGHUP into `EndedBySignal` in the main thread, as Python does with SIGINT."""
-
-    def end(number: int, _frame: FrameType | None) -> None:
-        raise EndedBySignal(number)
-
-    before = {number: signal.signal(number, end) for number in (signal.SIGTERM, signal.SIGHUP)}
     try:
-        yield
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
+        with socket.create_server((HOST, wanted)) as probe:  # it finds a port in TIME_WAIT free, as servers do
+            port: int = probe.getsockname()[1]
+            return port
+    except OSError:
+        return free_port()
 
 
-def _stop(process: subprocess.Popen[bytes]) -> None:
-    """End the process with SIGTERM, then kill the rest of its group."""
-    process.terminate()
-    with contextlib.suppress(subprocess.TimeoutExpired):
-        process.wait(STOP_SECONDS)
-    with contextlib.suppress(ProcessLookupError, PermissionError):  # the group is empty (macOS answers EPERM then)
-        os.killpg(process.pid, signal.SIGKILL)
-    process.wait()
-
-
-@contextlib.contextmanager
-def _signals(how: int) -> Iterator[None]:
-    """Block or unblock the signals while the block runs."""
-    before = signal.pthread_sigmask(how, _SIGNALS)
-    try:
-        yield
-    finally:
-        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+def exit_on_signals() -> None:
+    """Let SIGTERM and SIGHUP raise `SystemExit` in the main thread, as SIGINT raises `KeyboardInterrupt`."""
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, lambda received, _frame: sys.exit(128 + received))
 
 
 def _answers(port: int, path: str) -> bool:
     connection = http.client.HTTPConnection(HOST, port, timeout=2)  # it ignores the environment's proxies
-    try:
+    with contextlib.suppress(OSError, http.client.HTTPException), contextlib.closing(connection):
         connection.request("GET", path)
         return connection.getresponse().status == http.HTTPStatus.OK
-    except (OSError, http.client.HTTPException):
-        return False
-    finally:
-        connection.close()
+    return False

