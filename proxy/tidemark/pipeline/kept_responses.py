@@ -28,7 +28,9 @@ def response_keeping(context: RequestContext, upstream: Upstream) -> KeepRespons
     if responses is None or not responses.is_kept(request.fields):
         return None
     route = context.route
-    account = "" if upstream.keeps_responses(route, context.caller) is False else account_of(upstream, route)
+    account = account_of(upstream, route)
+    if account and upstream.keeps_responses(route, context.caller) is False:
+        account = ""
 
     def keep(record: TurnRecord, reply: Reply) -> TurnRecord:
         return _with_response(record, reply, request, responses, account)

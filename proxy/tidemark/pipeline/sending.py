@@ -28,6 +28,7 @@ from tidemark.pipeline.refused_items import watched_items
 from tidemark.pipeline.replay import SendAgain
 from tidemark.pipeline.search_offers import SearchOffers
 from tidemark.pipeline.values import (
+    Bind,
     BufferedReply,
     Exchange,
     FittedRequest,
@@ -112,7 +113,12 @@ class PendingTurns:
         self._clock = clock
 
     def of(
-        self, context: RequestContext, report: Report, learn: Learn | None = None, leave_out: LeaveOut | None = None
+        self,
+        context: RequestContext,
+        report: Report,
+        learn: Learn | None = None,
+        leave_out: LeaveOut | None = None,
+        bind: Bind | None = None,
     ) -> PendingTurn:
         """Return what the store will get of the request when its reply has ended."""
         request, count = context.request, context.count
@@ -149,6 +155,7 @@ class PendingTurns:
             learn,
             prepare,
             leave_out=leave_out,
+            bind=bind,
             keep_response=keep_response,
         )
 
@@ -250,10 +257,9 @@ class Send:
             report = with_left_out_warning(report, left_out)
         if reply.status >= 400:
             report = with_base_warning(report, reply, context.route)
-        turn = self._turns.of(context, report, learn, leave_out)
+        turn = self._turns.of(context, report, learn, leave_out, None if thinking is None else thinking.bindings)
         if thinking is not None:
             report = with_warning(report, thinking.warning)
-            turn = replace(turn, bind=thinking.bindings)
         return Exchange(reply, turn, report, None if report.degraded else fitted.summary)
 
 

@@ -303,6 +303,7 @@ def url_of(base_url: str, path: str) -> str:
     return endpoint(base_url, path)
 
 
+@lru_cache(maxsize=MAX_CACHED_URLS)
 def is_openai(base_url: str) -> bool:
     """Tell whether a base URL is OpenAI's own."""
     return urlsplit(base_url).hostname == "api.openai.com"
