@@ -9,6 +9,7 @@ import pytest
 from tests.support.patterns import Found, costly_text, patterns_of_proxy, slow_text
 from tidemark.summarizers.sentences import SENTENCE_CHARS
 
+pytestmark = pytest.mark.speed
 BOUNDED = {
     "tidemark.config.templates:_HEADING": "one line of a template, which is the operator's own file",
     "tidemark.summarizers.details:_FILE": "a word of a sentence or of a command, of at most 320 and 400 characters",

@@ -398,6 +398,7 @@ async def test_nothing_configured_lists_nothing_for_strangers_keys(data: LiteLLM
         assert await catalog_with(data).models(caller) == {"object": "list", "data": []}
 
 
+@pytest.mark.speed
 async def test_litellms_own_file_is_read_fast_and_right() -> None:
     """The file in the wheel has the form that is read, and it is hardly slower than to parse it."""
 

@@ -160,6 +160,7 @@ def test_a_whole_form_is_read_to_its_end(before: list[tuple[bytes, bytes]], afte
     assert (field.model, body[field.start : field.end]) == ("gpt-4o", b"gpt-4o")
 
 
+@pytest.mark.speed
 @pytest.mark.parametrize("disposition", [b'name="model"', b'name="mode"', b"name=model; filename=a", b"model"])
 def test_a_form_of_many_parts_is_refused_soon(disposition: bytes) -> None:
     """A form of 4 MB, which takes 12 KB on the wire, took twenty seconds: each field began a new search."""

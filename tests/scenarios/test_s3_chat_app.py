@@ -614,7 +614,7 @@ def test_fr_5_4_2_by_hand_it_is_done_with_a_warning(begin: Begin) -> None:
 # 7 Performance, and what S3 calls success
 
 
-@pytest.mark.noisy
+@pytest.mark.speed
 def test_nfr_7_1_100_000_tokens_are_counted_in_half_a_second(begin: Begin) -> None:
     """A conversation that was never seen before."""
     said = [user(long(number, 1000)) for number in range(130)]
@@ -623,7 +623,7 @@ def test_nfr_7_1_100_000_tokens_are_counted_in_half_a_second(begin: Begin) -> No
     assert counted["seconds"] < 0.5
 
 
-@pytest.mark.noisy
+@pytest.mark.speed
 def test_nfr_7_2_the_context_is_built_in_100_milliseconds(begin: Begin) -> None:
     """From the client's request to the answer's end, upstream included, with a thousand messages that are known."""
     talk = begin(window=200_000)

@@ -482,6 +482,7 @@ async def test_each_line_is_what_its_speaker_said_in_one_message(
             assert any(stands_in_order(MARKS.sub("", line.text), text) for text in texts), (line, previous)
 
 
+@pytest.mark.speed
 @pytest.mark.anyio
 @pytest.mark.parametrize("unit", ["a", " ", "😀", "never do that. ", "x\n", "/a", "1 ", "a.b@c-"])
 async def test_a_message_of_a_megabyte_is_no_trouble(counter: TokenCounter, talk: Talk, unit: str) -> None:

@@ -181,6 +181,7 @@ def test_a_long_request_keeps_both_its_ends(talk: Talk) -> None:
     assert request.endswith("end.")
 
 
+@pytest.mark.speed
 @pytest.mark.parametrize("unit", ["1.", "1 ", "a@", "a/", "a.", "$1,", "A-1", "https://a ", "Never do it. "])
 def test_no_text_is_slow_to_read(talk: Talk, unit: str) -> None:
     """Patterns are linear in the text: ten times as much takes at most about ten times as long."""

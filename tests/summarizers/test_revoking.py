@@ -105,6 +105,7 @@ def test_a_rule_of_which_little_is_named_stays_beside_the_statement() -> None:
     assert list(ledger.entries[RULE]) == [rule, statement]
 
 
+@pytest.mark.speed
 def test_a_run_of_spaces_is_read_as_one_space() -> None:
     """The patterns tried every place in it: one sentence took as long as forty others."""
     spaces, words = "Actually," + " " * 225 + "ok", "Ok so and but " * 17

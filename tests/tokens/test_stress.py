@@ -16,6 +16,7 @@ from tests.support.growth import growth_of
 from tests.tokens.asking import COUNTER, request
 from tidemark.tokens import LocalTokenCounter
 
+pytestmark = pytest.mark.speed
 MEGABYTE = 1_000_000
 LINE = json.dumps([{"id": number, "name": f"item {number}", "price": number / 7} for number in range(30_000)])
 UNITS = {
@@ -55,7 +56,6 @@ def test_pieces_add_few_tokens(unit: str) -> None:
     assert abs(whole - 10 * part) <= 10 * 12
 
 
-@pytest.mark.noisy
 @pytest.mark.anyio
 @pytest.mark.parametrize("unit", ["a", " ", "some words "])
 async def test_the_event_loop_turns_while_a_megabyte_is_counted(unit: str) -> None:

@@ -134,6 +134,7 @@ def test_a_long_run_of_members_takes_no_long_time() -> None:
     assert COUNTS.leave_out(sent) == sent.replace(b'"usage":null,', b"", 1)
 
 
+@pytest.mark.speed
 @pytest.mark.parametrize("end", [b',"x":{}}', b"}", b',"x":1}', b""])
 @pytest.mark.parametrize("unit", [b',"usage":null', b',"usage":null,"a":1', b',"a":",","usage":null', b"\t,"])
 def test_no_event_is_slow_to_read(unit: bytes, end: bytes) -> None:

@@ -220,6 +220,7 @@ def message_with(arguments: str) -> Message:
     return parse_message(b"{}", calling(arguments), 0)
 
 
+@pytest.mark.speed
 def test_huge_arguments_are_read_quickly() -> None:
     """A file that is written by a tool call takes linear time."""
 

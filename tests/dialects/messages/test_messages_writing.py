@@ -192,6 +192,7 @@ def test_a_mark_is_read_as_json() -> None:
     assert summary_mark({"system": b'[{"cache_control" : ' + written + b"}]"}, []) == written
 
 
+@pytest.mark.speed
 @pytest.mark.parametrize("end", [b'"x":{}}}]', b'"x":0}}]', b""])
 @pytest.mark.parametrize("unit", [b'"type":"ephemeral",', b'"cache_control":{', b'"cache_control" :      '])
 def test_no_mark_is_slow_to_read(unit: bytes, end: bytes) -> None:
