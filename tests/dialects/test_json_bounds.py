@@ -33,7 +33,8 @@ from tidemark.dialects.json_bounds import (
     end_of_string,
     is_utf8,
 )
-from tidemark.dialects.json_steps import decode_in_steps, end_of_value
+from tidemark.dialects.json_steps import LARGE_BYTES, decode_in_steps, end_of_value, slice_in_steps
+from tidemark.dialects.raw_json import has_surrogates
 from tidemark.dialects.request_parser import RequestParser
 
 TEXTS = st.text(st.sampled_from(list('ab"\\ {}[],:é漢\ud83d\ude00\N{GRINNING FACE}')), max_size=30)
@@ -61,7 +62,7 @@ def request(talk: list[dict[str, Any]], **others: Any) -> bytes:
 @pytest.fixture
 def short_steps(monkeypatch: pytest.MonkeyPatch) -> None:
     """Everything is long, and a step is a few bytes."""
-    for module in (bounds, steps):
+    for module in (bounds, steps, members):
         monkeypatch.setattr(module, "STEP_BYTES", 3)
     for module in (steps, members, bodies):
         monkeypatch.setattr(module, "LARGE_BYTES", 0)
@@ -78,6 +79,36 @@ def test_a_value_read_in_steps_is_the_value(value: Any, escaped: bool) -> None: 
     read: Callable[[bytes], Any] = lambda step: json.loads(step.decode(errors="surrogatepass"))  # noqa: E731
     assert decode_in_steps(raw, read) == json.loads(raw.decode(errors="surrogatepass"))
     assert end_of_value(b"[" + raw + b" , 1]", 1) == len(raw) + 1
+
+
+def test_no_step_of_a_long_string_is_longer_than_its_bound() -> None:
+    """Neither what is decoded at once, nor what is left when long strings are taken out."""
+    decoded: list[int] = []
+
+    def read(step: bytes) -> Any:
+        decoded.append(len(step))
+        return json.loads(step)
+
+    text = 'a "quoted" word ' * (LARGE_BYTES // 8)
+    assert decode_in_steps(json.dumps([text]).encode(), read) == [text]
+    assert max(decoded) <= bounds.STEP_BYTES + len('""')
+    assert len(decoded) > 2 * LARGE_BYTES // bounds.STEP_BYTES
+
+
+@pytest.mark.usefixtures("short_steps")
+@given(st.binary(max_size=20), st.integers(0, 20), st.integers(0, 20))
+def test_a_slice_copied_in_steps_is_the_slice(raw: bytes, start: int, end: int) -> None:
+    """Wherever it begins and ends, within the bytes."""
+    start, end = min(start, len(raw)), min(end, len(raw))
+    assert slice_in_steps(raw, start, end) == raw[start:end]
+
+
+@pytest.mark.usefixtures("short_steps")
+@pytest.mark.parametrize("before", range(4))
+def test_a_half_character_is_found_on_both_sides_of_a_step(before: int) -> None:
+    """Wherever a step ends; an escape of a whole character is none."""
+    assert has_surrogates(b"a" * before + b"\\ud83d")
+    assert not has_surrogates(b"a" * before + b"\\ud7ff")
 
 
 @pytest.mark.usefixtures("short_steps")

@@ -11,8 +11,9 @@ from codecs import getincrementaldecoder
 
 from tidemark.core.errors import InvalidRequest
 
-STEP_BYTES = 1_048_576
-"""A call over so many bytes keeps the interpreter for about a millisecond."""
+STEP_BYTES = 131_072
+"""A call over so many bytes keeps the interpreter for three milliseconds at most. The event loop needs the interpreter
+several times for one answer, and may wait for such a call each time."""
 LIGHT_BYTES = 65_536
 """A body with more new bytes is parsed in a thread. So many usually take some 0.2 ms, and 20 ms at worst."""
 MAX_MESSAGES = 20_000

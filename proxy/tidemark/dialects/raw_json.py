@@ -17,13 +17,14 @@ import msgspec
 
 from tidemark.core.conversation.messages import JsonValue
 from tidemark.core.errors import InvalidRequest
-from tidemark.dialects.json_bounds import MAX_MEMBER_VALUES, MAX_VALUES, check_values, is_utf8
-from tidemark.dialects.json_steps import LARGE_BYTES, decode_in_steps, end_of_value
+from tidemark.dialects.json_bounds import MAX_MEMBER_VALUES, MAX_VALUES, STEP_BYTES, check_values, is_utf8
+from tidemark.dialects.json_steps import LARGE_BYTES, decode_in_steps, end_of_value, slice_in_steps
 
 VAST_BYTES = 16_777_216
 """Members of a larger body are found in steps, which takes longer, but does not block the event loop."""
-SURROGATE = re.compile(rb"\\u[dD][89a-fA-F]")
+_SURROGATE = re.compile(rb"\\u[dD][89a-fA-F]")
 """An escape that may be an unpaired surrogate (RFC 8259, section 8.2)."""
+_SURROGATE_BYTES = 4
 _members = msgspec.json.Decoder(dict[str, msgspec.Raw])
 _raws = msgspec.json.Decoder(list[msgspec.Raw])
 _decode = msgspec.json.Decoder().decode
@@ -61,7 +62,7 @@ def read_members(
     except msgspec.ValidationError as error:
         raise InvalidRequest("The body must be a JSON object.", code="invalid_type") from error
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
-        if SURROGATE.search(body):
+        if has_surrogates(body):
             with suppress(ValueError, RecursionError):  # the standard library may refuse it, too
                 return _checked(_counted(_pieces(body, b"{}"), most_members), listed)
         raise InvalidRequest(f"The body is not valid JSON: {error}.", code="invalid_json") from error
@@ -119,7 +120,7 @@ def decode_value(raw: bytes, param: str, *, most_values: int = MAX_MEMBER_VALUES
     except RecursionError as error:
         raise InvalidRequest(f"{param} is nested too deeply.", param=param, code="invalid_json") from error
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
-        if SURROGATE.search(raw):
+        if has_surrogates(raw):
             with suppress(ValueError, RecursionError):
                 return _decode_surrogates(raw)
         raise InvalidRequest(f"{param} is not valid JSON: {error}.", param=param, code="invalid_json") from error
@@ -136,9 +137,17 @@ def read_elements(raw: bytes) -> list[bytes]:
     try:
         return [bytes(element) for element in _raws.decode(raw)]
     except msgspec.DecodeError:
-        if not SURROGATE.search(raw):
+        if not has_surrogates(raw):
             raise
     return [element for _, element in _pieces(raw, b"[]")]
+
+
+def has_surrogates(raw: bytes) -> bool:
+    """Return whether JSON has an escape that may be an unpaired surrogate."""
+    for at in range(0, len(raw), STEP_BYTES):
+        if _SURROGATE.search(raw, at, at + STEP_BYTES + _SURROGATE_BYTES - 1):
+            return True
+    return False
 
 
 def decode_or_none(data: bytes, decode: Callable[[bytes], JsonValue] = _decode) -> JsonValue:
@@ -181,7 +190,7 @@ def _pieces(raw: bytes, brackets: bytes) -> Iterator[tuple[str, bytes]]:
                 raise ValueError("a name must be a string")
             name, (_, at) = key, _mark(raw, end, b":")
         end = end_of_value(raw, at)
-        yield name, raw[at:end]
+        yield name, slice_in_steps(raw, at, end)
         mark, at = _mark(raw, end, b"," + brackets[1:])
     if at != len(raw):
         raise ValueError("more than one value")

@@ -21,7 +21,7 @@ from tidemark.core.conversation.messages import (
     printable,
 )
 from tidemark.core.errors import InvalidRequest
-from tidemark.dialects.raw_json import SURROGATE
+from tidemark.dialects.raw_json import has_surrogates
 
 ROLES: Mapping[str, Role] = {
     "system": "system",
@@ -112,7 +112,7 @@ def _read(raw: bytes, value: JsonValue, where: str) -> Message:
         name=name and printable(name),
         calls=tuple([ToolCall(printable(call.id), printable(call.name), printable(call.arguments)) for call in calls]),
         answers=answers and printable(answers),
-        media=tuple(map(_printable_part, media) if media and SURROGATE.search(raw) else media),
+        media=tuple(map(_printable_part, media) if media and has_surrogates(raw) else media),
     )
 
 

@@ -25,7 +25,7 @@ from tidemark.core.conversation.messages import (
 from tidemark.core.errors import InvalidRequest
 from tidemark.dialects.json_bounds import MAX_PART_VALUES
 from tidemark.dialects.messages.blocks import REASONING, call_of, content_blocks, part_of, reasoning_part, string_of
-from tidemark.dialects.raw_json import SURROGATE, decode_value, read_elements, read_members
+from tidemark.dialects.raw_json import decode_value, has_surrogates, read_elements, read_members
 
 ROLES: Mapping[str, Role] = {"user": "user", "assistant": "assistant", "system": "system"}
 """``system`` among the messages is in beta; Claude Code uses it."""
@@ -188,7 +188,7 @@ def _built(
         digest,
         calls=tuple([ToolCall(printable(call.id), printable(call.name), printable(call.arguments)) for call in calls]),
         answers=answers and printable(answers),
-        media=tuple(map(_printable_part, media) if media and SURROGATE.search(raw) else media),
+        media=tuple(map(_printable_part, media) if media and has_surrogates(raw) else media),
     )
 
 

@@ -22,7 +22,7 @@ from tidemark.core.conversation.messages import (
 )
 from tidemark.core.errors import InvalidRequest
 from tidemark.core.frozen import frozen
-from tidemark.dialects.raw_json import SURROGATE
+from tidemark.dialects.raw_json import has_surrogates
 from tidemark.dialects.responses.parts import content_parts, printable_parts, without_nulls
 
 ROLES: Mapping[str, Role] = {"system": "system", "developer": "system", "user": "user", "assistant": "assistant"}
@@ -229,7 +229,7 @@ def _message(
         digest,
         calls=tuple([ToolCall(printable(call.id), printable(call.name), printable(call.arguments)) for call in calls]),
         answers=answers and printable(answers),
-        media=tuple(printable_parts(others) if others and SURROGATE.search(raw) else others),
+        media=tuple(printable_parts(others) if others and has_surrogates(raw) else others),
     )
 
 
