@@ -16,7 +16,7 @@ from tidemark.core.conversation.prefix import OWN_CHARACTERS
 from tidemark.core.conversation.records import TurnRecord
 from tidemark.core.errors import StoreError, StoreFull, StoreUnavailable
 from tidemark.core.events import Listener, RecordBroken
-from tidemark.offload.threads import MANY_BYTES, MANY_MESSAGES
+from tidemark.offload.threads import MANY_BYTES, MANY_MESSAGES, offload
 from tidemark.store import keys, scripts
 from tidemark.store.codec import Codec
 from tidemark.store.commands import CommandSender
@@ -67,7 +67,7 @@ class TurnWriter:
         if owner in self._usage.full:
             await self._refuse(owner, turn)
         if len(turn.messages) > MANY_MESSAGES:
-            parts = await asyncio.to_thread(part_turn, turn, turn.stored_count)
+            parts = await offload(partial(part_turn, turn, turn.stored_count))
         else:
             parts = part_turn(turn, turn.stored_count)
         created = scripts.moment(turn.created_at)

@@ -8,11 +8,13 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable, Iterable, Iterator
+from functools import partial
 from math import inf
 from typing import ParamSpec, TypeVar
 
 from tidemark.core.errors import SummaryOverdue
 from tidemark.core.ports import Clock
+from tidemark.offload.threads import offload
 
 _Item = TypeVar("_Item")
 _Arguments = ParamSpec("_Arguments")
@@ -86,7 +88,7 @@ async def in_thread(
     :raises SummaryOverdue: the work checked ``deadline``, and the time was over
     """
     try:
-        return await asyncio.to_thread(work, *arguments, **options)
+        return await offload(partial(work, *arguments, **options))
     except asyncio.CancelledError:
         deadline.abandon()
         raise
