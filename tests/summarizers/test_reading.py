@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from tidemark.core.conversation.messages import Message
 from tidemark.core.phrases import Phrase, Reading
 from tidemark.core.ports import SummaryTask, TokenCounter
-from tidemark.summarizers import ExtractiveSummarizer
+from tidemark.summarizers import ExtractiveSummarizer, salience
 from tidemark.summarizers.ledger import ledger_of, render_ledger
 from tidemark.summarizers.receipts import details_of
 from tidemark.summarizers.salience import candidates_of
@@ -41,6 +41,14 @@ async def test_a_receipt_finds_read_what_the_strategy_has_read(counter: TokenCou
     details_of(messages, PREVIOUS, text, reading)
     after = [reading.phrases(message.text, by_user=message.role == "user") for message in split]
     assert all(one is other for one, other in zip(before, after, strict=True))
+
+
+def test_words_counted_a_few_pieces_at_a_time_weigh_the_same(talk: Talk, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A word of several messages is as common as it was."""
+    messages = talk(*SAID * 4)
+    at_once = candidates_of(messages, PREVIOUS, 300)
+    monkeypatch.setattr(salience, "_AT_ONCE", 3)
+    assert candidates_of(messages, PREVIOUS, 300) == at_once
 
 
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture])  # the fixture has no state

@@ -94,6 +94,8 @@ _SECOND_PERSON_TEXT = "you your du dein euch tu ton ta votre vous tú usted"
 _SECOND_PERSON = frozenset(_SECOND_PERSON_TEXT.split())
 _RARE, _UNCOMMON = 3, 10
 """Mentions up to which a word is rare, and up to which it is uncommon, in this conversation."""
+_AT_ONCE = 1_000
+"""The pieces whose words are counted in one call."""
 _ENCODED_WEIGHT = 0.05
 """The factor for a line of encoded data: its words are rare and tell nothing."""
 _MOST_NUMBERS = 4
@@ -228,7 +230,9 @@ def _bounded_request(line: Utterance, max_chars: tuple[int, int]) -> Utterance:
 
 def _word_weights(pieces: Sequence[Piece]) -> dict[str, float]:
     """Return the worth of the next mention of each word; common words are missing."""
-    counts = Counter(chain.from_iterable([piece.phrase.words for piece in pieces]))
+    counts: Counter[str] = Counter()
+    for first in range(0, len(pieces), _AT_ONCE):  # one call for millions of words would keep the interpreter
+        counts.update(chain.from_iterable([piece.phrase.words for piece in pieces[first : first + _AT_ONCE]]))
     return {
         word: 1.0 if count <= _RARE else 0.6 if count <= _UNCOMMON else 0.25
         for word, count in counts.items()
