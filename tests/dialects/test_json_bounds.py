@@ -64,6 +64,7 @@ def short_steps(monkeypatch: pytest.MonkeyPatch) -> None:
     """Everything is long, and a step is a few bytes."""
     for module in (bounds, steps, members):
         monkeypatch.setattr(module, "STEP_BYTES", 3)
+    monkeypatch.setattr(steps, "JOINED_PIECES", 2)
     for module in (steps, members, bodies):
         monkeypatch.setattr(module, "LARGE_BYTES", 0)
     for module in (chat, meaning, messages):
