@@ -31,6 +31,9 @@ from tidemark.dialects.raw_json import decode_value, read_members
 
 CACHE_BYTES = 64 * 1024 * 1024
 """Memory for parsed elements, enough for some hundred long conversations."""
+MOST_ELEMENTS = 32_768
+"""In the cache; a request has 20,000 at most. The garbage collector visits each one while no other thread runs: a
+hundred thousand take some 30 ms. Only very short messages are so many."""
 MOST_CHANGING = 8
 """Newest elements that may have a mark which moves. Clients mark the last one or two messages of the user."""
 REUSE_SHARE = 3
@@ -228,12 +231,12 @@ class RequestParser(Generic[Element]):
         with self._changing:
             if raw not in self._elements:
                 self._elements.add(raw, element)
-        if self._elements.free < self._reuse.size_bytes:
+        if self._elements.free < self._reuse.size_bytes or len(self._elements) > MOST_ELEMENTS:
             self._drop_oldest()
         return element
 
     def _drop_oldest(self) -> None:
-        """Remove the oldest elements until both caches keep within their memory."""
-        while self._elements.free < self._reuse.size_bytes and self._elements:
+        """Remove the oldest elements until both caches keep within their bounds."""
+        while self._elements and (self._elements.free < self._reuse.size_bytes or len(self._elements) > MOST_ELEMENTS):
             with self._changing:  # taken for each element, because another thread may wait
                 self._elements.drop_oldest()

@@ -13,9 +13,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tidemark.core.conversation.messages import printable
+from tidemark.core.conversation.messages import Message, printable
 from tidemark.core.errors import InvalidRequest
 from tidemark.core.ports import SummaryTask
+from tidemark.dialects import request_parser
 from tidemark.dialects.chat.dialect import ChatDialect
 from tidemark.dialects.chat.request import read_messages
 from tidemark.dialects.message_bytes import ENTRY_BYTES, message_bytes
@@ -73,6 +74,19 @@ def test_the_cache_holds_what_it_may_in_memory(count: int, make: Callable[[int],
         tracemalloc.stop()
         gc.unfreeze()
     assert bound / 1.5 < held < bound * 1.5
+
+
+def test_the_cache_holds_no_more_messages_than_it_may(monkeypatch: pytest.MonkeyPatch) -> None:
+    """However small they are; the newest ones stay."""
+    monkeypatch.setattr(request_parser, "MOST_ELEMENTS", 3)
+    parser = ChatDialect().parser
+
+    def said(text: str) -> Message:
+        return parser.parse_now(body({"role": "user", "content": text})).messages[0]
+
+    first, *others = [said(str(number)) for number in range(4)]
+    assert [said(str(number)) is other for number, other in enumerate(others, 1)] == [True] * 3
+    assert said("0") is not first
 
 
 def test_a_plain_message_is_reckoned_as_it_is_measured() -> None:
