@@ -8,7 +8,7 @@ rest is decoded. They are decoded in pieces, and take the places of their names 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from io import BytesIO
 from sys import getsizeof
 
@@ -102,8 +102,12 @@ def _strings(raw: bytes) -> Iterator[tuple[int, int]]:
 
 
 def _decode_text(raw: bytes, at: int, end: int, decode: Decode) -> str:
-    """Decode a string's contents in pieces. No piece ends inside a character, an escape or a surrogate pair."""
+    """Decode a string's contents in pieces. No piece ends inside a character, an escape or a surrogate pair.
+
+    :raises InvalidRequest: the pieces take more memory together than ``MAX_STRING_BYTES``
+    """
     pieces: list[str] = []
+    characters, width = 0, 1
     while at < end:
         safe = _SAFE.match(raw, at, min(at + STEP_BYTES, end))
         stop = safe.end() if safe else at
@@ -112,26 +116,23 @@ def _decode_text(raw: bytes, at: int, end: int, decode: Decode) -> str:
         low = _LOW_SURROGATE.match(raw, stop, end)
         stop = low.end() if low else stop
         stop = end if stop == at else stop  # an invalid escape: the decoder raises the error
-        pieces.append(str(decode(b'"%b"' % raw[at:stop])))
+        piece = str(decode(b'"%b"' % raw[at:stop]))
+        pieces.append(piece)
+        characters, width = characters + len(piece), max(width, _width(piece))
+        if characters * width > MAX_STRING_BYTES:
+            raise _too_long(MAX_STRING_BYTES // width)
         at = stop
-    _check_size(pieces)
     text = ""
     for first in range(0, len(pieces), JOINED_PIECES):
         text += "".join(pieces[first : first + JOINED_PIECES])  # CPython lets the text grow in place
     return text
 
 
-def _check_size(pieces: Sequence[str]) -> None:
-    """Refuse a string whose pieces take more memory together than ``MAX_STRING_BYTES``."""
-    characters = sum(map(len, pieces))
-    width = max(map(_width, pieces), default=1)
-    if characters * width > MAX_STRING_BYTES:
-        most = MAX_STRING_BYTES // width
-        raise InvalidRequest(
-            f"A string has {characters:,} characters. Of characters such as these, {most:,} are the most. "
-            "Send less in one text.",
-            code="string_above_max_length",
-        )
+def _too_long(most: int) -> InvalidRequest:
+    return InvalidRequest(
+        f"A string is too long: of characters such as these, {most:,} are the most. Send less in one text.",
+        code="string_above_max_length",
+    )
 
 
 def _width(piece: str) -> int:
