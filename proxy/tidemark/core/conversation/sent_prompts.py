@@ -143,7 +143,11 @@ def _name_of(tool: JsonValue) -> bytes:
 
 
 def _digest_of_json(part: JsonValue) -> bytes:
-    return _digest(json.dumps(_unmarked(part)).encode(), DIGEST_CHARACTERS)
+    if isinstance(part, list):  # thousands of tools, which one call would write for some 40 ms
+        data = b"[%b]" % b", ".join([json.dumps(element).encode() for element in part])
+    else:
+        data = json.dumps(_unmarked(part)).encode()
+    return _digest(data, DIGEST_CHARACTERS)
 
 
 def _unmarked(part: JsonValue) -> JsonValue:
