@@ -65,12 +65,12 @@ class Row:
     @property
     def median_ms(self) -> float:
         """Return the lag in the middle."""
-        return statistics.median([found.lag_ms for found in self.rounds])
+        return statistics.median([single.lag_ms for single in self.rounds])
 
     @property
     def worst_ms(self) -> float:
         """Return the longest lag, which is the one that counts."""
-        return max([found.lag_ms for found in self.rounds])
+        return max([single.lag_ms for single in self.rounds])
 
     def __str__(self) -> str:
         """Return a line of the table."""
@@ -285,8 +285,7 @@ def rows(port: int, only: str, rounds: int) -> Iterator[Row]:
     for case in (single for single in CASES if only in single.name):
         for path in case.paths:
             bodies = [body_of(case, path, f"t{place}{time.time_ns()}") for place in range(rounds)]
-            found = [measured(port, path, body) for body in bodies]
-            yield Row(case.name, path, len(bodies[0]) / 1e6, found)
+            yield Row(case.name, path, len(bodies[0]) / 1e6, [measured(port, path, body) for body in bodies])
 
 
 def main() -> int:
@@ -296,7 +295,7 @@ def main() -> int:
     parser.add_argument("--only", default="", help="cases whose name holds this")
     parser.add_argument("--json", type=Path, help="a file for everything that was found")
     options = parser.parse_args()
-    done: list[Row] = []
+    table: list[Row] = []
     with tempfile.TemporaryDirectory(prefix="tidemark-lag-") as folder:
         upstream = start(UPSTREAM, "", Path(folder) / "upstream")
         tidemark = start(TIDEMARK, f"http://{HOST}:{upstream.port}", Path(folder) / "tidemark")
@@ -305,13 +304,13 @@ def main() -> int:
             print(f"{'body':42} {'endpoint':20} {units}")
             for row in rows(tidemark.port, options.only, options.rounds):
                 print(row, flush=True)
-                done.append(row)
+                table.append(row)
         finally:
             tidemark.stop()
             upstream.stop()
     if options.json:
-        options.json.write_text(json.dumps([row.saved() for row in done], indent=1))
-    over = [row.name for row in done if row.worst_ms > LIMIT_MS]
+        options.json.write_text(json.dumps([row.saved() for row in table], indent=1))
+    over = [row.name for row in table if row.worst_ms > LIMIT_MS]
     print(f"over {LIMIT_MS:.0f} ms: {', '.join(dict.fromkeys(over)) or 'none'}")
     return 1 if over else 0
 

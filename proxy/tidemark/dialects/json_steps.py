@@ -22,8 +22,8 @@ MAX_STRING_BYTES = 67_108_864
 """The memory that one string may take. 64 million ASCII characters, or 16 million if one of them is an emoji. OpenAI
 accepts 10 million characters in one text; images as base64 are ASCII."""
 JOINED_PIECES = 128
-"""Pieces of a text that are joined in one call: 16 MB at most, which take 20 milliseconds, while 60 MB take 40. With
-few pieces in each call, the growing text would be copied many times."""
+"""Pieces of a text that are joined in one call. They have 16 MB at most, which take 20 milliseconds; 60 MB take 40.
+With few pieces in each call, the growing text would be copied many times."""
 _SAFE = re.compile(rb'(?:[^"\\]++|\\u[0-9a-fA-F]{4}|\\[^u])*+', re.DOTALL)
 """Contents of a string that end at no unfinished escape."""
 _LOW_SURROGATE = re.compile(rb"\\u[dD][c-fC-F][0-9a-fA-F]{2}")
