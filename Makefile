@@ -22,10 +22,10 @@ install: $(VENV)/local.stamp ## Install the proxy and its local model into .venv
 demo: $(VENV)/local.stamp ## Show a long conversation being compacted; no key, no network; ARGS="--turns 25"
 	@$(BIN)/tidemark demo $(ARGS)
 
-# Compiled modules are kept even where the environment forbids it: five processes would each rewrite every test's asserts.
+# Compiled modules are kept even where the environment forbids it: each process would rewrite every test's asserts.
 # A file stays with one process, for its fixtures; in the order of their names, since by their size the slow ones came last.
-test: $(VENV)/dev.stamp ## Run the tests, four at a time; ARGS go to pytest: make test ARGS="-k plan"
-	PYTHONDONTWRITEBYTECODE= $(BIN)/pytest --numprocesses 4 --dist loadfile --no-loadscope-reorder -m "not e2e and not model and not clients and not fleet and not deploy and not walk and not browser and not speed" $(ARGS)
+test: $(VENV)/dev.stamp ## Run the tests, five at a time; ARGS go to pytest: make test ARGS="-k plan"
+	PYTHONDONTWRITEBYTECODE= $(BIN)/pytest --numprocesses 5 --dist loadfile --no-loadscope-reorder -m "not e2e and not model and not clients and not fleet and not deploy and not walk and not browser and not speed" $(ARGS)
 
 test-speed: $(VENV)/dev.stamp ## Test that no text takes long: times are compared, so one test runs at a time; takes a minute
 	$(BIN)/pytest -m speed $(ARGS)

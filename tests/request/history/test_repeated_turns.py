@@ -159,6 +159,7 @@ async def test_a_client_that_leaves_at_the_last_event_has_the_turn(bench: Bench,
             if b"[DONE]" in seen:
                 break
     again = (await send_all(client, "chat", [BODIES["chat"] | {"stream": True}], **{"idempotency-key": "a"}))[0]
+    held.set()
     assert again.content == seen
     assert len(bench.upstream.received) == 1
     assert stored_texts(client) == ["One?", "Fine."]
