@@ -20,10 +20,10 @@ from pathlib import Path
 
 import msgspec
 
-from benchmarks.speed import figures, goals, machine, saved, table
+from benchmarks.speed import figures, goals, load, machine, saved, shares, table
 from benchmarks.speed.figures import Report
 from benchmarks.speed.peers import PEERS, installed
-from benchmarks.speed.run import measure, open_bench
+from benchmarks.speed.run import measure, open_bench, suits
 from benchmarks.speed.systems import FLOOR, SKETCH, TIDEMARK, TRANSLATED, System
 from benchmarks.speed.work import COLD, Work, works
 
@@ -56,6 +56,8 @@ def run(systems: Sequence[System], chosen: Sequence[Work], rounds: int, starts: 
         for line in measure(bench, chosen, rounds):
             print(line, file=sys.stderr, flush=True)
         after = {system.system.name: machine.memory_kb(system.pid) for system in bench.running}
+        upstream = f"http://{load.HOST}:{bench.upstream.port}"
+        sampled = [system for system in systems if system in (TIDEMARK, TRANSLATED)]
         return Report(
             machine=facts,
             rounds=rounds,
@@ -65,6 +67,15 @@ def run(systems: Sequence[System], chosen: Sequence[Work], rounds: int, starts: 
             alone=[work.name for work in chosen if work.concurrency == 1],
             skipped=bench.skipped,
             extra=extra,
+            shares={
+                system.name: shares.shares_of(
+                    system,
+                    [work for work in chosen if suits(work, system)],
+                    upstream,
+                    Path(folder) / f"{system.name}-shares",
+                )
+                for system in sampled
+            },
         )
 
 

@@ -70,6 +70,8 @@ class Report:
     """``quick`` or ``full``. Earlier work of a process changes its figures, so only equal kinds are compared."""
     extra: Mapping[str, float] = field(default_factory=dict)
     """Further measurements: ``litellm_import_seconds`` and the parsing of bodies."""
+    shares: Mapping[str, Mapping[str, Mapping[str, float]]] = field(default_factory=dict)
+    """By system and work, the share of each part of its processor time (``shares.py``)."""
 
     def plain(self) -> dict[str, Any]:
         """Return the report for JSON."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from benchmarks.speed import shares
 from benchmarks.speed.figures import OURS, Figures, Report
 
 HEADS = ("", "CPU ms", "x floor", "x ours", "store ms", "p50 ms", "p99 ms", "added p50", "added p99", "per s", "failed")
@@ -60,6 +61,7 @@ def text(report: Report) -> str:
             "",
             f"{title} ({work})",
             *aligned([list(HEADS), *(_row(name, figures) for name, figures in by_system.items())]),
+            *shares.lines(report, work),
         ]
     lines += [f"\n{name} was left out: {why}" for name, why in report.skipped.items()]
     return "\n".join(lines)

@@ -13,7 +13,7 @@ from xml.etree import ElementTree as ET
 
 import pytest
 
-from benchmarks.speed import figures, goals, load, plot, saved, table, upstream, work
+from benchmarks.speed import figures, goals, load, plot, saved, shares, table, upstream, work
 from benchmarks.speed.__main__ import arguments
 from benchmarks.speed.figures import Figures, Report
 from benchmarks.speed.peers import DONE, PEERS, REQUIREMENTS, installed
@@ -295,3 +295,33 @@ def test_the_summary_shows_machine_date_and_the_works_that_users_meet() -> None:
     assert told.startswith("Measured ")
     assert "| tidemark |" in told
     assert "| direct |" not in told
+
+
+def test_the_shares_of_a_work_are_told_with_the_relays() -> None:
+    """Largest first; what is small is added up, and without a relay nothing is said of it."""
+    parts = {"own code": 0.6, "Python": 0.385, "yaml": 0.015}
+    assert shares.line(parts, 2.5) == "own code 60%, Python 38%, others 2%; the bare relay takes 40% of it"
+    assert shares.line(parts, 0) == "own code 60%, Python 38%, others 2%"
+    sampled = replace(report(), shares={"tidemark": {"small": parts}})
+    assert "CPU of tidemark: own code 60%" in table.text(sampled)
+
+
+def test_a_file_belongs_to_our_code_a_library_or_python() -> None:
+    """The frame below all calls is the event loop's."""
+    named = {
+        "/x/proxy/tidemark/server/load.py": "own code",
+        "/x/lib/python3.11/site-packages/httpx/_client.py": "httpx",
+        "/x/lib/python3.11/site-packages/typing_extensions.py": "typing_extensions",
+        "/x/lib/python3.11/json/decoder.py": "Python",
+        "/x/lib/python3.11/asyncio/runners.py": "uvloop",
+    }
+    assert {name: shares.part_of(name) for name in named} == named
+
+
+def test_a_tidemark_that_samples_itself_serves_and_says_what_took_its_time(bench: Bench, tmp_path: Path) -> None:
+    """The parts of a work together are all of it."""
+    chosen = Work("small", "small request", work.small(100))
+    upstream_url = f"http://{load.HOST}:{bench.upstream.port}"
+    parts = shares.shares_of(TIDEMARK, [chosen], upstream_url, tmp_path)["small"]
+    assert "own code" in parts
+    assert sum(parts.values()) == pytest.approx(1)
