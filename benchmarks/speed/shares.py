@@ -53,8 +53,8 @@ class Sampler:
     def __init__(self, path: Path) -> None:
         self._path = path
         self._seconds: Counter[str] = Counter()
-        self._taken: dict[int, float] = {}
-        self._written = 0.0
+        self._clocks: dict[int, float] = {}
+        self._last_write = 0.0
 
     def start(self) -> None:
         """Sample from now on; a signal's handler runs in the main thread, between two of its steps."""
@@ -70,13 +70,13 @@ class Sampler:
                 now = time.clock_gettime(time.pthread_getcpuclockid(thread))
             except OSError:  # it has ended
                 continue
-            self._seconds[part_of(frame.f_code.co_filename)] += now - self._taken.get(thread, now)  # type: ignore[assignment]
-            self._taken[thread] = now
-        if time.monotonic() - self._written > WRITE_SECONDS:
+            self._seconds[part_of(frame.f_code.co_filename)] += now - self._clocks.get(thread, now)  # type: ignore[assignment]
+            self._clocks[thread] = now
+        if time.monotonic() - self._last_write > WRITE_SECONDS:
             self._write()
 
     def _write(self) -> None:
-        self._written = time.monotonic()
+        self._last_write = time.monotonic()
         beside = self._path.with_suffix(".new")
         beside.write_text(json.dumps(self._seconds), encoding="ascii")
         beside.replace(self._path)
@@ -89,7 +89,7 @@ def sampled(system: System, path: Path) -> System:
 
 
 def shares_of(system: System, works: Iterable[Work], upstream: str, folder: Path) -> dict[str, Shares]:
-    """Start a Tidemark that samples itself, let it do each work once, and return the shares by work.
+    """Let a Tidemark that samples itself do each work once, and return the shares by work.
 
     :param upstream: the upstream without a path
     """
@@ -111,7 +111,10 @@ def shares_of(system: System, works: Iterable[Work], upstream: str, folder: Path
 
 
 def _read(running: Running, path: Path) -> Counter[str]:
-    """Return what each part has taken when the server is idle again; the signal lets it write what it has not yet."""
+    """Return what each part has taken when the server is idle again.
+
+    The signal lets it write what it has not written yet.
+    """
     machine.settled(running.pid, QUIET_SECONDS)
     time.sleep(2 * WRITE_SECONDS)
     os.kill(running.pid, signal.SIGPROF)
@@ -121,7 +124,7 @@ def _read(running: Running, path: Path) -> Counter[str]:
 
 def _shares(seconds: Counter[str]) -> Shares:
     whole = seconds.total()
-    return {part: taken / whole for part, taken in seconds.most_common()} if whole else {}
+    return {part: spent / whole for part, spent in seconds.most_common()} if whole else {}
 
 
 def line(shares: Shares, ratio: float) -> str:
@@ -137,12 +140,12 @@ def line(shares: Shares, ratio: float) -> str:
 
 def lines(report: Report, work: str) -> Sequence[str]:
     """Return a line for each Tidemark whose shares of a work were sampled."""
-    told = []
+    lines_of_work = []
     for system, by_work in report.shares.items():
         figures = report.at(system, work)
         if work in by_work and figures:
-            told.append(f"CPU of {system}: {line(by_work[work], figures.ratios.get('cpu', 0.0))}")
-    return told
+            lines_of_work.append(f"CPU of {system}: {line(by_work[work], figures.ratios.get('cpu', 0.0))}")
+    return lines_of_work
 
 
 def main() -> None:

@@ -15,7 +15,7 @@ from tests.upstream import anthropic
 from tests.upstream.callers import calling, everything
 from tidemark.core.conversation.messages import JsonValue
 from tidemark.dialects.chat.dialect import ChatDialect
-from tidemark.upstream.litellm import complete, load
+from tidemark.upstream.litellm import assign_extra_at_once, complete, load
 from tidemark.upstream.upstream import LiteLLMUpstream
 
 CALLER = calling(("authorization", "Bearer alice-key"))
@@ -214,3 +214,39 @@ async def test_a_refusal_is_that_of_the_whole_call(status: int, provider: Any, c
     assert await answer_of("gemini") == whole
     assert whole[0] == status
     assert TOLD
+
+
+@pytest.mark.parametrize("case", [name for name in CASES if "stream" in name])
+async def test_a_stream_is_the_same_as_with_pydantics_own_assignments(
+    case: str, provider: Any, callbacks: list[Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Undeclared members stand where pydantic would put them."""
+    provider.mock(side_effect=answering(CASES[case][2]))
+    callbacks.clear()
+    quick = await answer_of(case)
+    types = load().result().types.utils
+    for model in (types.StreamingChoices, types.ModelResponseStream):
+        monkeypatch.setattr(model, "__pydantic_setattr_handlers__", {})
+    assert await answer_of(case) == quick
+
+
+def test_an_undeclared_member_is_set_as_pydantic_sets_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is printed, copied and compared of a model stays."""
+    choices = load().result().types.utils.StreamingChoices
+
+    def made() -> Any:
+        choice = choices(finish_reason="stop", index=2, delta={"content": "Fine."})
+        choice.index = 3
+        return choice
+
+    quick = made()
+    monkeypatch.setattr(choices, "__pydantic_setattr_handlers__", {})
+    slow = made()
+    assert (quick, quick.model_dump(), quick.model_fields_set) == (slow, slow.model_dump(), slow.model_fields_set)
+    assert (quick.__dict__, quick.model_extra) == (slow.__dict__, slow.model_extra)
+
+
+def test_a_declared_member_is_never_assigned_like_an_undeclared_one() -> None:
+    """A newer litellm that declares one is found when it is imported."""
+    with pytest.raises(TypeError, match="choices is no undeclared member"):
+        assign_extra_at_once(load().result().ModelResponseStream, ["choices"])
