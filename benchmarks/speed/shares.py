@@ -66,11 +66,11 @@ class Sampler:
         if interrupted is not None:
             frames[threading.get_ident()] = interrupted
         for thread, frame in frames.items():
-            try:
-                now = time.clock_gettime(time.pthread_getcpuclockid(thread))
-            except OSError:  # it has ended
-                continue
-            self._seconds[part_of(frame.f_code.co_filename)] += now - self._clocks.get(thread, now)  # type: ignore[assignment]
+            now = time.clock_gettime(time.pthread_getcpuclockid(thread))
+            spent = max(
+                0.0, now - self._clocks.get(thread, now)
+            )  # less if a new thread has the number of one that ended
+            self._seconds[part_of(frame.f_code.co_filename)] += spent  # type: ignore[assignment]
             self._clocks[thread] = now
         if time.monotonic() - self._last_write > WRITE_SECONDS:
             self._write()

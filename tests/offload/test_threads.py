@@ -8,7 +8,8 @@ import threading
 
 import pytest
 
-from tidemark.offload.threads import MANY_MESSAGES, RARE, offload_if_many
+from tidemark.offload import threads
+from tidemark.offload.threads import MANY_MESSAGES, RARE, FullCollections, offload_if_many
 from tidemark.summarizers.deadline import UNBOUNDED, in_thread
 
 
@@ -21,8 +22,9 @@ async def test_only_work_over_many_messages_runs_in_a_thread(messages: int) -> N
 
 
 @pytest.mark.anyio
-async def test_all_objects_are_visited_again_when_the_last_work_has_ended() -> None:
+async def test_all_objects_are_visited_again_when_the_last_work_has_ended(monkeypatch: pytest.MonkeyPatch) -> None:
     """Also after work that failed; young objects are visited as ever."""
+    monkeypatch.setattr(threads, "_full_collections", FullCollections())
     before, first_may_end = gc.get_threshold(), threading.Event()
 
     def wait() -> tuple[int, int, int]:
@@ -39,4 +41,29 @@ async def test_all_objects_are_visited_again_when_the_last_work_has_ended() -> N
     assert gc.get_threshold() == (*before[:2], RARE)
     first_may_end.set()
     assert await first == (*before[:2], RARE)
+    assert gc.get_threshold() == before
+
+
+@pytest.mark.anyio
+async def test_a_work_that_nobody_waits_for_any_more_goes_on_undisturbed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A client may leave; its thread makes objects until it ends."""
+    monkeypatch.setattr(threads, "_full_collections", FullCollections())
+    before, has_begun, may_end, has_ended = gc.get_threshold(), threading.Event(), threading.Event(), threading.Event()
+
+    def work() -> None:
+        has_begun.set()
+        may_end.wait()
+
+    def watched() -> None:
+        threads._full_collections.put_off_during(work)  # noqa: SLF001 - to see its end
+        has_ended.set()
+
+    waiting = asyncio.create_task(asyncio.to_thread(watched))
+    await asyncio.to_thread(has_begun.wait)
+    waiting.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await waiting
+    assert gc.get_threshold()[2] == RARE
+    may_end.set()
+    await asyncio.to_thread(has_ended.wait)
     assert gc.get_threshold() == before

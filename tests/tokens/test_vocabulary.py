@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import sys
+import threading
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -118,6 +119,23 @@ def test_a_server_that_starts_loads_its_vocabularies_before_any_request(monkeypa
     LocalTokenCounter().warm(["gpt-4o", "gpt-5", "gpt-3.5-turbo"])
     OWNER.submit(int).result()  # it comes after what waits there
     assert sorted(encoding for encoding, _ in loaded) == ["cl100k_base", "o200k_base"]
+
+
+def test_a_request_that_comes_while_vocabularies_are_loaded_ahead_is_counted(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its thread held what the loading waited for, and waited for the loading: a worker stood still for ever."""
+    monkeypatch.setattr(vocabularies, "_loaded", {})
+    has_asked, load = threading.Event(), vocabularies._load  # noqa: SLF001 - a slow disk
+
+    def load_late(encoding: str, folder: Path | None) -> Vocabulary:
+        assert has_asked.wait(10)
+        return load(encoding, folder)
+
+    monkeypatch.setattr(vocabularies, "_load", load_late)
+    LocalTokenCounter().warm(["gpt-4o", "gpt-3.5-turbo"])
+    with ThreadPoolExecutor(4) as pool:
+        asked = [pool.submit(vocabulary, name) for name in ("cl100k_base", "o200k_base") * 2]
+        has_asked.set()
+        assert {one.result(30).name for one in asked} == {"cl100k_base", "o200k_base"}
 
 
 def test_what_cannot_be_loaded_ahead_is_told_at_the_first_request(tmp_path: Path) -> None:

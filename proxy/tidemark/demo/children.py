@@ -76,8 +76,9 @@ def child(
     Signals are blocked while the process is started and stopped, so that none can arrive in between.
     """
     guarded = [sys.executable, "-I", "-S", str(_DIE_WITH_PARENT), str(os.getpid()), *command]
-    with log.open("wb") as output:
+    with log.open("wb") as output, contextlib.ExitStack() as stack:
         before = signal.pthread_sigmask(signal.SIG_BLOCK, _SIGNALS)
+        stack.callback(signal.pthread_sigmask, signal.SIG_SETMASK, before)
         process = subprocess.Popen(
             guarded, stdin=subprocess.DEVNULL, stdout=output, stderr=output, env=environ, start_new_session=True
         )
@@ -94,7 +95,6 @@ def child(
             with contextlib.suppress(ProcessLookupError, PermissionError):  # the group is empty (EPERM on macOS)
                 os.killpg(process.pid, signal.SIGKILL)
             process.wait()
-            signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 def free_port(wanted: int = 0) -> int:

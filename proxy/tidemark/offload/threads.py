@@ -9,8 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import gc
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from threading import Lock
 from typing import TypeVar
 
@@ -20,10 +19,10 @@ MANY_MESSAGES = 1_000
 MANY_BYTES = 1_048_576
 """Packing so many bytes takes some milliseconds."""
 RARE = 1_000
-"""Young objects are collected so often, some seven million new objects, before all objects are visited once."""
+"""Young objects are collected so often before all objects are visited once; Python 3.14 has no such count."""
 
 
-class _FullCollections:
+class FullCollections:
     """The garbage collector's visits to all objects. Mutable: how many works put them off."""
 
     def __init__(self) -> None:
@@ -31,9 +30,8 @@ class _FullCollections:
         self._works = 0
         self._thresholds = gc.get_threshold()
 
-    @contextmanager
-    def put_off(self) -> Iterator[None]:
-        """Let the collector visit young objects only, nearly always, while some work lasts.
+    def put_off_during(self, work: Callable[[], T]) -> T:
+        """Return the result of ``work``, while the collector visits young objects only, nearly always.
 
         A visit to 200,000 objects stops all threads for 70 ms. Half of them are such a work's own, which are gone
         when it has ended.
@@ -44,7 +42,7 @@ class _FullCollections:
                 gc.set_threshold(*self._thresholds[:2], RARE)
             self._works += 1
         try:
-            yield
+            return work()
         finally:
             with self._changing:
                 self._works -= 1
@@ -52,7 +50,7 @@ class _FullCollections:
                     gc.set_threshold(*self._thresholds)
 
 
-_full_collections = _FullCollections()
+_full_collections = FullCollections()
 """The collector is the process's, so there is one."""
 
 
@@ -63,5 +61,4 @@ async def offload_if_many(messages: int, work: Callable[[], T]) -> T:
 
 async def offload(work: Callable[[], T]) -> T:
     """Return the result of ``work``, made in a thread; it may make several objects for each message or sentence."""
-    with _full_collections.put_off():
-        return await asyncio.to_thread(work)
+    return await asyncio.to_thread(_full_collections.put_off_during, work)

@@ -38,10 +38,9 @@ _REMEDY = (
     "tokenizer.on_failure to estimate."
 )
 _FOLDER_VARIABLE = "TIKTOKEN_CACHE_DIR"
-_loading = threading.Lock()
 _loaded: dict[tuple[str, Path | None], Vocabulary] = {}
-
-OWNER = ThreadPoolExecutor(1, "tidemark-tokens")
+_OWNERS_NAME = "tidemark-tokens"
+OWNER = ThreadPoolExecutor(1, _OWNERS_NAME)
 """The first thread that uses each vocabulary. tiktoken's regular expressions serve their first thread some 20 % quicker
 than any other (measured), and that must not be the event loop's thread."""
 
@@ -143,15 +142,17 @@ def _last_boundary(text: str, start: int, stop: int) -> int:
 def vocabulary(encoding: str, folder: Path | None = None) -> Vocabulary:
     """Load an encoding once for all threads; the first time takes 0.2 to 0.6 s of CPU.
 
+    Any thread may ask, and ``OWNER`` alone loads, one after another: nobody holds a lock while he waits for it.
+
     :param folder: the folder of the files; None for the one in litellm's wheel
     :raises TokenizerFailed: the file is missing or altered; the message says how to fix that
     """
     loaded = _loaded.get((encoding, folder))
-    if loaded is None:
-        with _loading:
-            loaded = _loaded.get((encoding, folder))
-            if loaded is None:
-                loaded = _loaded[encoding, folder] = _load(encoding, folder)
+    if loaded is not None:
+        return loaded
+    if not threading.current_thread().name.startswith(_OWNERS_NAME):
+        return OWNER.submit(vocabulary, encoding, folder).result()
+    loaded = _loaded[encoding, folder] = _load(encoding, folder)
     return loaded
 
 
@@ -171,8 +172,7 @@ def _load(encoding: str, folder: Path | None) -> Vocabulary:
     os.environ[_FOLDER_VARIABLE] = str(place)
     try:
         encoder = tiktoken.get_encoding(ranks)
-        if not threading.current_thread().name.startswith("tidemark-tokens"):
-            OWNER.submit(encoder.encode_ordinary, "first").result()
+        encoder.encode_ordinary("first")  # in this thread, see ``OWNER``
         return Vocabulary(encoding, encoder)
     except Exception as error:  # tiktoken has no error of its own for a file that it cannot use
         raise _unusable(ranks, repr(error)) from error
