@@ -142,9 +142,10 @@ def running_cluster(
     :param places: of the first nodes, primaries before replicas; the others run at the last of them
     """
     nodes: list[Valkey] = []
+    count = primaries * (1 + replicas)
+    ports = free_ports(2 * count)  # all at once: a node elsewhere takes its port there, and leaves it free here
     try:
-        for number in range(primaries * (1 + replicas)):
-            port, bus = free_ports(2)
+        for number, (port, bus) in enumerate(zip(ports[:count], ports[count:], strict=True)):
             own = ["--cluster-enabled", "yes", "--cluster-port", str(bus), "--save", "", "--appendonly", "no"]
             place = places[min(number, len(places) - 1)]
             nodes.append(Valkey(folder / f"node{number}", port, [*own, *options], place=place))
