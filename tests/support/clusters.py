@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 import os
+import random
 import signal
 import socket
 import subprocess
@@ -22,6 +24,7 @@ from tests.support.rights import LOGIN, PASSWORD, USER, make_user, refusals
 
 WAIT_SECONDS = 60.0
 SLOTS = 16_384
+PORTS_START, PORTS_END, MOST_WORKERS = 12_000, 32_000, 16
 
 
 class Valkey:
@@ -254,12 +257,29 @@ class Watched:
 
 
 def free_ports(count: int) -> list[int]:
-    """Ports of the loopback interface that nobody has."""
-    with contextlib.ExitStack() as stack:
-        sockets = [stack.enter_context(socket.socket()) for _ in range(count)]
-        for one in sockets:
-            one.bind(("127.0.0.1", 0))
-        return [one.getsockname()[1] for one in sockets]
+    """Ports of the loopback interface that nobody has, and nobody gets before a server takes them.
+
+    The system gives connections ports from 32,768 on (Linux, ``ip_local_port_range``). Those below are handed out once
+    by each process of the tests, which has a range of its own.
+    """
+    ports: list[int] = []
+    while len(ports) < count:
+        port = next(_PORTS)
+        with contextlib.suppress(OSError), socket.socket() as tried:
+            tried.bind(("127.0.0.1", port))
+            ports.append(port)
+    return ports
+
+
+def _own_ports() -> Iterator[int]:
+    """Yield the ports of this process, in an order of its own, since a run before may have left some."""
+    worker = int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw")) % MOST_WORKERS
+    ports = list(range(PORTS_START + worker, PORTS_END, MOST_WORKERS))
+    random.shuffle(ports)
+    return itertools.cycle(ports)
+
+
+_PORTS = _own_ports()
 
 
 def succeeds(work: Callable[[], object]) -> bool:
