@@ -75,7 +75,7 @@ def test_straight_it_overflows_and_through_tidemark_it_finishes(
 ) -> None:
     """The demo shows its point: exit code 0, one line a turn, a comparison, and nothing left behind."""
     setting = f"llama.WINDOW_TOKENS = {_WINDOW_TOKENS}"
-    code = f"import sys; from tidemark.demo import llama, run; {setting}; sys.exit(run.main({_TURNS}))"
+    code = f"import sys; from tidemark.demo import llama, run; {setting}; sys.exit(run.main(turns={_TURNS}))"
     done = subprocess.run(
         [sys.executable, "-c", code], capture_output=True, text=True, check=False, env=environ(tmp_path)
     )

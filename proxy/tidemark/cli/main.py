@@ -54,7 +54,7 @@ def demo(stay: bool, turns: int) -> None:
     """Show how a real model's conversation fails at its window, and goes on through Tidemark."""
     from tidemark.demo.run import main as run
 
-    sys.exit(run(turns, stay))
+    sys.exit(run(turns=turns, serve=stay))
 
 
 @cli.command(epilog=example("tidemark check --config tidemark.yaml"))

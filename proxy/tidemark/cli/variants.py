@@ -88,7 +88,7 @@ class Compactions:
         self.meter = meter
         self.rejections: Counter[str] = Counter()
         """How often answers were no summary, by the reason."""
-        parts.upstream.on_completion = meter.note
+        parts.upstream.note_completions(meter.note)
 
     @property
     def label(self) -> tuple[str, str]:

@@ -48,7 +48,7 @@ NOTHING_SPENT = Spending()
 
 @dataclass(slots=True)
 class Meter:
-    """Notes the calls of a summarizer, for ``LiteLLMUpstream.on_completion``.
+    """Notes the calls of a summarizer, for ``LiteLLMUpstream.note_completions``.
 
     :param prices: USD for each token of input and of output, by a model's name (``LiteLLMModelData.prices``)
     """

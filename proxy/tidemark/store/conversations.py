@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Coroutine, Mapping
 from dataclasses import replace
-from functools import partial
 from typing import Any
 
 from tidemark.core.conversation.echoes import DivergingBranch, DivergingBranches
@@ -87,7 +86,12 @@ class RedisStore(RecordReader):
         self.turns = RedisTurns(sender, self.described)
         self.owners = RedisOwners(sender, owner_seconds)
         self.responses = RedisResponses(sender, codec, longest, self.owners)
-        self.kept_conversations = RedisKeptConversations(self.ask, codec, self._lifetimes)
+        self.kept_conversations = RedisKeptConversations(
+            self.ask,
+            codec,
+            self._lifetimes,
+            note_size=lambda owner, size: self.usage.note(owner, size, accepted=False),
+        )
         self.listing = Listing(self.ask, longest)
         self.usage = OwnerUsage(
             self.ask,
@@ -96,7 +100,6 @@ class RedisStore(RecordReader):
             keep_seconds=longest,
             weigh_others=self.kept_conversations.weigh,
         )
-        self.kept_conversations.note_size = partial(self.usage.note, accepted=False)
         self._writer = TurnWriter(
             sender,
             codec,

@@ -41,15 +41,23 @@ class RedisKeptConversations:
     """Conversations in Redis. All state is the server's.
 
     A method raises ``StoreUnavailable`` when the store did not answer in time.
+
+    :param note_size: takes an owner and how many bytes were stored
     """
 
-    def __init__(self, ask: Ask, codec: Codec, lifetimes: Lifetimes, clock: Callable[[], float] = time.time) -> None:
+    def __init__(
+        self,
+        ask: Ask,
+        codec: Codec,
+        lifetimes: Lifetimes,
+        clock: Callable[[], float] = time.time,
+        note_size: Callable[[str, int], None] = lambda *_: None,
+    ) -> None:
         self._ask = ask
         self._codec = codec
         self._lifetimes = lifetimes
         self._clock = clock
-        self.note_size: Callable[[str, int], None] = lambda *_: None
-        """Takes an owner and how many bytes were stored; the store's counts replace it."""
+        self._note_size = note_size
 
     async def create(self, owner: str, conversation: KeptConversation, items: Sequence[KeptItem]) -> None:
         """Store a new conversation."""
@@ -127,7 +135,7 @@ class RedisKeptConversations:
         at = keys.kept_conversation(owner, conversation.id)
         is_written = bool(await self._ask("EVAL", _WRITE, 1, at, *arguments))
         if is_written and packed:
-            self.note_size(owner, sum(map(len, packed)))
+            self._note_size(owner, sum(map(len, packed)))
         return is_written
 
     def _packed_head(self, conversation: KeptConversation) -> bytes:

@@ -90,8 +90,7 @@ class LiteLLMUpstream:
         self._other_dialects = OtherDialects(self._spoken, self.wire, self._translate, write_chat, clock)
         self._data = data
         self._by_litellm = by_litellm
-        self.on_completion: Callable[[Route, TextRequest, JsonValue], None] = lambda *_: None
-        """Gets each chat completion that ``complete`` takes its text from; replaced to measure its usage."""
+        self._note_completion: Callable[[Route, TextRequest, JsonValue], None] = lambda *_: None
         self._client_routes: BoundedCache[str, Route] = BoundedCache(MAX_CACHED_ROUTES)
         """Routes of names that clients sent."""
         self._operator_routes: BoundedCache[str, Route] = BoundedCache(MAX_CACHED_ROUTES)
@@ -214,10 +213,14 @@ class LiteLLMUpstream:
             return route.native_compaction
         return writes_summaries(route.upstream_model) if dialect == MESSAGES else is_openai(route.base_url)
 
+    def note_completions(self, note: Callable[[Route, TextRequest, JsonValue], None]) -> None:
+        """Give ``note`` each chat completion that ``complete`` takes its text from, to measure its usage."""
+        self._note_completion = note
+
     async def complete(self, route: Route, request: TextRequest, caller: Caller) -> str:
         lane = self.wire if route.lane == "wire" else self._translate
         answer = await lane.complete(route, request, caller)
-        self.on_completion(route, request, answer)
+        self._note_completion(route, request, answer)
         return text_of(answer, route)
 
     async def aclose(self) -> None:
