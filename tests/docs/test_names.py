@@ -34,7 +34,7 @@ from tidemark.config import load
 from tidemark.config.environment import VARIABLES
 from tidemark.core.planning.budget import CompactionPolicy, ModelProfile, ModelWindow, budget_for
 from tidemark.core.report import Action, Report
-from tidemark.features.memory_flush.series import FlushSeries
+from tidemark.features.memory_flush.feature import FlushSeries
 from tidemark.server import headers
 from tidemark.telemetry.lines import ServedLine
 from tidemark.telemetry.metrics import Metrics

@@ -1,17 +1,33 @@
-"""Plugs in the registry of models: ``/tidemark/models``, and ``tidemark models`` without a server."""
+"""Plugs in the registry of models: ``/tidemark/models``, and ``tidemark models`` without a server.
+
+Every client may read the registry, and the operator may change it; the command uses the same registry.
+"""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
-from starlette.routing import BaseRoute
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import BaseRoute, Route
 
 from tidemark.config import read_override
+from tidemark.core.conversation.messages import JsonValue
+from tidemark.core.conversation.prefix import owner_of
+from tidemark.core.frozen import frozen
+from tidemark.core.ports import NO_CREDENTIAL, Authenticator, Caller
+from tidemark.dialects.raw_json import decode_value, read_members
 from tidemark.features.feature import Feature
-from tidemark.features.model_registry.endpoints import RegistryEndpoints
 from tidemark.features.model_registry.registry import ModelRegistry
+from tidemark.server.encodings import read_plain_body
+from tidemark.server.operator import OperatorAccess
+from tidemark.server.responses import to_json, with_error_envelope
 from tidemark.worker.worker import Worker
+
+MAX_BODY_BYTES = 65_536
+Description = Mapping[str, JsonValue]
+"""A JSON object that describes one model or all of them."""
 
 
 class ModelRegistryFeature(Feature):
@@ -32,3 +48,49 @@ class ModelRegistryFeature(Feature):
 
     def routes(self) -> Sequence[BaseRoute]:
         return RegistryEndpoints(self.registry, self._auth, self._operator).routes()
+
+
+@frozen
+class RegistryEndpoints:
+    """Serves the registry."""
+
+    registry: ModelRegistry
+    auth: Authenticator
+    access: OperatorAccess
+
+    def routes(self) -> list[BaseRoute]:
+        model = "/tidemark/models/{model:path}"
+        return [
+            Route("/tidemark/models", with_error_envelope(self._list), methods=["GET"]),
+            Route(model, with_error_envelope(self._describe), methods=["GET"]),
+            Route(model, with_error_envelope(self._change), methods=["PUT"]),
+            Route(model, with_error_envelope(self._reset), methods=["DELETE"]),
+        ]
+
+    async def _list(self, request: Request) -> Response:
+        return to_json(await self.registry.listed(*self._identify(request)))
+
+    async def _describe(self, request: Request) -> Response:
+        return to_json(await self.registry.described(request.path_params["model"], *self._identify(request)))
+
+    async def _change(self, request: Request) -> Response:
+        self.access.require(request)
+        body = await read_plain_body(request, MAX_BODY_BYTES)
+        fields = {name: decode_value(raw, name) for name, raw in read_members(body).items()}
+        caller, owner = self._identify(request)
+        return to_json(await self.registry.change(request.path_params["model"], fields, caller, owner))
+
+    async def _reset(self, request: Request) -> Response:
+        self.access.require(request)
+        return to_json(await self.registry.reset(request.path_params["model"], *self._identify(request)))
+
+    def _identify(self, request: Request) -> tuple[Caller, str | None]:
+        """Return the caller, and the owner whose calibrations the caller sees (promise 8).
+
+        The operator has no owner and sees the newest calibrations of all owners. The caller's key is sent to a
+        server that is asked for its window; the admin token is never sent.
+        """
+        caller = self.auth.caller(request.headers.raw)
+        if not self.access.grants(request):
+            return caller, owner_of(caller.fingerprint)
+        return (caller if self.access.token is None else NO_CREDENTIAL), None

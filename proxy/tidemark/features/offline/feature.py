@@ -1,17 +1,25 @@
-"""Plugs in ``/tidemark/count`` and ``/tidemark/compact``, and their service for the commands."""
+"""Plugs in ``/tidemark/count`` and ``/tidemark/compact``, and their service for the commands.
+
+The endpoints work on one request and store nothing.
+"""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Sequence
 
-from starlette.routing import BaseRoute
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import BaseRoute, Route
 
 from tidemark.compaction.compactor import Compactor
 from tidemark.core.events import Event
+from tidemark.core.frozen import frozen
+from tidemark.core.ports import Authenticator
 from tidemark.features.feature import Feature
-from tidemark.features.offline.endpoints import OfflineEndpoints
 from tidemark.features.offline.service import OfflineService
+from tidemark.server.encodings import read_plain_body
+from tidemark.server.responses import JSON_TYPE, with_error_envelope
 from tidemark.summarizers.choosing import summarizer_name
 from tidemark.worker.worker import Worker
 
@@ -43,3 +51,27 @@ def offline_service(worker: Worker) -> OfflineService:
         name_summarizer=summarizer_name,
         timer=time.perf_counter,
     )
+
+
+@frozen
+class OfflineEndpoints:
+    """Serves both paths."""
+
+    service: OfflineService
+    auth: Authenticator
+    max_body_bytes: int
+
+    def routes(self) -> list[BaseRoute]:
+        return [
+            Route("/tidemark/count", with_error_envelope(self._count), methods=["POST"]),
+            Route("/tidemark/compact", with_error_envelope(self._compact), methods=["POST"]),
+        ]
+
+    async def _count(self, request: Request) -> Response:
+        body = await read_plain_body(request, self.max_body_bytes)
+        return Response(await self.service.count(body), media_type=JSON_TYPE)
+
+    async def _compact(self, request: Request) -> Response:
+        body = await read_plain_body(request, self.max_body_bytes)
+        caller = self.auth.caller(request.headers.raw)
+        return Response(await self.service.compact(body, caller), media_type=JSON_TYPE)

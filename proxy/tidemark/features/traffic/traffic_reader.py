@@ -1,6 +1,6 @@
 """Reads the figures of all requests over a window that ends now, for the operator.
 
-``features/traffic/endpoints.py`` renders them as JSON. The store has the figures of all workers and replicas.
+``features/traffic/feature.py`` renders them as JSON. The store has the figures of all workers and replicas.
 """
 
 from __future__ import annotations
