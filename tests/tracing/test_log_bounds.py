@@ -6,7 +6,7 @@ import logging
 
 import pytest
 
-from tidemark.tracing.log_bounds import PAUSE_SECONDS, LineBound
+from tidemark.tracing.tracing import PAUSE_SECONDS, LineBound
 
 
 def test_lines_of_the_exporter_come_once_a_minute(caplog: pytest.LogCaptureFixture) -> None:

@@ -1,7 +1,7 @@
 """Opens child spans, marks failed ones, and carries the trace context in header lines.
 
-``requests.py``, ``steps.py`` and ``upstreams.py`` use it. No text of an error or a message gets into a span: a failure
-is named by its code or its class.
+``requests.py``, ``tracing.py`` and ``upstreams.py`` use it. No text of an error or a message gets into a span: a
+failure is named by its code or its class.
 """
 
 from __future__ import annotations

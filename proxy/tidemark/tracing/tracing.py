@@ -3,32 +3,50 @@
 ``starting.py`` makes it if a collector is configured. OpenTelemetry's SDK reads its own variables: sampler, limits,
 headers, certificates. A collector that is slow or gone costs requests nothing, because a thread exports and a full
 queue drops spans.
+
+The lines that the exporter logs are bounded, once for each process: a collector that is gone would fill the log with a
+line every few seconds.
+
+Steps of a request have spans: identity, plan, summary and the store; ``app/tracing.py`` names the methods when the
+parts are built. Such a span takes the place of a method of one instance, so that the classes have no trace of it, and
+requests do no more where no traces are recorded.
 """
 
 from __future__ import annotations
 
 import asyncio
+import logging
 import os
 import threading
-from collections.abc import Iterable
+import time
+from collections.abc import Awaitable, Callable, Iterable
+from typing import Any
 
 from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
 from opentelemetry.sdk.resources import Resource
 from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import BatchSpanProcessor
+from opentelemetry.trace import Span, SpanKind
 from starlette.routing import BaseRoute
 
 from tidemark import __version__
+from tidemark.compaction.compactor import CompactionRun, Compactor
+from tidemark.compaction.immediate import ImmediateCompaction
+from tidemark.compaction.order import CompactionOrder, NotSummarized, Trigger
 from tidemark.core.ports import Upstream
-from tidemark.tracing.log_bounds import bound_lines
+from tidemark.tracing.conventions import CONVERSATION, Attributes
 from tidemark.tracing.requests import RequestTracing, note_event
 from tidemark.tracing.spans import Spans
-from tidemark.tracing.steps import StepTracing, put
 from tidemark.tracing.upstreams import TracedUpstream
 
 SERVICE = "tidemark"
 CLOSE_SECONDS = 2.0
 """The time that the end of the process waits for spans to be exported."""
+LOGGERS = ("opentelemetry.exporter.otlp.proto.http.trace_exporter", "opentelemetry.sdk._shared_internal")
+"""What says that spans were not exported, and that the queue is full."""
+PAUSE_SECONDS = 60.0
+_Method = Callable[..., Awaitable[Any]]
+"""A method of an instance, or what takes its place."""
 
 
 class Tracing:
@@ -91,3 +109,102 @@ def _resource() -> Resource:
     named = os.environ.get("OTEL_SERVICE_NAME") or "service.name=" in os.environ.get("OTEL_RESOURCE_ATTRIBUTES", "")
     attributes = {"service.version": __version__}
     return Resource.create(attributes if named else {**attributes, "service.name": SERVICE})
+
+
+class LineBound(logging.Filter):
+    """Lets one line a minute through, which counts those before it that were left out."""
+
+    def __init__(self, timer: Callable[[], float] = time.monotonic) -> None:
+        super().__init__()
+        self._timer = timer
+        self._quiet_until = float("-inf")
+        self._left_out_count = 0
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        now = self._timer()
+        if now < self._quiet_until:
+            self._left_out_count += 1
+            return False
+        self._quiet_until = now + PAUSE_SECONDS
+        if self._left_out_count:
+            record.msg, record.args = f"{record.getMessage()} ({self._left_out_count} more lines were left out)", ()
+            self._left_out_count = 0
+        return True
+
+
+def bound_lines() -> None:
+    """Bound the lines of the exporter, unless they are bounded already."""
+    for name in LOGGERS:
+        logger = logging.getLogger(name)
+        if not any(isinstance(bound, LineBound) for bound in logger.filters):
+            logger.addFilter(LineBound())
+
+
+class StepTracing:
+    """Puts spans around the methods of instances."""
+
+    def __init__(self, spans: Spans) -> None:
+        self._spans = spans
+
+    def trace_step(
+        self, call: _Method, name: str, kind: SpanKind = SpanKind.INTERNAL, attributes: Attributes | None = None
+    ) -> None:
+        """Let each call of a method be a child span."""
+
+        async def traced(*arguments: Any, **options: Any) -> Any:
+            with self._spans.child(name, kind, attributes):
+                return await call(*arguments, **options)
+
+        put(call, traced)
+
+    def trace_store(self, *calls: _Method, part: str = "") -> None:
+        """Let each of these calls to the store be a child span.
+
+        :param part: goes before their names
+        """
+        for call in calls:
+            operation = part + call.__name__
+            attributes = {"db.system.name": "redis", "db.operation.name": operation}
+            self.trace_step(call, f"store {operation}", SpanKind.CLIENT, attributes)
+
+    def trace_summaries(self, immediate: ImmediateCompaction, compactor: Compactor) -> None:
+        """Let each summary that a request waits for be a child span, and each prepared one the root of a trace."""
+        compact, make = immediate.compact, compactor.make
+
+        async def compact_in_span(order: CompactionOrder, **options: Any) -> Any:
+            with self._spans.child("summary", attributes=_order_attributes(order)) as span:
+                return _noted(span, await compact(order, **options))
+
+        async def make_in_span(run: CompactionRun, **options: Any) -> Any:
+            if run.trigger is Trigger.REQUEST:
+                return await make(run, **options)
+            attributes = _order_attributes(run.order)
+            if run.trigger is Trigger.PREPARATION:
+                with self._spans.linked_root("preparation", attributes) as span:
+                    return _noted(span, await make(run, **options))
+            with self._spans.child("summary", attributes=attributes) as span:
+                return _noted(span, await make(run, **options))
+
+        put(compact, compact_in_span)
+        put(make, make_in_span)
+
+
+def _noted(span: Span, result: object) -> object:
+    """Note on a span whether there is a summary, and return it."""
+    span.set_attribute("tidemark.summary.made", not isinstance(result, NotSummarized) and result is not None)
+    return result
+
+
+def _order_attributes(order: CompactionOrder) -> Attributes:
+    attributes: dict[str, str | int] = {
+        "tidemark.summary.messages": order.plan.covered,
+        "tidemark.strategy": order.profile.policy.strategy,
+    }
+    if order.conversation:
+        attributes[CONVERSATION] = order.conversation
+    return attributes
+
+
+def put(method: _Method, traced: _Method) -> None:
+    """Put a function in the place of a method of its instance."""
+    setattr(method.__self__, method.__name__, traced)  # type: ignore[attr-defined] # mypy gives a method no instance
