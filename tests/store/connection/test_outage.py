@@ -12,8 +12,8 @@ from tests.store.turns import Client, assistant, dialogue, raws
 from tests.support.clock import JUMPING, TURN_SECONDS, jumping_loop
 from tidemark.core.errors import ConfigError, StoreUnavailable
 from tidemark.store.codec import Codec
+from tidemark.store.connection.node import FIRST_SECONDS, LONGEST_SECONDS
 from tidemark.store.connection.outage import OutageBackoff
-from tidemark.store.connection.probing import FIRST_SECONDS, LONGEST_SECONDS
 from tidemark.store.conversations import RedisStore
 from tidemark.store.embedded.server import EmbeddedValkey
 

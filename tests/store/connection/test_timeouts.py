@@ -13,7 +13,7 @@ import pytest
 from tests.support.clock import JUMPING, jumping_loop, pass_seconds
 from tidemark.core.errors import StoreUnavailable
 from tidemark.store.commands import RECALL_SECONDS, RECORD_SECONDS
-from tidemark.store.connection.call import WRITTEN_BYTES_A_SECOND, LargeStoreCall, StoreCall
+from tidemark.store.connection.node import WRITTEN_BYTES_A_SECOND, LargeStoreCall, StoreCall
 from tidemark.store.connection.outage import OutageBackoff
 from tidemark.store.connection.timeouts import MOST, RenewingTimeout
 

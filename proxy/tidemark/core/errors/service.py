@@ -80,7 +80,7 @@ class StoreUnavailable(StoreError):
 
     code = "store_unavailable"
     retry_after = 1.0
-    """A store that failed is asked twice a second whether it is back (``store/connection/probing.py``)."""
+    """A store that failed is asked twice a second whether it is back (``store/connection/node.py``)."""
 
 
 class StoreRefuses(StoreUnavailable):

@@ -1,6 +1,6 @@
 """Says what is wrong with a store and how to mend it, by the words of a failed call.
 
-``call.py`` gives it to readiness, the log and refused clients, and ``tidemark doctor`` to its findings, so all say the
+``node.py`` gives it to readiness, the log and refused clients, and ``tidemark doctor`` to its findings, so all say the
 same. No sentence has a host or a credential.
 """
 

@@ -1,6 +1,6 @@
 """Skips calls to a store that failed, until a probe gets an answer. So a dead Redis slows no request down.
 
-``call.py`` asks it before it uses the network and reports how each call went; ``probing.py`` ends the outage. It has no
+``node.py`` asks it before it uses the network, reports how each call went, and ends the outage by a probe. It has no
 clock. ``docs/adr/0015-outages-of-the-store.md`` has the rules.
 
 It is another mechanism than the breaker of a summarizer (``tidemark/core/breaker.py``), because it follows other rules.

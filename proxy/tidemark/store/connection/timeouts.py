@@ -1,6 +1,6 @@
 """Bounds the wait for an answer, by a clock that stops while this process or the store is busy.
 
-``call.py`` uses it for every call. An answer may come in time, and an overloaded event loop reads it late. A store that
+``node.py`` uses it for every call. An answer may come in time, and an overloaded event loop reads it late. A store that
 answers other calls is slow, but not away. If such a delay counted as an outage, a busy moment would become worse:
 every request would continue without its history.
 
