@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tidemark.server.fair_queue import FairQueue
+from tidemark.server.waiting import FairQueue
 
 
 def popped(queue: FairQueue[str]) -> list[str]:

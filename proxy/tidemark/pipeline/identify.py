@@ -2,6 +2,9 @@
 
 It comes after the catalog and before any decision. It makes one round trip to the store, and counts
 what is new. A request that repeats an answer in other words takes one more (``changed_echoes.py``).
+
+The caches hold pure results, prefix chains and budgets that an earlier request needed too, so that a turn hashes its
+new messages only. Losing them costs time only.
 """
 
 from __future__ import annotations
@@ -11,15 +14,16 @@ from collections.abc import Awaitable, Collection, Sequence
 from dataclasses import replace
 from functools import lru_cache
 
+from tidemark.core.bounded import BoundedCache, SizedCache
 from tidemark.core.conversation.messages import Message, digest_of
-from tidemark.core.conversation.prefix import PrefixChain, owner_of
+from tidemark.core.conversation.prefix import PrefixChain, chain_of, linked, owner_of, seed_of
 from tidemark.core.conversation.records import ConversationState, response_conversation_id
 from tidemark.core.conversation.request import ModelRequest
 from tidemark.core.conversation.summary import NO_SYSTEMS, InnerSystems, SummaryRecipe, inner_systems
 from tidemark.core.errors import StoreError
 from tidemark.core.events import Listener, StoreDegraded
 from tidemark.core.models import model_id
-from tidemark.core.planning.budget import ModelProfile
+from tidemark.core.planning.budget import Budget, ModelProfile, budget_for
 from tidemark.core.planning.calibration import CalibratedBudget, CalibrationKey, calibration_key
 from tidemark.core.planning.situation import NOTHING_LEFT_OUT, EarlierMessagesNeeded, LeftOut
 from tidemark.core.ports import (
@@ -34,11 +38,19 @@ from tidemark.core.ports import (
     TokenCounter,
     Upstream,
 )
-from tidemark.pipeline.caches import BudgetCache, ChainCache
 from tidemark.pipeline.changed_echoes import EchoFinder, ReadStored, leaves_at_answer
 from tidemark.pipeline.prompt_watch import PromptWatch
 from tidemark.pipeline.values import Controls, ConversationPlace, RequestContext
 from tidemark.pipeline.walk import Walk
+
+MAX_LINKS = 100_000
+"""Of all cached chains together; each link takes about 110 bytes."""
+SHORT = 16
+"""A chain of fewer messages is made as quickly as it is looked up."""
+_Chain = tuple[list[bytes], tuple[bytes, ...]]
+"""Digests of the messages, and the hashes of the prefixes."""
+MAX_BUDGETS = 256
+"""Clients choose the length of the reply and the retention, so there must be a bound."""
 
 
 def tenant_of(caller: Caller, route: Route) -> str:
@@ -255,3 +267,50 @@ def _systems_of(messages: Sequence[Message], others: int) -> InnerSystems:
     """
     systems = len(messages) - others
     return inner_systems(messages) if systems and systems > messages[0].is_system else NO_SYSTEMS
+
+
+class ChainCache:
+    """Caches the digests and hashes of the newest chains by their beginning; the oldest go first.
+
+    :param links: the most links of all chains together
+    """
+
+    def __init__(self, links: int = MAX_LINKS) -> None:
+        self._chains: SizedCache[tuple[bytes, bytes], _Chain] = SizedCache(links, lambda chain: len(chain[0]))
+
+    def of(self, tenant: str, messages: Sequence[Message], *, conversation: str | None = None) -> PrefixChain:
+        """Return the same chain as ``chain_of``."""
+        if len(messages) < SHORT:
+            return chain_of(tenant, messages, conversation=conversation)
+        digests = [message.digest for message in messages if not message.is_system]
+        if len(digests) < SHORT:
+            return chain_of(tenant, messages, conversation=conversation)
+        seed = seed_of(tenant, conversation)
+        key = (seed, digests[0])
+        before, hashes = self._chains.take(key) or ([], ())
+        equal = len(before)
+        if digests[:equal] != before:
+            equal = next(place for place, digest in enumerate(before) if digests[place : place + 1] != [digest])
+        hashes = (*hashes[:equal], *linked(hashes[equal - 1] if equal else seed, digests[equal:]))
+        self._chains.put(key, (digests, hashes))
+        return PrefixChain(seed, hashes, conversation is not None)
+
+
+class BudgetCache:
+    """Caches budgets by profile, reply length and retention: most requests for a model ask for the same."""
+
+    def __init__(self) -> None:
+        self._budgets: BoundedCache[tuple[int, int | None, int | None], tuple[ModelProfile, Budget]] = BoundedCache(
+            MAX_BUDGETS
+        )
+        """With the profile itself, so that its ``id`` is not given to another one."""
+
+    def of(self, profile: ModelProfile, max_output_tokens: int | None, retention: int | None) -> Budget:
+        """Return the same budget as ``budget_for``."""
+        key = (id(profile), max_output_tokens, retention)
+        cached = self._budgets.get(key)
+        if cached is not None:
+            return cached[1]
+        budget = budget_for(profile, max_output_tokens, retention)
+        self._budgets.put(key, (profile, budget))
+        return budget

@@ -3,22 +3,25 @@
 It comes after the upstream has answered. The write at the end is done before the last bytes are released, so that the
 client's next turn finds this one; the store bounds its time. Reading, counting and storing can fail, and the client
 still gets its bytes.
+
+When a reply is over, the relay gives the endpoint its ending, which says how the exchange ended. The reply so far
+decides it, and whether its turn is stored.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from dataclasses import replace
 from typing import Any
 
 from tidemark.codings.decoders import DECODE_ERRORS
 from tidemark.core.conversation.records import TurnRecord
 from tidemark.core.conversation.reply import EMPTY_REPLY, Reply, ReplyFold
-from tidemark.core.errors import UpstreamBroken
+from tidemark.core.errors import StoreUnavailable, TurnNotStored, UpstreamBroken
 from tidemark.core.events import Listener
 from tidemark.core.ports import ConversationStore, TokenCounter, UpstreamReply
 from tidemark.dialects.sse import WholeEvents
-from tidemark.pipeline.endings import stream_ending, unreadable_ending, whole_ending, with_storage
 from tidemark.pipeline.plain_replies import DecodedReply, ReplyDecoder, are_known, codings_of, decode_whole
 from tidemark.pipeline.record import Recorder
 from tidemark.pipeline.reply_reader import LARGE_BYTES, ReplyReader
@@ -26,6 +29,11 @@ from tidemark.pipeline.values import Ending, Learn, LeaveOut, PendingTurn
 
 Deliver = Callable[[bytes], Awaitable[None]]
 """Takes bytes to the client; raises or is cancelled when the client is gone."""
+_NOT_STORED = (
+    "The model answered, and the conversation store could not keep the turn, so the stored history goes on without it. "
+    "Send the message again."
+)
+_NOT_READ = "The upstream's answer cannot be read, so it cannot be kept in the stored history. Send the message again."
 
 
 class Relay:
@@ -294,3 +302,37 @@ async def _without_reply(recording: Awaitable[bool]) -> bool:
     """Record a turn without its reply, which is not what the client was promised."""
     await recording
     return False
+
+
+def whole_ending(reply: Reply | None) -> Ending:
+    """Return the ending of a reply that was no stream and came in full.
+
+    :param reply: None if the bytes cannot be read
+    """
+    return Ending("complete" if reply is None or reply.complete else "incomplete", reply or EMPTY_REPLY)
+
+
+def stream_ending(reply: Reply | None, broken: UpstreamBroken | None) -> Ending:
+    """Return the ending of a stream. Its content decides or, if that cannot be read, how its connection ended."""
+    if reply is None:
+        return Ending("incomplete" if broken else "complete", error=broken)
+    if reply.complete:  # if the connection broke, only its own end is missing
+        return Ending("complete", reply)
+    cut = broken or UpstreamBroken("The upstream ended its answer without a finish_reason.")
+    return Ending("incomplete", reply, None if reply.error is not None else cut)
+
+
+def unreadable_ending() -> Ending:
+    """Return the ending of a turn of stored history whose reply can be carried and not be stored."""
+    return Ending("error", error=TurnNotStored(_NOT_READ), stored=False)
+
+
+def with_storage(ending: Ending, turn: PendingTurn, reply: Reply | None, *, stored: bool) -> Ending:
+    """Return the ending of a turn that is stored or not; an error if the client relies on the store."""
+    if stored and reply is not None:
+        return ending
+    if turn.must_be_stored and ending.error is None and ending.outcome == "complete":
+        error = TurnNotStored(_NOT_READ if reply is None else _NOT_STORED)
+        error.retry_after = 0.0 if reply is None else StoreUnavailable.retry_after
+        return replace(ending, outcome="error", error=error, stored=False)
+    return replace(ending, stored=stored)

@@ -1,6 +1,6 @@
 """The rounds of one request whose model may search: sends each round, and answers the searches between two of them.
 
-``search_offers.py`` begins them, and ``searched_replies.py`` makes one reply of what comes back (docs/adr/0027).
+``search_offers.py`` begins them, and makes one reply of what comes back (docs/adr/0027).
 """
 
 from __future__ import annotations

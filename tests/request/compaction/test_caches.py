@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from tests.core.histories import message
 from tidemark.core.conversation.prefix import chain_of
 from tidemark.core.planning.budget import CompactionPolicy, ModelProfile, ModelWindow, budget_for
-from tidemark.pipeline.caches import MAX_BUDGETS, BudgetCache, ChainCache
+from tidemark.pipeline.identify import MAX_BUDGETS, BudgetCache, ChainCache
 
 ASKED = st.tuples(st.integers(0, 3), st.none() | st.integers(1, 300), st.none() | st.integers(0, 300))
 

@@ -13,7 +13,6 @@ from tests.core.histories import BOOLEANS, conversations, message, up_to
 from tidemark.core.conversation.request import ModelRequest
 from tidemark.core.errors import InvalidRequest
 from tidemark.dialects.chat.dialect import ChatDialect
-from tidemark.pipeline.command_answers import ContextFacts, context_text, failed_text, summarized_text
 from tidemark.pipeline.command_text import (
     answered_places,
     command_in,
@@ -23,6 +22,7 @@ from tidemark.pipeline.command_text import (
     unanswered_places,
     without_places,
 )
+from tidemark.pipeline.commands import ContextFacts, context_text, failed_text, summarized_text
 
 CHAT = ChatDialect()
 MARK = mark_of(b"a secret of the tests", b"a caller")

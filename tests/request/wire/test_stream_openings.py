@@ -11,7 +11,7 @@ from tests.dialects.responses.events import events_of, response, sse, text_item
 from tidemark.core.errors import UpstreamBroken
 from tidemark.core.ports import Headers
 from tidemark.dialects.responses.state import opening_error
-from tidemark.pipeline.stream_openings import OpenedReply
+from tidemark.pipeline.replay import OpenedReply
 
 EVENTS = [sse([event]) for event in events_of([text_item("Fine weather.")])]
 

@@ -17,7 +17,7 @@ from tidemark.server.connections.bounds import (
     OWN_DESCRIPTORS,
     REFUSING_CONNECTIONS,
 )
-from tidemark.server.connections.notices import QUIET_SECONDS, Notices
+from tidemark.server.connections.load import QUIET_SECONDS, Notices
 
 MB = 1024 * 1024
 

@@ -40,8 +40,6 @@ PREVIEW_MEMBERS = ("model", "strategy", "template")
 CHANGE_MEMBERS = ("text", "version", "preview")
 SUMMARIZE_MEMBERS = ("retention_tokens", "regenerate", "model")
 """Members that the body of ``POST .../summarize`` may have; any other is an error, so that a typing error shows."""
-
-
 NOTHING_TO_SUMMARIZE = "nothing_to_summarize"
 """``outcome`` of an answer if no summary was made, because every message has to stay (FR-2.2.1)."""
 

@@ -6,6 +6,8 @@
 from __future__ import annotations
 
 import asyncio
+import logging
+import time
 from collections.abc import Callable
 from heapq import heapify, heappop, heappush, heapreplace
 from itertools import count
@@ -13,7 +15,6 @@ from typing import Protocol
 
 from tidemark.core.errors import ServerBusy, TidemarkError
 from tidemark.server.connections.bounds import REFUSING_CONNECTIONS, YOUNG_SECONDS, Bounds
-from tidemark.server.connections.notices import Notices
 
 RETRY_SECONDS = 1.0
 """The ``Retry-After`` of clients that are refused at a bound; bodies and answers end all the time."""
@@ -25,6 +26,8 @@ _FULL = (
     " server.max_connections."
 )
 _BODIES = "Request bodies of more than {megabytes} MB are being read at once. Try again in a moment."
+QUIET_SECONDS = 10.0
+"""The least time between two lines of one kind, as for ``store.degraded``."""
 
 
 class Refusable(Protocol):
@@ -182,3 +185,23 @@ class Load:
         self._surplus.discard(client)
         self._closing.add(client)
         client.close_idle()
+
+
+class Notices:
+    """Logs the warnings of one worker. Mutable: when each kind was last logged, and how often it was omitted since."""
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._log = logging.getLogger("tidemark.serving")
+        self._logged_at: dict[str, float] = {}
+        self._omitted: dict[str, int] = {}
+
+    def warn(self, kind: str, message: str) -> None:
+        """Log a warning, unless its kind has just been logged; the next line of the kind counts the omitted ones."""
+        now = self._clock()
+        if now - self._logged_at.get(kind, -QUIET_SECONDS) < QUIET_SECONDS:
+            self._omitted[kind] = self._omitted.get(kind, 0) + 1
+            return
+        self._logged_at[kind] = now
+        omitted = self._omitted.pop(kind, 0)
+        self._log.warning("%s%s", message, f" ({omitted} more since the last such line)" if omitted else "")
