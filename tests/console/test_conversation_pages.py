@@ -13,8 +13,8 @@ from tests.console.conftest import Console, Visitor
 from tests.request.conftest import Client
 from tests.request.talk import Said, assistant, history, user
 from tests.support.scripted import Answer, Received, says
-from tidemark.console.marks import divide_by_hits
 from tidemark.console.messages import MESSAGES_BYTES, within_bytes
+from tidemark.console.rendering import divide_by_hits
 from tidemark.core.conversation.records import ConversationRecord, MessageRecord
 from tidemark.core.cursors import cursor_of
 from tidemark.features.conversations.finding import ContextUsage

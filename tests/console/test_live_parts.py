@@ -11,8 +11,8 @@ import pytest
 from tests.console.conftest import TOKEN, Console, Visitor
 from tests.request.conftest import SECRET, Client
 from tests.request.talk import Said, assistant, history, user
-from tidemark.console.live_parts import PARTS_HEADER
 from tidemark.console.sessions import COOKIE, Sessions
+from tidemark.console.visit import PARTS_HEADER
 from tidemark.server.operator import OperatorAccess
 
 LIST = "/console/conversations"

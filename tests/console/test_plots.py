@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from tidemark.console.plots import Plot, Series
+from tidemark.console.overview import Plot, Series
 
 
 class Watched(list[float | None]):

@@ -1,16 +1,19 @@
 """``/console``: what Tidemark did with all requests of the last hour, day or week.
 
 It shows the same figures as ``GET /tidemark/stats``.
+
+Its plots are coordinates of figures over time; ``templates/plot.html`` writes them as SVG. A plot has at most two
+series, which differ in dash as well as in colour.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 
 from starlette.responses import Response
 
 from tidemark.console.pages import HOME, Answer
-from tidemark.console.plots import Plot, Series
 from tidemark.console.visit import Visit
 from tidemark.core.errors import InvalidRequest
 from tidemark.core.frozen import frozen
@@ -25,6 +28,14 @@ WINDOWS: Mapping[str, tuple[str, int]] = {
 """By the page's parameter ``window``: the words, and the seconds."""
 _MEDIAN = 0.5
 _TAIL = 0.95
+WIDTH = 320
+HEIGHT = 104
+LEFT = 0
+TOP = 14
+BOTTOM = 3
+"""Units of the drawing that are free at its edges, for labels."""
+_DAY_SECONDS = 86_400
+_ROUND_STEPS = (1, 1.5, 2, 3, 4, 5, 6, 8, 10)
 
 
 @frozen
@@ -80,3 +91,104 @@ def plots_of(traffic: Traffic) -> Sequence[Plot]:
 
 def _quantiles(figures: Sequence[TrafficFigures], share: float) -> Sequence[float | None]:
     return [figure.overhead_quantile(share) for figure in figures]
+
+
+@frozen
+class Series:
+    """One figure over time."""
+
+    name: str
+    values: Sequence[float | None]
+    """One for each point, oldest first; None if there was nothing to measure."""
+
+
+@frozen
+class Plot:
+    """A drawing of one or two series, with a table of the same figures."""
+
+    title: str
+    unit: str
+    """``count`` or ``seconds``, which says how figures are written."""
+    starts: Sequence[int]
+    """The Unix time of each point, in seconds."""
+    series: Sequence[Series]
+    has_bars: bool = False
+    """Whether each value is a bar of its own: for what happens seldom."""
+
+    @property
+    def id(self) -> str:
+        """The plot's name in the page."""
+        return "plot-" + self.title.lower().replace(" ", "-")
+
+    @property
+    def top(self) -> float:
+        """The value at the upper edge: the smallest round number above all values that are drawn."""
+        return _round_up(max((value for values in self._drawn() for value in values if value is not None), default=0))
+
+    @property
+    def edges(self) -> Sequence[int]:
+        """Return the times that stand below the drawing: the first, the middle and the last one."""
+        return [self.starts[0], self.starts[len(self.starts) // 2], self.starts[-1]] if self.starts else []
+
+    @property
+    def edge_form(self) -> str:
+        """Return how those times are written: ``date`` if the plot has more than two days, else ``clock``."""
+        return "date" if self.starts and self.starts[-1] - self.starts[0] > 2 * _DAY_SECONDS else "clock"
+
+    @property
+    def has_values(self) -> bool:
+        """Whether there is anything but zeros to draw."""
+        return any(value for line in self.series for value in line.values)
+
+    def paths(self) -> Sequence[str]:
+        """Return the path of each series, as the attribute ``d`` has it; a gap stays where a value is missing."""
+        return [self._bars(values) if self.has_bars else self._path(values) for values in self._drawn()]
+
+    def area(self) -> str:
+        """Return the path of the area below the first series."""
+        values = self._drawn()[0]
+        if not values:
+            return ""
+        base, top = HEIGHT - BOTTOM, self.top
+        points = [f"L{self._x(place)} {_y(value or 0, top)}" for place, value in enumerate(values)]
+        return f"M{self._x(0)} {base}{''.join(points)}L{self._x(len(values) - 1)} {base}Z"
+
+    def _drawn(self) -> Sequence[Sequence[float | None]]:
+        """Return the values that are drawn: those of periods that are over, if one of them has any.
+
+        The last period has only begun, and its few figures would look like a fall. A bar of it is drawn.
+        """
+        all_values = [line.values for line in self.series]
+        is_cut = not self.has_bars and any(any(values[:-1]) for values in all_values)
+        return [values[:-1] for values in all_values] if is_cut else all_values
+
+    def _path(self, values: Sequence[float | None]) -> str:
+        pieces, top = list[str](), self.top  # once for all points: it looks at every value
+        is_drawing = False
+        for place, value in enumerate(values):
+            if value is not None:
+                pieces.append(f"{'L' if is_drawing else 'M'}{self._x(place)} {_y(value, top)}")
+                if not is_drawing:
+                    pieces.append("h0.01")  # a point of its own is seen, too
+            is_drawing = value is not None
+        return "".join(pieces)
+
+    def _bars(self, values: Sequence[float | None]) -> str:
+        top, base = self.top, HEIGHT - BOTTOM
+        return "".join(f"M{self._x(place)} {base}V{_y(value, top)}" for place, value in enumerate(values) if value)
+
+    def _x(self, place: int) -> str:
+        steps = max(1, len(self.starts) - 1)
+        return f"{LEFT + (WIDTH - 2 * LEFT) * place / steps:.1f}"
+
+
+def _y(value: float, top: float) -> str:
+    return f"{HEIGHT - BOTTOM - (HEIGHT - TOP - BOTTOM) * min(1.0, value / (top or 1)):.1f}"
+
+
+def _round_up(value: float) -> float:
+    """Return the next of ``_ROUND_STEPS`` times a power of ten."""
+    if value <= 0:
+        return 1
+    power = 10.0 ** math.floor(math.log10(value))
+    return next(float(f"{step * power:.10g}") for step in _ROUND_STEPS if value <= step * power * (1 + 1e-9))

@@ -2,11 +2,16 @@
 
 ``app/console.py`` gives it the families of pages. Every response has headers that keep out other sites, and
 scripts in messages (CSP level 3).
+
+The files of ``static/``, styles, scripts and icons, are all ours and need no network. They hold nothing secret, so they
+need no session; a browser caches them until the program's version changes.
 """
 
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from functools import cache
+from importlib.resources import files
 from typing import Protocol
 from urllib.parse import parse_qsl, quote, unquote, urlencode
 
@@ -17,7 +22,6 @@ from starlette.routing import BaseRoute, Route
 
 from tidemark.console.rendering import render
 from tidemark.console.sessions import COOKIE, IDLE_SECONDS, Session, Sessions, is_from_own_page
-from tidemark.console.static_files import static_file
 from tidemark.console.visit import MAX_FIELDS, Visit, go_to, read_form
 from tidemark.core.errors import ConversationNotFound, Forbidden, InvalidRequest, StoreUnavailable, TidemarkError
 from tidemark.core.frozen import frozen
@@ -49,6 +53,8 @@ SECURE_HEADERS = (
     (b"x-content-type-options", b"nosniff"),
     (b"x-frame-options", b"DENY"),
 )
+_TYPES = {"css": "text/css", "js": "text/javascript", "svg": "image/svg+xml"}
+_CACHED = {"cache-control": "no-cache"}
 
 
 class PageFamily(Protocol):
@@ -307,3 +313,17 @@ async def _serve_file(request: Request) -> Response:
     response = static_file(request.path_params["name"])
     response.raw_headers.extend(line for line in SECURE_HEADERS if line[0].decode() not in response.headers)
     return response
+
+
+@cache
+def _contents() -> dict[str, bytes]:
+    folder = files("tidemark.console") / "static"
+    return {file.name: file.read_bytes() for file in folder.iterdir() if file.name.rpartition(".")[2] in _TYPES}
+
+
+def static_file(name: str) -> Response:
+    """Return a file; 404 if there is none of this name."""
+    content = _contents().get(name)
+    if content is None:
+        return Response("There is no such file.", 404)
+    return Response(content, 200, dict(_CACHED), media_type=_TYPES[name.rpartition(".")[2]])

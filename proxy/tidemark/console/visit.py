@@ -1,19 +1,26 @@
 """One request for a page: who visits, what a form holds, and the responses that a page can return.
 
 ``pages.py`` makes a visit for each request, and the families of pages answer it.
+
+A page has parts that change while it is open, and its script asks for the changed ones only. A part is an element with
+an id and a mark, which changes with its content. The script names the parts that it shows with their marks in
+``PARTS_HEADER``, and the answer has nothing but newer ones.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import field
-from typing import Any
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from functools import partial
+from hashlib import blake2b
+from itertools import islice
+from typing import Any, TypeVar
 from urllib.parse import parse_qsl, urlencode
 
+from markupsafe import Markup
 from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 
-from tidemark.console.live_parts import PARTS_HEADER, LiveParts, read_shown_marks
 from tidemark.console.rendering import render
 from tidemark.console.sessions import Session
 from tidemark.core.errors import BodyTooLarge, InvalidRequest, TidemarkError
@@ -24,6 +31,14 @@ MAX_FORM_BYTES = 1_048_576
 """The largest form; an edited summary is the longest field."""
 MAX_FIELDS = 200
 FORM_TYPE = "application/x-www-form-urlencoded"
+PARTS_HEADER = "x-console-parts"
+"""``id=mark,id=mark``. A request without it gets the whole page; an answer that has it has parts only."""
+MAX_PARTS = 100
+_MARK_BYTES = 6
+_TABLE_TAGS = frozenset({"tbody", "tr"})
+"""A parser of HTML drops these outside of a table."""
+
+Entry = TypeVar("Entry")
 
 
 @frozen
@@ -90,3 +105,103 @@ async def read_form(request: Request) -> Mapping[str, str]:
     except ValueError as error:
         raise InvalidRequest("The form cannot be read: it must be UTF-8, with at most 200 fields.") from error
     return {name: value.replace("\r\n", "\n") for name, value in fields}
+
+
+@dataclass(slots=True)
+class LiveParts:
+    """The parts of one page: what the visitor shows, and what the answer has.
+
+    :param shown_marks: the marks of the parts that the visitor shows, by their ids; None when the page is opened
+    """
+
+    shown_marks: Mapping[str, str] | None = None
+    _changed: list[Markup] = field(default_factory=list)
+    _rendered: set[str] = field(default_factory=set)
+    _depth: int = 0
+
+    @property
+    def are_asked_for(self) -> bool:
+        """Whether the answer has parts only."""
+        return self.shown_marks is not None
+
+    def are_wanted(self, identifier: str) -> bool:
+        """Return whether the visitor wants a part: with the whole page each, else those that are shown."""
+        return self.shown_marks is None or identifier in self.shown_marks
+
+    def live(
+        self,
+        identifier: str,
+        caller: Callable[[], str],
+        *,
+        tag: str = "div",
+        mark: str = "",
+        after: str = "",
+        attributes: Mapping[str, object] | None = None,
+    ) -> Markup:
+        """Render a part, for ``{% call %}`` in a template.
+
+        :param mark: what changes with the content; without one, a digest of the content
+        :param attributes: others of its element; those of False are left out
+        :param after: the id of the element that this part follows; such a part may come and go
+        """
+        if not after and not self._depth and not self.are_wanted(identifier):
+            return Markup()
+        self._rendered.add(identifier)
+        self._depth += 1
+        try:
+            body = Markup(caller())  # noqa: S704 - the template has escaped what it holds
+        finally:
+            self._depth -= 1
+        all_attributes = {name: value for name, value in (attributes or {}).items() if value is not False} | (
+            {"data-after": after} if after else {}
+        )
+        mark = mark or _digest(f"{all_attributes}{body}")
+        written = Markup("").join(Markup(' {}="{}"').format(*pair) for pair in all_attributes.items())
+        part = Markup('<{0} id="{1}" data-live="{2}"{3}>{4}</{0}>').format(tag, identifier, mark, written, body)
+        if self.shown_marks is not None and not self._depth and self.shown_marks.get(identifier) != mark:
+            self._changed.append(Markup("<table>{}</table>").format(part) if tag in _TABLE_TAGS else part)
+        return part
+
+    def live_rows(self, identifier: str, entries: Mapping[str, Entry], caller: Callable[[Entry], str]) -> Markup:
+        """Render the body of a table whose rows are parts, for ``{% call(entry) %}`` in a template.
+
+        A changed row comes by itself. The body comes if rows were added, moved or removed: of a row that the visitor
+        shows it has the place only.
+
+        :param entries: what each row shows, by the row's id
+        """
+        shown_rows = [name for name in entries if name in (self.shown_marks or ())]
+        for name in shown_rows:
+            self.live(name, partial(caller, entries[name]), tag="tr")
+
+        def ordered_rows() -> Markup:
+            return Markup("\n").join(
+                Markup('<tr id="{}" data-same></tr>').format(name)
+                if name in shown_rows
+                else self.live(name, partial(caller, entry), tag="tr")
+                for name, entry in entries.items()
+            )
+
+        order = {"data-order": self.are_asked_for and ""}
+        return self.live(identifier, ordered_rows, tag="tbody", mark=_digest(" ".join(entries)), attributes=order)
+
+    def changed(self) -> bytes:
+        """Return the newer parts, and an empty element for each part that is no more."""
+        removed = [
+            Markup('<div id="{}" data-live data-gone></div>').format(identifier)
+            for identifier in self.shown_marks or ()
+            if identifier not in self._rendered
+        ]
+        return "\n".join([*self._changed, *removed]).encode("utf-8", "replace")
+
+
+def _digest(content: str) -> str:
+    return blake2b(content.encode("utf-8", "replace"), digest_size=_MARK_BYTES).hexdigest()
+
+
+def read_shown_marks(header: str | None) -> Mapping[str, str] | None:
+    """Read the header of a request; what is no part in it is left out."""
+    if header is None:
+        return None
+    pairs = (pair.partition("=") for pair in islice(header.split(","), MAX_PARTS))
+    return {name.strip(): mark.strip() for name, _, mark in pairs if name.strip()}
