@@ -2,8 +2,7 @@
 
 A request comes here first: its bytes come in and go to the ASGI application. ``request_reader`` parses requests and
 ``heads`` checks their heads; ``connection`` bounds them in time; ``exchange`` writes answers; ``bounds`` and ``load``
-limit what all clients use together; ``accepting`` and ``server`` accept connections; ``workers`` and ``running``
-start processes.
+limit what all clients use together; ``server`` accepts connections; ``running`` starts processes.
 
 The package stands in for uvicorn's protocol over httptools, and replaces private parts of it. It saves little: 21,000
 of the 1,084,000 instructions that a small request takes with uvicorn's, 2 %. One write for each answer (``exchange``)

@@ -1,6 +1,6 @@
 """Bounds what all clients of one worker use together: connections, and bytes of bodies that are being read.
 
-``accepting`` asks it before it accepts a connection; each connection reports what it does.
+``server`` asks it before it accepts a connection; each connection reports what it does.
 """
 
 from __future__ import annotations

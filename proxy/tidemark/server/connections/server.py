@@ -1,17 +1,30 @@
-"""uvicorn's server, with connections from ``accepting`` and bounds over all of them."""
+"""Accepts connections with bounds over all of them, within uvicorn's server.
+
+The event loops' own servers accept every connection and run out of descriptors. Then new clients are reset, and the
+upstream cannot be reached either.
+"""
 
 from __future__ import annotations
 
+import asyncio
 import socket
+from collections.abc import Callable
+from contextlib import suppress
 from functools import partial
+from math import inf
 from typing import Any
 
 import uvicorn
 
-from tidemark.server.connections.accepting import Acceptor
 from tidemark.server.connections.bounds import Bounds
 from tidemark.server.connections.connection import ClientConnection
 from tidemark.server.connections.load import Load
+
+BATCH = 64
+"""Connections that are accepted before other work has its turn, and no more than a quarter of the bound. An idle
+connection can be closed for a new one only after it has been set up."""
+PAUSE_SECONDS = 1.0
+"""After an error of the system, which another attempt would only repeat. asyncio waits as long."""
 
 
 class ServingConfig(uvicorn.Config):
@@ -44,3 +57,105 @@ class Server(uvicorn.Server):
             acceptor = Acceptor(listener, make, self.load)
             self.servers.append(acceptor)  # type: ignore[arg-type] # has what uvicorn asks of a server
             acceptor.resume()
+
+
+class Acceptor:
+    """Accepts the connections of one listening socket.
+
+    uvicorn's server treats it as one of the event loop's servers: it closes it and waits for it. Mutable: whether it
+    accepts connections now, and the connections that are being set up.
+
+    :param make: makes a connection; its argument ``surplus`` says whether the connection exceeds the bound
+    """
+
+    def __init__(self, listener: socket.socket, make: Callable[..., ClientConnection], load: Load) -> None:
+        self._listener = listener
+        self._make = make
+        self._load = load
+        self._batch = max(1, min(BATCH, load.bounds.connections // 4))
+        self._loop = asyncio.get_running_loop()
+        self._setting_up: set[asyncio.Task[None]] = set()
+        self._resuming: asyncio.TimerHandle | None = None
+        self._listening = self._closed = False
+        listener.settimeout(0)
+        load.on_end = self.resume
+
+    def resume(self) -> None:
+        if not self._listening and not self._closed and self._resuming is None:
+            self._listening = True
+            self._loop.add_reader(self._listener, self._accept)
+
+    def close(self) -> None:
+        """Accept the clients that have connected, and close the socket, so that later ones are refused.
+
+        A client that connects between the two is reset, so nothing is done between them.
+        """
+        if self._closed:
+            return
+        self._closed = self._load.ending = True
+        self._pause()
+        if self._resuming is not None:
+            self._resuming.cancel()
+        clients = []
+        with suppress(OSError):
+            while True:
+                clients.append(self._listener.accept()[0])
+        self._listener.close()
+        for client in clients:
+            self._set_up(client, surplus=not self._load.admit())
+
+    async def wait_closed(self) -> None:
+        """Wait until all accepted connections are set up."""
+        while self._setting_up:
+            await asyncio.wait(self._setting_up)
+
+    def _accept(self) -> None:
+        accepted = 0
+        while accepted < self._batch:
+            delay = self._load.accept_delay()
+            if delay:
+                self._pause(delay)
+                return
+            try:
+                client, _ = self._listener.accept()
+            except (BlockingIOError, InterruptedError):
+                return
+            except ConnectionAbortedError:
+                continue
+            except OSError as error:
+                self._fail(error)
+                return
+            accepted += 1
+            self._set_up(client, surplus=not self._load.admit())
+
+    def _set_up(self, client: socket.socket, *, surplus: bool) -> None:
+        client.settimeout(0)
+        connection = self._make(surplus=surplus)
+        self._load.begin(connection, surplus=surplus)
+        task = self._loop.create_task(self._connect(client, connection))
+        self._setting_up.add(task)
+        task.add_done_callback(self._setting_up.discard)
+
+    async def _connect(self, client: socket.socket, connection: ClientConnection) -> None:
+        try:
+            await self._loop.connect_accepted_socket(lambda: connection, client)
+        except OSError as error:  # the client has disconnected meanwhile
+            client.close()
+            self._load.end(connection)
+            self._load.notices.warn("set up", f"A connection could not be set up: {error}")
+
+    def _fail(self, error: OSError) -> None:
+        message = f"No connection can be accepted for {PAUSE_SECONDS:g} s: {error.strerror or error}"
+        self._load.notices.warn("accept", message)
+        self._pause(PAUSE_SECONDS)
+
+    def _resume_after_pause(self) -> None:
+        self._resuming = None
+        self.resume()
+
+    def _pause(self, seconds: float = inf) -> None:
+        if self._listening:
+            self._listening = False
+            self._loop.remove_reader(self._listener)
+            if seconds < inf:
+                self._resuming = self._loop.call_later(seconds, self._resume_after_pause)
