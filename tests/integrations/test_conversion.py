@@ -17,7 +17,7 @@ from langchain_core.messages import (
 )
 
 from tidemark.dialects.chat.message import parse_message
-from tidemark.integrations.conversion import core_message
+from tidemark.integrations.deciding import core_message
 
 IMAGE = {"type": "image_url", "image_url": {"url": "data:image/png;base64,AAAA"}}
 CALL: Any = {"name": "look", "args": {"at": "the moon", "n": 1}, "id": "c1"}

@@ -15,8 +15,13 @@ from langgraph.graph import START, StateGraph
 from tests.integrations.scribe import Scribe, ids, talk
 from tests.integrations.test_graphs import EMPTY, LIMITS, State, WideState
 from tests.support.waiting import wait_until
-from tidemark.integrations.flushing import MOST_WAITING, FlushHook
-from tidemark.integrations.langgraph import SummarizationNode, asummarize_messages, summarize_messages
+from tidemark.integrations.langgraph import (
+    MOST_WAITING,
+    FlushHook,
+    SummarizationNode,
+    asummarize_messages,
+    summarize_messages,
+)
 
 
 class Taken:

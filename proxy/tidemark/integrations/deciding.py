@@ -2,19 +2,33 @@
 
 ``summarizing.py`` performs the decisions. There is no second planner: ``core/planning/plan.py`` decides the cut, the
 pairs of calls and results, and what fits; ``core/planning/assemble.py`` builds the forwarded messages.
+
+LangChain's messages are converted to the core's. The store finds a conversation by its messages as the chat-completions
+dialect parses them. So each message is written as LangChain's OpenAI client sends it, and parsed by the parser of the
+proxy's requests.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+import json
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
 from math import inf
 from typing import assert_never
 
-from langchain_core.messages import BaseMessage
+from langchain_core.messages import (
+    AIMessage,
+    BaseMessage,
+    ChatMessage,
+    FunctionMessage,
+    HumanMessage,
+    SystemMessage,
+    ToolMessage,
+    convert_to_openai_messages,
+)
 
-from tidemark.core.conversation.messages import Message, digest_of
+from tidemark.core.conversation.messages import JsonValue, Message, digest_of
 from tidemark.core.conversation.summary import PrefixSummary as CoreSummary
 from tidemark.core.conversation.summary import SummaryRecipe, inner_systems
 from tidemark.core.frozen import frozen
@@ -23,7 +37,7 @@ from tidemark.core.planning.budget import Budget, CompactionPolicy
 from tidemark.core.planning.cuts import open_cuts
 from tidemark.core.planning.plan import plan
 from tidemark.core.planning.situation import CannotFit, Compact, NoCompaction, PlanInput, ReuseSummary, SwapSummary
-from tidemark.integrations.conversion import core_message
+from tidemark.dialects.chat.message import ROLES, parse_message
 
 TokenCounter = Callable[[Iterable[BaseMessage]], int]
 """Counts the tokens of messages, as LangMem's ``token_counter`` does."""
@@ -34,6 +48,13 @@ _MOST = 2**62
 """A limit in tokens that no graph reaches."""
 _POLICY = CompactionPolicy(strategy="llm", min_gain=-inf, min_tokens=0)
 """The graph's own numbers decide when a compaction is due; nothing else prevents one."""
+_ROLES: Mapping[type[BaseMessage], str] = {
+    SystemMessage: "system",
+    HumanMessage: "user",
+    AIMessage: "assistant",
+    ToolMessage: "tool",
+    FunctionMessage: "function",
+}
 
 
 @frozen
@@ -258,3 +279,50 @@ class GraphPlan:
 
 def _summary(text: str, covered: int, absorbed: Sequence[bytes]) -> CoreSummary:
     return CoreSummary(b"", covered, text, RECIPE, "llm", "automatic", 0.0, absorbed=tuple(absorbed))
+
+
+def core_message(message: BaseMessage) -> Message:
+    """Convert one message; a content that the dialect cannot express stays as it is."""
+    wire = {"role": _role(message), "content": _content(message), **_pairing(message)}
+    if message.name and wire["role"] != "tool":  # LangChain's client sends a tool's result without the tool's name
+        wire["name"] = message.name
+    raw = json.dumps(wire, ensure_ascii=False, default=str)
+    return parse_message(raw.encode(errors="surrogatepass"), json.loads(raw), 0)
+
+
+def _role(message: BaseMessage) -> str:
+    if isinstance(message, ChatMessage):
+        return message.role if message.role in ROLES else "user"
+    return next((role for kind, role in _ROLES.items() if isinstance(message, kind)), "user")
+
+
+def _content(message: BaseMessage) -> JsonValue:
+    """Return text as it is, and parts in OpenAI's form if LangChain can convert them."""
+    content = message.content
+    if isinstance(content, str):
+        return content
+    try:
+        (wire,) = convert_to_openai_messages([HumanMessage(content)])
+    except (ValueError, TypeError, KeyError, AttributeError):
+        return [{"type": "text", "text": part} if isinstance(part, str) else part for part in content]
+    converted: JsonValue = wire["content"]
+    return converted
+
+
+def _pairing(message: BaseMessage) -> dict[str, JsonValue]:
+    """Return the members that pair calls with results; an unreadable call counts as a call too."""
+    if isinstance(message, ToolMessage):
+        return {"tool_call_id": message.tool_call_id}
+    if not isinstance(message, AIMessage):
+        return {}
+    calls = [_call(call["id"], call["name"], json.dumps(call["args"], default=str)) for call in message.tool_calls]
+    calls += [_call(call["id"], call["name"], call["args"]) for call in message.invalid_tool_calls]
+    return {"tool_calls": calls} if calls else {}
+
+
+def _call(call_id: str | None, name: str | None, arguments: str | None) -> JsonValue:
+    return {
+        "id": call_id or "",
+        "type": "function",
+        "function": {"name": name or "", "arguments": arguments or ""},
+    }

@@ -3,11 +3,20 @@
 It is used without the proxy. Names, parameters, defaults, state keys, errors and the prompts' roles are those of
 ``langmem.short_term`` 0.0.30. ``deciding.py`` decides with the proxy's own planner what is summarized: no pair of tool
 call and result is split, the newest message stays, and a summary stays within its bound.
+
+A user's function is called with the messages that leave a graph's context, in a thread (S0-4). They are queued before
+the result discards them. The proxy's own consumers, with their queue in the store, are in
+``tidemark/features/memory_flush/``.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import asyncio
+import inspect
+import logging
+import threading
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import is_dataclass
 from typing import Any, assert_never
 
@@ -18,7 +27,6 @@ from langchain_core.runnables import Runnable, RunnableConfig
 from langgraph.graph.message import REMOVE_ALL_MESSAGES
 
 from tidemark.integrations.deciding import TokenCounter
-from tidemark.integrations.flushing import FlushHook, OnFlush
 from tidemark.integrations.summarizing import (
     DEFAULT_EXISTING_SUMMARY_PROMPT,
     DEFAULT_FINAL_SUMMARY_PROMPT,
@@ -47,6 +55,12 @@ __all__ = [
 
 for _public in (RunningSummary, SummarizationResult):
     _public.__module__ = __name__  # checkpoints name a class by its module, which must not change
+OnFlush = Callable[[list[BaseMessage]], Any]
+"""A user's function for the messages that leave, oldest first. It may be async; its result is ignored."""
+MOST_WAITING = 1000
+"""The most flushes that wait for a slow function. Further ones are dropped with an error in the log, because memory is
+limited."""
+_LOG = logging.getLogger("tidemark")
 
 
 def summarize_messages(
@@ -79,7 +93,7 @@ def summarize_messages(
     :param existing_summary_prompt: takes ``messages`` and ``existing_summary``
     :param final_prompt: takes ``system_message``, ``summary`` and ``messages``
     :param store: the summaries that a proxy shares (``shared.py``)
-    :param on_flush: called, off the caller's thread, with the messages that leave the context (``flushing.py``)
+    :param on_flush: called, off the caller's thread, with the messages that leave the context (``FlushHook``)
     :raises ValueError: a bound is invalid, or a message has no id or a summarized one
     :raises SummaryRejected: the model answered without a text; nothing was changed
     """
@@ -275,3 +289,46 @@ def _leave(step: FlushMessages, hook: FlushHook | None) -> None:
     """Queue leaving messages before the result discards them."""
     if hook is not None and step.messages:
         hook.put(step.messages)
+
+
+class FlushHook:
+    """Calls a function in a thread, for one flush after the other, in order.
+
+    The mutable state is the queue and its thread, which ends when the queue is empty. The interpreter waits for the
+    thread at its end, so all queued flushes are delivered.
+    """
+
+    def __init__(self, call: OnFlush) -> None:
+        self._call = call
+        self._waiting: deque[list[BaseMessage]] = deque()
+        self._lock = threading.Lock()
+        self._thread: threading.Thread | None = None
+
+    def put(self, messages: list[BaseMessage]) -> None:
+        """Queue leaving messages, and return at once."""
+        with self._lock:
+            if len(self._waiting) >= MOST_WAITING:
+                _LOG.error("on_flush is too slow: %d messages that left a graph's context are dropped", len(messages))
+                return
+            self._waiting.append(messages)
+            if self._thread is None:
+                self._thread = threading.Thread(target=self._run, name="tidemark-flush")
+                self._thread.start()
+
+    def _run(self) -> None:
+        while True:
+            with self._lock:
+                if not self._waiting:
+                    self._thread = None
+                    return
+                messages = self._waiting.popleft()
+            try:
+                done = self._call(messages)
+                if inspect.isawaitable(done):
+                    asyncio.run(_awaited(done))
+            except Exception:  # noqa: BLE001 - an error of the user's function must not stop the next flush
+                _LOG.exception("on_flush failed for %d messages that left a graph's context", len(messages))
+
+
+async def _awaited(done: Any) -> None:
+    await done

@@ -2,28 +2,32 @@
 
 Features read through it, and so do stored history and recovery. One broken record, or one of a newer version,
 hides no other: it is left out or marked, and the event ``RecordBroken`` names its place.
+
+Scripts write the fields of a conversation's record themselves, so they are plain fields of a hash and not packed by
+``codec.py``; the client's texts among them are sealed one by one.
 """
 
 from __future__ import annotations
 
 import math
 import sys
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, TypeVar
 
 from tidemark.core.conversation.prefix import PrefixChain, split_id
 from tidemark.core.conversation.records import ConversationRecord, MessageRecord
+from tidemark.core.conversation.sent_prompts import told_changes
 from tidemark.core.conversation.summary import PrefixSummary, SummaryRecipe
 from tidemark.core.errors import RecordUnreadable
 from tidemark.core.events import Listener, RecordBroken
 from tidemark.store import keys, scripts
-from tidemark.store.codec import Codec, TurnEntry, clipped
+from tidemark.store.codec import Codec, TurnEntry, clipped, unreadable
 from tidemark.store.commands import Ask, CommandSender
-from tidemark.store.described import read_conversation, read_path
 from tidemark.store.references import recipe_digest
 
 _PAGE = 500
 """Messages of one read."""
+Number = TypeVar("Number", int, float)
 
 
 class RecordReader:
@@ -171,3 +175,63 @@ class RecordReader:
         hashes = await self.ask("GETRANGE", keys.hash_string(holder), 16 * low, 16 * high + 15)
         unpack = self._codec.readable_message
         return [unpack(entry, first + i, hashes[16 * i : 16 * i + 16]) for i, entry in enumerate(entries)]
+
+
+def read_conversation(family: str, answer: Sequence[Any], open_text: Callable[[str], str]) -> ConversationRecord | None:
+    """Return a conversation's record from what ``describe.lua`` answers; without a turn it counts no messages.
+
+    A field that cannot be read is 0 or empty, and ``broken`` names it.
+
+    :param open_text: ``Codec.open_text``
+    :raises RecordUnreadable: the number of its messages is not a number, and could not be counted
+    """
+    own, flat = answer or (b"", ())
+    pairs = [piece.decode(errors="replace") for piece in flat]
+    fields = dict(zip(pairs[::2], pairs[1::2], strict=True))
+    if not fields or "stem" in fields:  # a forgotten conversation keeps only what its forks share with it
+        return None
+    parent = fields.get("parent")
+    last_summary = fields.get("last_summary")
+    broken: list[str] = []
+
+    def number(name: str, kind: type[Number]) -> Number:
+        try:
+            return kind(fields.get(name, 0))
+        except ValueError:
+            broken.append(name)
+            return kind()
+
+    def text(name: str) -> str:
+        try:
+            return open_text(fields.get(name, ""))
+        except RecordUnreadable:
+            broken.append(name)
+            return ""
+
+    count = number("count", int)
+    if broken:
+        raise unreadable("its number of messages is none")
+    return ConversationRecord(
+        id=family + own.decode(),
+        tenant=fields.get("tenant", ""),
+        model=text("model"),
+        message_count=count,
+        total_tokens=number("tokens", int),
+        summary_count=number("summaries", int),
+        turn_count=number("turns", int),
+        created_at=number("created", float),
+        updated_at=number("updated", float),
+        last_summary_at=number("last_summary", float) if last_summary else None,
+        parent=family + parent if parent else None,
+        parent_messages=number("base", int),
+        owner=fields.get("owner", ""),
+        name=text("name"),
+        cache_breaks=tuple(told_changes(fields.get("sent", "").encode(errors="replace"))),
+        lost_reply_position=number("unheard", int),
+        broken=tuple(broken),
+    )
+
+
+def read_path(family: str, flat: Sequence[Any]) -> list[tuple[str, int, int]]:
+    """Return a conversation and its ancestors from what ``path.lua`` answers: id, base, last position."""
+    return [(family + flat[i].decode(), int(flat[i + 1]), int(flat[i + 2])) for i in range(0, len(flat), 3)]

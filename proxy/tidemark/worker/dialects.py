@@ -1,6 +1,6 @@
 """Lists the dialects that are served.
 
-``models.py`` and features take the dialects from here; nothing else names one.
+``stored.py`` and features take the dialects from here; nothing else names one.
 """
 
 from __future__ import annotations

@@ -1,27 +1,30 @@
-"""Makes the parts that use the store: conversations, the catalog of models, and summaries.
+"""Makes the parts that ask models, and those that use the store.
 
-``worker.py`` adds those that serve requests.
+The first ones are dialects, the counter of tokens, and the upstreams; they need neither a store nor a server. The
+others are conversations, the catalog of models, and summaries. ``worker.py`` adds those that serve requests.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from functools import cached_property
 from pathlib import Path
 from typing import Any, TypedDict
 
 from tidemark.catalog.catalog import Catalog
+from tidemark.catalog.litellm_data import LiteLLMModelData
 from tidemark.catalog.overrides import LiveOverrides
 from tidemark.compaction.background import BackgroundCompaction
 from tidemark.compaction.compactor import Compactor
 from tidemark.compaction.immediate import ImmediateCompaction
 from tidemark.compaction.storing import SummaryStorage
 from tidemark.compaction.writer import SummaryWriter
-from tidemark.config import Settings, StoreSettings, TenantSettings, WindowNote
+from tidemark.config import ModelEntry, Settings, StoreSettings, TenantSettings, WindowNote
 from tidemark.core.conversation.request import Dialect
 from tidemark.core.events import Listener, Listeners
 from tidemark.core.ports import DeletionHook, MemoryFlush
+from tidemark.dialects.message_formats import MessageFormats
 from tidemark.store.calibrations import RedisCalibrations
 from tidemark.store.codec import Codec
 from tidemark.store.conversations import RedisStore
@@ -36,10 +39,79 @@ from tidemark.store.watch import StoreWatch
 from tidemark.summarizers.choosing import SummarizerChoice
 from tidemark.summarizers.plain import PlainSummarizer
 from tidemark.summarizers.receipts import ReceiptWriter
-from tidemark.worker.models import ModelParts
+from tidemark.tokens import LocalTokenCounter
+from tidemark.upstream.answer_bounds import MEGABYTE, AnswerBounds
+from tidemark.upstream.upstream import LiteLLMUpstream
+from tidemark.upstream.wire import WireLane
+from tidemark.worker.dialects import CHAT, build_dialects
 
 SECONDS_A_DAY = 86_400
 BYTES_A_MEGABYTE = 1_048_576
+
+
+class ModelParts:
+    """The parts that ask models. Its state is which of them exist by now.
+
+    :param dialects: the dialects by path; None for the usual ones
+    """
+
+    def __init__(
+        self, settings: Settings, warn: Callable[[str], None], dialects: Mapping[str, Dialect] | None = None
+    ) -> None:
+        self.settings = settings
+        self.warn = warn
+        self.dialects = dialects or build_dialects()
+        """By the path that each is served at."""
+        self.chat = self.dialects[CHAT]
+        """Also the format of requests that are counted offline, and of what stored conversations are shown in."""
+        self.formats = MessageFormats(self.dialects.values())
+
+    @cached_property
+    def counter(self) -> LocalTokenCounter:
+        settings = self.settings
+        return LocalTokenCounter(
+            on_failure=settings.tokenizer.on_failure, on_warning=self.warn, counted_as=_counted_as(settings.model_list)
+        )
+
+    @cached_property
+    def model_data(self) -> LiteLLMModelData:
+        return LiteLLMModelData()
+
+    @cached_property
+    def upstream(self) -> LiteLLMUpstream:
+        settings = self.settings
+        limits = settings.limits
+        bounds = AnswerBounds(
+            limits.max_error_mb * MEGABYTE, limits.max_event_mb * MEGABYTE, limits.max_answer_mb * MEGABYTE
+        )
+        return LiteLLMUpstream(
+            [_entry(entry) for entry in settings.model_list],
+            settings.upstream,
+            wire=WireLane(library=settings.transport.upstream == "library", bounds=bounds),
+            data=self.model_data,
+            by_litellm=settings.transport.lane == "litellm",
+            write_chat=self.chat.write,
+        )
+
+
+def _entry(entry: ModelEntry) -> Mapping[str, Any]:
+    """Return an entry in LiteLLM's own form."""
+    return {
+        "model_name": entry.name,
+        "litellm_params": dict(entry.litellm_params),
+        "model_info": dict(entry.model_info),
+        "lane": entry.lane,
+    }
+
+
+def _counted_as(entries: Iterable[ModelEntry]) -> Mapping[str, str]:
+    """Return what counts the tokens of models, by the upstream's names; the first entry of a name decides."""
+    stated: dict[str, str] = {}
+    for entry in entries:
+        if entry.counted_as:
+            for name in (entry.upstream_model, entry.upstream_model.partition("/")[2]):
+                stated.setdefault(name, entry.counted_as)
+    return stated
 
 
 class ProcessOptions(TypedDict, total=False):
