@@ -16,7 +16,7 @@ from tests.support.clusters import WAIT_SECONDS, Cluster, Valkey, running_cluste
 from tests.support.waiting import until
 from tidemark.core.errors import StoreUnavailable
 from tidemark.store import keys
-from tidemark.store.connection.timeouts import MOST
+from tidemark.store.connection.node import MOST
 from tidemark.store.conversations import RedisStore
 
 pytestmark = pytest.mark.fleet

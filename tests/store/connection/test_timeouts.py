@@ -13,9 +13,8 @@ import pytest
 from tests.support.clock import JUMPING, jumping_loop, pass_seconds
 from tidemark.core.errors import StoreUnavailable
 from tidemark.store.commands import RECALL_SECONDS, RECORD_SECONDS
-from tidemark.store.connection.node import WRITTEN_BYTES_A_SECOND, LargeStoreCall, StoreCall
+from tidemark.store.connection.node import MOST, WRITTEN_BYTES_A_SECOND, LargeStoreCall, RenewingTimeout, StoreCall
 from tidemark.store.connection.outage import OutageBackoff
-from tidemark.store.connection.timeouts import MOST, RenewingTimeout
 
 
 @pytest.fixture
