@@ -12,8 +12,7 @@ import pytest
 from click.shell_completion import ShellComplete
 from click.testing import CliRunner
 
-from tidemark.cli.completion import VARIABLE
-from tidemark.cli.main import cli
+from tidemark.cli.main import COMPLETION_VARIABLE, cli
 
 LISTS_NOTHING = {
     "compact": "prints JSON always",
@@ -134,7 +133,7 @@ def test_what_is_listed_is_listed_as_json_too(words: tuple[str, ...]) -> None:
 @pytest.mark.parametrize("words", COMMANDS, ids=" ".join)
 def test_a_shell_completes_commands_and_options(words: tuple[str, ...]) -> None:
     """All of them."""
-    completion = ShellComplete(cli, {}, "tidemark", VARIABLE)
+    completion = ShellComplete(cli, {}, "tidemark", COMPLETION_VARIABLE)
     command = COMMANDS[words]
     if isinstance(command, click.Group):
         offered = {item.value for item in completion.get_completions(list(words), "")}

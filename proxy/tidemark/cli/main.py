@@ -6,21 +6,21 @@ Each subcommand imports only what it needs, because importing litellm alone take
 from __future__ import annotations
 
 import asyncio
+import json
 import os
 import sys
+from dataclasses import asdict
 from pathlib import Path
 from pkgutil import resolve_name
 from typing import TYPE_CHECKING, NoReturn, cast
 
 import click
+from click.shell_completion import get_completion_class
 
 from tidemark import __version__
 from tidemark.app.features import feature_modules
 from tidemark.cli.bench import bench
-from tidemark.cli.completion import VARIABLE, completion
-from tidemark.cli.doctor import doctor
 from tidemark.cli.init import init
-from tidemark.cli.schema import schema
 from tidemark.cli.serve import serve
 from tidemark.cli.top import top
 from tidemark.cli.unwrap import unwrap
@@ -28,12 +28,17 @@ from tidemark.cli.wrap import wrap
 from tidemark.core.errors import ConfigError, TidemarkError
 from tidemark.terminal.examples import example
 from tidemark.terminal.options import config_option, json_option
-from tidemark.terminal.tables import print_json
+from tidemark.terminal.tables import print_json, printable
 
 if TYPE_CHECKING:
     from tidemark.core.conversation.messages import JsonValue
+    from tidemark.doctor.findings import Finding
 
 EXIT_USAGE = 2
+SHELLS = ("bash", "zsh", "fish")
+COMPLETION_VARIABLE = "_TIDEMARK_COMPLETE"
+_STYLES = {"ok": "green", "warning": "yellow", "error": "red"}
+_WIDTH = len("warning")
 
 
 @click.group(
@@ -96,6 +101,88 @@ def _reach_warnings(config: Path | None) -> list[str]:
     return asyncio.run(reach_warnings(settings))
 
 
+@click.command(
+    epilog=example("tidemark doctor --config tidemark.yaml"),
+    short_help="Examine what would not work, and say its mend.",
+)
+@config_option
+@click.option("--offline", is_flag=True, help="Ask no upstream and no summarizer's model.")
+@click.option("--model", "models", multiple=True, help="A further model to ask, which an entry with a pattern serves.")
+@json_option
+def doctor(config: Path | None, offline: bool, models: tuple[str, ...], as_json: bool) -> None:
+    """Examine configuration, store, upstreams, clock, vocabularies and summarizer, and say how to mend what is wrong.
+
+    Each model of the list gets one request for one token, and each summarizer one short conversation.
+    """
+    from tidemark.doctor.examination import examine
+    from tidemark.doctor.findings import is_usable
+
+    findings = asyncio.run(examine(config, os.environ, _show_progress, offline=offline, models=models))
+    _clear_progress()
+    if as_json:
+        print_json({"ok": is_usable(findings), "findings": [asdict(finding) for finding in findings]})
+    else:
+        for finding in findings:
+            _print(finding)
+    sys.exit(0 if is_usable(findings) else 1)
+
+
+def _print(finding: Finding) -> None:
+    plain = bool(os.environ.get("NO_COLOR")) or _is_dumb()
+    status = finding.status.ljust(_WIDTH)
+    click.echo(
+        f"{status if plain else click.style(status, fg=_STYLES[finding.status])}  "
+        f"{printable(finding.check)}: {printable(finding.detail)}"
+    )
+    if finding.mend:
+        click.echo(f"{' ' * _WIDTH}  {printable(finding.mend)}")
+
+
+def _show_progress(text: str) -> None:
+    """Say on a terminal what is examined now."""
+    if sys.stderr.isatty() and not _is_dumb():
+        click.echo(f"\r\x1b[2Kexamining {printable(text)} ...", nl=False, err=True)
+
+
+def _clear_progress() -> None:
+    if sys.stderr.isatty() and not _is_dumb():
+        click.echo("\r\x1b[2K", nl=False, err=True)
+
+
+def _is_dumb() -> bool:
+    """Return whether the terminal knows no sequences, as the shell window of an editor."""
+    return os.environ.get("TERM", "dumb") == "dumb"
+
+
+@click.command(
+    epilog=example("tidemark schema > tidemark.schema.json"), short_help="Print the JSON Schema of the configuration."
+)
+def schema() -> None:
+    """Print the JSON Schema of the configuration, with which editors complete and validate it."""
+    from tidemark.config import configuration_schema
+
+    click.echo(json.dumps(configuration_schema(), indent=2, ensure_ascii=False))
+
+
+@click.command(
+    epilog=example(
+        'bash: eval "$(tidemark completion bash)"   in ~/.bashrc',
+        'zsh:  eval "$(tidemark completion zsh)"    in ~/.zshrc',
+        "fish: tidemark completion fish | source   in ~/.config/fish/config.fish",
+    ),
+    short_help="Print the completion of SHELL.",
+)
+@click.argument("shell", type=click.Choice(SHELLS))
+@click.pass_context
+def completion(context: click.Context, shell: str) -> None:
+    """Print a script with which SHELL completes commands and options."""
+    kind = get_completion_class(shell)
+    root = context.find_root().command
+    if kind is None:
+        raise click.UsageError(f"{shell} cannot be completed; use one of {', '.join(SHELLS)}.")
+    click.echo(kind(root, {}, "tidemark", COMPLETION_VARIABLE).source())
+
+
 cli.add_command(init)
 cli.add_command(serve)
 cli.add_command(doctor)
@@ -113,7 +200,7 @@ cli.add_command(bench)
 def main() -> None:
     """Run the command; our own errors become a message and an exit code, never a traceback."""
     try:
-        cli(standalone_mode=False, prog_name="tidemark" if VARIABLE in os.environ else None)
+        cli(standalone_mode=False, prog_name="tidemark" if COMPLETION_VARIABLE in os.environ else None)
     except click.exceptions.Exit as done:
         sys.exit(done.exit_code)
     except click.ClickException as error:
