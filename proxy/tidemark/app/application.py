@@ -1,23 +1,39 @@
 """Builds the ASGI application of one worker process, and starts and stops it.
 
-``cli/serve.py`` and ``workers.py`` pass the settings, the store's address and the secret.
+``cli/serve.py`` and ``workers.py`` pass the settings, the store's address and the secret. The pages of the console get
+the features that they show. Spans are put around the parts once they are built, if traces are recorded; everything else
+of traces is in ``tidemark/tracing``.
 """
 
 from __future__ import annotations
 
+import time
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from functools import partial
 from typing import TYPE_CHECKING, Unpack
 
 from starlette.applications import Starlette
+from starlette.routing import BaseRoute
 from starlette.types import ASGIApp
 
-from tidemark.app.console import console_routes
-from tidemark.app.features import plug_in
+from tidemark.app.features import find, plug_in
 from tidemark.app.routes import FREQUENT, dialect_endpoints, server_routes
-from tidemark.app.tracing import trace_parts
-from tidemark.config import Settings
+from tidemark.config import Settings, as_typed
+from tidemark.config.effective import effective_settings
+from tidemark.console.conversations import ConversationPages
+from tidemark.console.models import ModelPages
+from tidemark.console.overview import OverviewPages
+from tidemark.console.pages import HOME, ConsolePages, PageFamily
+from tidemark.console.sessions import Sessions
+from tidemark.console.settings import SettingPages
+from tidemark.console.summaries import SummaryPages
+from tidemark.features.conversations.feature import ConversationsFeature
 from tidemark.features.feature import Feature
+from tidemark.features.model_registry.feature import ModelRegistryFeature
+from tidemark.features.settings.feature import SettingsFeature
+from tidemark.features.summaries.feature import SummariesFeature
+from tidemark.features.traffic.feature import TrafficFeature
 from tidemark.server.browsers import BrowserAccess
 from tidemark.server.dispatch import Dispatcher
 from tidemark.tracing import start_tracing
@@ -87,3 +103,55 @@ def _lifespan(
             await tracing.aclose()
 
     return lifespan
+
+
+def console_routes(worker: Worker, features: list[Feature]) -> list[BaseRoute]:
+    """Return the routes of all pages. A new family of pages is one line here."""
+    sessions = Sessions(worker.operator, worker.secret, time.time)
+    models = [entry.name for entry in worker.settings.model_list]
+    conversations, summaries = find(ConversationsFeature, features), find(SummariesFeature, features)
+    settings = find(SettingsFeature, features).settings
+    families: list[PageFamily] = [
+        OverviewPages(find(TrafficFeature, features).reader),
+        ConversationPages(
+            conversations.reading, conversations.finding, conversations.transfer, summaries.manual, settings, models
+        ),
+        SummaryPages(summaries.changes, models),
+        ModelPages(find(ModelRegistryFeature, features).registry, as_typed),
+        SettingPages(settings, partial(effective_settings, worker.settings), as_typed),
+    ]
+    streams = [route for feature in features for route in feature.console_routes(HOME, sessions.require)]
+    return [*streams, *ConsolePages(sessions, families).routes()]
+
+
+def trace_parts(tracing: Tracing, worker: Worker) -> None:
+    """Let the steps of requests have spans, and what they ask of the store and of upstreams."""
+    steps, store = tracing.steps, worker.store
+    steps.trace_step(worker.identifier.identify, "identity")
+    steps.trace_step(worker.fitter.fit, "plan")
+    steps.trace_summaries(worker.immediate, worker.compactor)
+    steps.trace_store(
+        store.all_turns,
+        store.branches,
+        store.conversation,
+        store.find_by_name,
+        store.forget,
+        store.keep_summary,
+        store.latest_turn,
+        store.message_ids,
+        store.messages,
+        store.originals,
+        store.recall,
+        store.record,
+        store.summaries,
+        store.summary,
+        store.summary_versions,
+        store.system_messages,
+    )
+    responses, heads, answers, calibrations = store.responses, worker.request_heads, worker.answers, worker.calibrations
+    steps.trace_store(store.turns.start_turn, part="turns.")
+    steps.trace_store(responses.find, responses.forget, responses.keep, part="responses.")
+    steps.trace_store(heads.summarized_count, heads.with_missing, part="request_heads.")
+    steps.trace_store(answers.find, answers.keep, part="answers.")
+    steps.trace_store(calibrations.calibration, calibrations.learn, part="calibrations.")
+    tracing.trace_upstream(worker.upstream)

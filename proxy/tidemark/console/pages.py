@@ -1,6 +1,6 @@
 """Answers requests for pages: it checks who visits, reads forms, and turns errors into pages.
 
-``app/console.py`` gives it the families of pages. Every response has headers that keep out other sites, and
+``app/application.py`` gives it the families of pages. Every response has headers that keep out other sites, and
 scripts in messages (CSP level 3).
 
 The files of ``static/``, styles, scripts and icons, are all ours and need no network. They hold nothing secret, so they

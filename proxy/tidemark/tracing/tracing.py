@@ -7,7 +7,7 @@ queue drops spans.
 The lines that the exporter logs are bounded, once for each process: a collector that is gone would fill the log with a
 line every few seconds.
 
-Steps of a request have spans: identity, plan, summary and the store; ``app/tracing.py`` names the methods when the
+Steps of a request have spans: identity, plan, summary and the store; ``app/application.py`` names the methods when the
 parts are built. Such a span takes the place of a method of one instance, so that the classes have no trace of it, and
 requests do no more where no traces are recorded.
 """

@@ -1,6 +1,7 @@
 """Puts a span around each call to an upstream, which lasts until its reply has ended.
 
-``app/tracing.py`` puts it around the upstream. The upstream gets the span's own id as the parent in ``traceparent``.
+``app/application.py`` puts it around the upstream. The upstream gets the span's own id as the parent in
+``traceparent``.
 """
 
 from __future__ import annotations
