@@ -1,6 +1,6 @@
 """Traffic: the figures of all requests, by minute, quarter of an hour and hour, for the operator.
 
-``features/traffic/counting.py`` adds them up, the store holds them for all workers, and
+``features/traffic/feature.py`` adds them up, the store holds them for all workers, and
 ``features/traffic/traffic_reader.py`` reads a window. Overheads are counted between fixed bounds, so that the counts of
 workers and of minutes add up, and a quantile can be read from any sum.
 """

@@ -9,8 +9,8 @@ import pytest
 
 from tidemark.core.errors import RecordUnreadable, StoreError, StoreUnavailable
 from tidemark.core.traffic import TrafficFigures, TrafficLevel
-from tidemark.features.traffic import counting as traffic
-from tidemark.features.traffic.counting import MAX_MINUTES, TrafficCounter
+from tidemark.features.traffic import feature as traffic
+from tidemark.features.traffic.feature import MAX_MINUTES, TrafficCounter
 from tidemark.features.traffic.store import RedisTraffic
 
 pytestmark = pytest.mark.anyio

@@ -1,6 +1,6 @@
 """List, show, search and delete stored conversations.
 
-``features/conversations/endpoints.py`` calls this. Every method first asks ``ArchiveAccess`` for the record.
+``features/conversations/feature.py`` calls this. Every method first asks ``ArchiveAccess`` for the record.
 """
 
 from __future__ import annotations

@@ -1,22 +1,54 @@
-"""Plugs in stored conversations: ``/tidemark/conversations``."""
+"""Plugs in stored conversations: ``/tidemark/conversations``.
+
+Stored conversations are listed, shown, searched, exported, imported and deleted. A tenant reaches its own with its
+credential; the admin token reaches all (docs/history.md).
+"""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
-from starlette.routing import BaseRoute
+from starlette.requests import Request
+from starlette.responses import Response, StreamingResponse
+from starlette.routing import BaseRoute, Route
 
+from tidemark.core.errors import InvalidRequest
+from tidemark.core.frozen import frozen
+from tidemark.dialects.members import checked_model
+from tidemark.dialects.raw_json import decode_value, read_members
 from tidemark.features.conversations.access import ArchiveAccess
 from tidemark.features.conversations.context import ContextView
+from tidemark.features.conversations.conversation_json import (
+    context_snapshot,
+    conversation_list,
+    conversation_page,
+    deleted_conversation,
+    found_conversations,
+    imported_conversation,
+    search_page,
+    summary_page,
+)
 from tidemark.features.conversations.conversation_reader import ConversationReader
-from tidemark.features.conversations.endpoints import ConversationEndpoints
-from tidemark.features.conversations.finding import ConversationFinder
+from tidemark.features.conversations.finding import ConversationFilter, ConversationFinder
+from tidemark.features.conversations.paging import number_of, page_of
 from tidemark.features.conversations.search_index import MessageSearch
 from tidemark.features.conversations.standing_summaries import StandingSummaries
 from tidemark.features.conversations.transfer import Transfer
 from tidemark.features.feature import Feature
+from tidemark.server.access import ConversationAccess
+from tidemark.server.encodings import read_plain_body
+from tidemark.server.headers import conversation_name
+from tidemark.server.responses import to_json, with_error_envelope
 from tidemark.worker.worker import Worker
+
+MAX_QUERY_CHARACTERS = 1000
+"""The longest text that a search takes."""
+JSON_LINES = "application/jsonl"
+MAX_SEARCH_BYTES = 65_536
+"""The largest body of ``POST /tidemark/conversations/search``."""
+SEARCH_MEMBERS = ("query", "model", "state")
+"""Members that the body of ``POST /tidemark/conversations/search`` may have."""
 
 
 class ConversationsFeature(Feature):
@@ -79,3 +111,120 @@ def standing_summaries(worker: Worker) -> StandingSummaries:
     return StandingSummaries(
         store=worker.store, upstream=worker.upstream, catalog=worker.catalog, choose=worker.summarizers.of
     )
+
+
+@frozen
+class ConversationEndpoints:
+    """Serves stored conversations.
+
+    ``{id}`` is Tidemark's id or the client's own name; a conversation whose name has a slash is reached by its id.
+    """
+
+    reading: ConversationReader
+    finding: ConversationFinder
+    contexts: ContextView
+    transfer: Transfer
+    access: ConversationAccess
+    max_body_bytes: int
+
+    def routes(self) -> list[BaseRoute]:
+        conversations, conversation = "/tidemark/conversations", "/tidemark/conversations/{id}"
+        return [
+            Route(conversations, with_error_envelope(self._list), methods=["GET"]),
+            Route(f"{conversations}/import", with_error_envelope(self._import), methods=["POST"]),
+            Route(f"{conversations}/search", with_error_envelope(self._find), methods=["POST"]),
+            Route(conversation, with_error_envelope(self._describe), methods=["GET"]),
+            Route(conversation, with_error_envelope(self._delete), methods=["DELETE"]),
+            Route(f"{conversation}/context", with_error_envelope(self._context), methods=["GET"]),
+            Route(f"{conversation}/summaries", with_error_envelope(self._summaries), methods=["GET"]),
+            Route(f"{conversation}/search", with_error_envelope(self._search), methods=["GET"]),
+            Route(f"{conversation}/export", with_error_envelope(self._export), methods=["GET"]),
+        ]
+
+    async def _list(self, request: Request) -> Response:
+        return to_json(
+            conversation_list(await self.reading.conversations(self.access.caller(request), page_of(request)))
+        )
+
+    async def _find(self, request: Request) -> Response:
+        body = await read_plain_body(request, MAX_SEARCH_BYTES)
+        conditions = _conditions(read_members(body) if body.strip() else {})
+        return to_json(
+            found_conversations(await self.finding.find(self.access.caller(request), page_of(request), conditions))
+        )
+
+    async def _describe(self, request: Request) -> Response:
+        caller = self.access.caller(request)
+        return to_json(
+            conversation_page(await self.reading.conversation(request.path_params["id"], caller, page_of(request)))
+        )
+
+    async def _context(self, request: Request) -> Response:
+        at = number_of(request, "at", least=1, most=10**9)
+        caller = self.access.caller(request)
+        return to_json(context_snapshot(await self.contexts.context(request.path_params["id"], caller, at)))
+
+    async def _summaries(self, request: Request) -> Response:
+        caller = self.access.caller(request)
+        return to_json(summary_page(await self.reading.summaries(request.path_params["id"], caller, page_of(request))))
+
+    async def _search(self, request: Request) -> Response:
+        query = request.query_params.get("q", "").strip()
+        if not query or len(query) > MAX_QUERY_CHARACTERS:
+            raise InvalidRequest(f"'q' must be 1 to {MAX_QUERY_CHARACTERS} characters to search for.", param="q")
+        caller = self.access.caller(request)
+        return to_json(
+            search_page(await self.reading.search(request.path_params["id"], caller, query, page_of(request)))
+        )
+
+    async def _export(self, request: Request) -> Response:
+        lines = await self.transfer.export_lines(request.path_params["id"], self.access.caller(request))
+        return StreamingResponse(lines, media_type=JSON_LINES)
+
+    async def _import(self, request: Request) -> Response:
+        caller = self.access.credential_caller(request)
+        model, name = request.query_params.get("model", ""), request.query_params.get("name")
+        if not model:
+            raise InvalidRequest(
+                "Missing required parameter: 'model'.", param="model", code="missing_required_parameter"
+            )
+        checked_model(model)
+        body = await read_plain_body(request, self.max_body_bytes)
+        trusted = self.access.is_operator(request)
+        imported = await self.transfer.import_lines(body, caller, model, conversation_name(name), trusted=trusted)
+        return to_json(imported_conversation(imported), 201)
+
+    async def _delete(self, request: Request) -> Response:
+        caller = self.access.caller(request)
+        return to_json(deleted_conversation(await self.reading.delete(request.path_params["id"], caller)))
+
+
+def _check_members(fields: Mapping[str, bytes], names: Sequence[str]) -> None:
+    unknown = next((name for name in fields if name not in names), None)
+    if unknown is not None:
+        raise InvalidRequest(
+            f"Unknown parameter: {unknown[:80]!r}; use {', '.join(names)}.",
+            param=unknown[:80],
+            code="unknown_parameter",
+        )
+
+
+def _conditions(fields: Mapping[str, bytes]) -> ConversationFilter:
+    """Read the body of ``POST /tidemark/conversations/search``.
+
+    :raises InvalidRequest: a member is unknown, of another type or too long
+    """
+    _check_members(fields, SEARCH_MEMBERS)
+    texts: dict[str, str] = {}
+    for name, raw in fields.items():
+        value = decode_value(raw, name)
+        if not isinstance(value, str):
+            raise _wrong_type(name, "a string")
+        if len(value) > MAX_QUERY_CHARACTERS:
+            raise InvalidRequest(f"'{name}' must be at most {MAX_QUERY_CHARACTERS} characters.", param=name)
+        texts[name] = value.strip()
+    return ConversationFilter(texts.get("model", ""), texts.get("state", ""), texts.get("query", ""))
+
+
+def _wrong_type(name: str, expected: str) -> InvalidRequest:
+    return InvalidRequest(f"'{name}' must be {expected}.", param=name, code="invalid_type")

@@ -1,6 +1,6 @@
 """Export and import conversations as lines of JSON: each line is one message in OpenAI's format.
 
-``features/conversations/endpoints.py`` calls this. An import is stored as one turn that has ended.
+``features/conversations/feature.py`` calls this. An import is stored as one turn that has ended.
 """
 
 from __future__ import annotations

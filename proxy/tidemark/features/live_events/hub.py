@@ -1,6 +1,6 @@
 """Gives the live events of all workers to whoever listens to this one.
 
-``features/live_events/endpoint.py`` writes them as a stream. A task reads the feed while there are listeners, and only
+``features/live_events/feature.py`` writes them as a stream. A task reads the feed while there are listeners, and only
 then. A listener that does not take its events in time is dropped, and nobody waits for it.
 """
 

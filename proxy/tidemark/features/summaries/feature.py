@@ -1,24 +1,57 @@
-"""Plugs in summaries by hand: ``/tidemark/conversations/{id}/summarize``, ``summaries`` and ``receipts``."""
+"""Plugs in summaries by hand: ``/tidemark/conversations/{id}/summarize``, ``summaries`` and ``receipts``.
+
+Its endpoints show the summary in use, and what it lost. A tenant reaches its own conversations with its credential; the
+admin token reaches all (docs/history.md).
+"""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import cached_property
 
-from starlette.routing import BaseRoute
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import BaseRoute, Route
 
+from tidemark.core.conversation.messages import JsonValue
+from tidemark.core.errors import InvalidRequest
+from tidemark.core.frozen import frozen
+from tidemark.dialects.members import checked_model
+from tidemark.dialects.raw_json import decode_value, read_members
 from tidemark.features.conversations.access import ArchiveAccess
+from tidemark.features.conversations.conversation_json import (
+    JsonObject,
+    counts_by_kind,
+    paged,
+    unsupported_by_kind,
+)
 from tidemark.features.conversations.feature import standing_summaries
+from tidemark.features.conversations.pages import SummaryInUse, SummaryPreview
+from tidemark.features.conversations.paging import page_of
 from tidemark.features.feature import Feature
 from tidemark.features.summaries.compaction_requests import CompactionRequests
-from tidemark.features.summaries.endpoints import SummaryEndpoints
-from tidemark.features.summaries.receipts import ReceiptReader
-from tidemark.features.summaries.summarize import ManualCompaction
-from tidemark.features.summaries.summary_changes import SummaryChanges
+from tidemark.features.summaries.receipts import ReceiptPage, ReceiptReader, SummaryReceipt
+from tidemark.features.summaries.summarize import ManualCompaction, ManualSummary, SummarizeRequest
+from tidemark.features.summaries.summary_changes import PreviewOptions, SummaryChanges
+from tidemark.server.access import ConversationAccess
+from tidemark.server.encodings import read_plain_body
+from tidemark.server.headers import report_lines
+from tidemark.server.responses import to_json, with_error_envelope
 from tidemark.store.previews import RedisPreviews
 from tidemark.summarizers.receipts import ReceiptWriter
 from tidemark.worker.worker import Worker
+
+MAX_SUMMARY_BYTES = 1_048_576
+"""The largest body; an edited text is its longest member."""
+MAX_SUMMARIZE_BYTES = 65_536
+"""The largest body of ``POST .../summarize``."""
+PREVIEW_MEMBERS = ("model", "strategy", "template")
+CHANGE_MEMBERS = ("text", "version", "preview")
+SUMMARIZE_MEMBERS = ("retention_tokens", "regenerate", "model")
+"""Members that the body of ``POST .../summarize`` may have; any other is an error, so that a typing error shows."""
+NOTHING_TO_SUMMARIZE = "nothing_to_summarize"
+"""``outcome`` of an answer if no summary was made, because every message has to stay (FR-2.2.1)."""
 
 
 class SummariesFeature(Feature):
@@ -77,3 +110,169 @@ class SummariesFeature(Feature):
 
     def routes(self) -> Sequence[BaseRoute]:
         return SummaryEndpoints(self.manual, self.changes, self._receipts(), self._worker.access).routes()
+
+
+@frozen
+class SummaryEndpoints:
+    """Serves summaries by hand, changes of summaries, and their receipts."""
+
+    manual: ManualCompaction
+    changes: SummaryChanges
+    receipts: ReceiptReader
+    access: ConversationAccess
+
+    def routes(self) -> list[BaseRoute]:
+        conversation = "/tidemark/conversations/{id}"
+        summaries = f"{conversation}/summaries"
+        return [
+            Route(f"{conversation}/receipts", with_error_envelope(self._receipts), methods=["GET"]),
+            Route(f"{conversation}/summarize", with_error_envelope(self._summarize), methods=["POST"]),
+            Route(summaries, with_error_envelope(self._change), methods=["POST"]),
+            Route(f"{summaries}/preview", with_error_envelope(self._preview), methods=["POST"]),
+        ]
+
+    async def _receipts(self, request: Request) -> Response:
+        caller, page = self.access.caller(request), page_of(request)
+        return to_json(receipt_page(await self.receipts.receipts(request.path_params["id"], caller, page)))
+
+    async def _summarize(self, request: Request) -> Response:
+        caller, conversation = self.access.caller(request), request.path_params["id"]
+        order = _summarize_request(conversation, await _members(request, SUMMARIZE_MEMBERS, MAX_SUMMARIZE_BYTES))
+        done = await self.manual.summarize(order, caller)
+        response = to_json(summarized(done))
+        response.raw_headers.extend(report_lines(done.report))
+        return response
+
+    async def _preview(self, request: Request) -> Response:
+        caller = self.access.caller(request)
+        values = await _members(request, PREVIEW_MEMBERS)
+        model, strategy, template = (values.get(name) for name in PREVIEW_MEMBERS)
+        options = PreviewOptions(
+            request.path_params["id"],
+            None if model is None else checked_model(model),
+            _text("strategy", strategy),
+            _text("template", template),
+        )
+        return to_json(summary_preview(await self.changes.preview(options, caller)))
+
+    async def _change(self, request: Request) -> Response:
+        caller, conversation = self.access.caller(request), request.path_params["id"]
+        values = await _members(request, CHANGE_MEMBERS)
+        text, version, preview = (_text(name, values.get(name)) for name in CHANGE_MEMBERS)
+        if (text is None) == (preview is None):
+            raise InvalidRequest("Send either 'text' or 'preview'.", param="text", code="missing_required_parameter")
+        if text is not None:
+            changed = await self.changes.save(conversation, text, version, caller)
+        elif version is not None:
+            raise InvalidRequest("'version' goes with 'text'; a preview knows what it replaces.", param="version")
+        else:
+            changed = await self.changes.use(conversation, preview or "", caller)
+        return to_json(summary_in_use(changed))
+
+
+def _summarize_request(conversation: str, values: Mapping[str, JsonValue]) -> SummarizeRequest:
+    """Read the body of ``POST .../summarize``.
+
+    :raises InvalidRequest: a member is of another type
+    """
+    retention, regenerate, model = (values.get(name) for name in SUMMARIZE_MEMBERS)
+    if retention is not None and (isinstance(retention, bool) or not isinstance(retention, int) or retention < 0):
+        raise _wrong_type("retention_tokens", "a whole number of tokens, 0 or more")
+    if regenerate is not None and not isinstance(regenerate, bool):
+        raise _wrong_type("regenerate", "true or false")
+    return SummarizeRequest(conversation, retention, bool(regenerate), None if model is None else checked_model(model))
+
+
+async def _members(
+    request: Request, allowed: Sequence[str], most_bytes: int = MAX_SUMMARY_BYTES
+) -> Mapping[str, JsonValue]:
+    """Read the members of a body, which may be empty.
+
+    :raises InvalidRequest: a member is unknown
+    """
+    body = await read_plain_body(request, most_bytes)
+    fields = read_members(body) if body.strip() else {}
+    unknown = next((name for name in fields if name not in allowed), None)
+    if unknown is not None:
+        raise InvalidRequest(
+            f"Unknown parameter: {unknown[:80]!r}; use {', '.join(allowed)}.",
+            param=unknown[:80],
+            code="unknown_parameter",
+        )
+    return {name: decode_value(raw, name) for name, raw in fields.items()}
+
+
+def _text(name: str, value: JsonValue) -> str | None:
+    if value is not None and not isinstance(value, str):
+        raise _wrong_type(name, "a string")
+    return value
+
+
+def _wrong_type(name: str, expected: str) -> InvalidRequest:
+    return InvalidRequest(f"'{name}' must be {expected}.", param=name, code="invalid_type")
+
+
+def receipt_page(page: ReceiptPage) -> JsonObject:
+    """Return a page of receipts as JSON."""
+    receipts = [_receipt(entry) for entry in page.receipts]
+    return {"object": "list", "conversation": page.conversation, **paged(receipts, page.next_cursor)}
+
+
+def _receipt(entry: SummaryReceipt) -> JsonObject:
+    """Return what became of all that was said, and the first details that were lost, as JSON."""
+    losses = sum(count.shortened_count + count.dropped_count for count in entry.receipt)
+    return {
+        "object": "summary.receipt",
+        "prefix": entry.summary.prefix.hex(),
+        "version": entry.summary.version,
+        "summarized_messages": entry.summary.covered,
+        "strategy": entry.summary.made_by,
+        "in_use": entry.in_use,
+        "kept": counts_by_kind(entry.receipt),
+        "unsupported": unsupported_by_kind(entry.receipt),
+        "lost": [{"kind": loss.kind, "text": loss.text, "survival": loss.survival} for loss in entry.losses],
+        "more_lost": losses - len(entry.losses) if entry.compared else None,
+    }
+
+
+def summary_in_use(shown: SummaryInUse) -> JsonObject:
+    """Return a summary that a conversation uses, or could use, as JSON."""
+    summary = shown.summary
+    return {
+        "conversation": shown.conversation,
+        "version": summary.version,
+        "summary": summary.text,
+        "strategy": summary.made_by,
+        "written_with": summary.written_with or summary.recipe.key,
+        "edited": summary.edited,
+        "summarized_messages": summary.covered,
+        "text_tokens": shown.text_tokens,
+        "max_text_tokens": shown.max_text_tokens,
+        "tokens_before": shown.tokens_before,
+        "tokens_after": shown.tokens_after,
+    }
+
+
+def summary_preview(preview: SummaryPreview) -> JsonObject:
+    """Return a preview and the summary that it was made to replace as JSON."""
+    shown = summary_in_use(preview.shown)
+    del shown["version"]  # it has one when it is used
+    return {"preview": preview.id, "expires_in": preview.seconds, **shown, "present": summary_in_use(preview.present)}
+
+
+def summarized(done: ManualSummary) -> dict[str, JsonValue]:
+    """Return the JSON object that answers ``POST .../summarize``."""
+    report, summary = done.report, done.summary
+    facts: dict[str, JsonValue] = {
+        "conversation": report.conversation,
+        "summary": summary.text if summary else "",
+        "strategy": report.strategy,
+        "summarized_messages": report.summarized,
+        "tokens_before": report.tokens_before,
+        "tokens_after": report.tokens_after,
+    }
+    if report.action != "forced":
+        facts["outcome"] = NOTHING_TO_SUMMARIZE
+    if report.warning:
+        facts["warning"] = report.warning
+    return facts

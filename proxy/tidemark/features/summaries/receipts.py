@@ -1,6 +1,6 @@
 """Compare the summaries of a stored conversation with its messages: what each still has, and what was lost.
 
-``features/summaries/endpoints.py`` and the console call this. Nothing of it is stored: the history is complete, so the
+``features/summaries/feature.py`` and the console call this. Nothing of it is stored: the history is complete, so the
 details of a loss can be found at any time.
 """
 

@@ -1,6 +1,6 @@
 """Summarize a stored conversation by hand: no client sends it, so this feature reads it from the store.
 
-``features/summaries/endpoints.py`` calls this. The pipeline plans and compacts as for a request that asks for a
+``features/summaries/feature.py`` calls this. The pipeline plans and compacts as for a request that asks for a
 compaction (FR-2.3.1). Two things that no request can ask for are done here: making the newest summary again, and
 summarizing without a credential.
 """

@@ -1,6 +1,6 @@
 """Change the summary that a stored conversation uses: preview another one, use the preview, or save an edited text.
 
-``features/summaries/endpoints.py`` and the console call this. A changed summary takes the place of the one of its
+``features/summaries/feature.py`` and the console call this. A changed summary takes the place of the one of its
 prefix, so requests use it from the next one on, and later summaries continue it. The earlier text stays as a version.
 """
 

@@ -1,6 +1,6 @@
 """Stores the figures of all requests, in one hash for each period of each level.
 
-``features/traffic/counting.py`` adds a worker's figures about once a second, and ``features/traffic/traffic_reader.py``
+``features/traffic/feature.py`` adds a worker's figures about once a second, and ``features/traffic/traffic_reader.py``
 reads windows. All keys share one hash tag, so that one script may touch them all. ADR 0021 gives the reasons.
 """
 
