@@ -1,6 +1,6 @@
 """Offers the search function in the requests of any dialect, and adds up the tokens of its rounds (docs/adr/0027).
 
-``search_function.py`` of each dialect writes the definition and says which choices of a client allow it.
+``dialect.py`` of each dialect writes the definition and says which choices of a client allow it.
 """
 
 from __future__ import annotations

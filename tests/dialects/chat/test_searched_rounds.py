@@ -12,8 +12,7 @@ from hypothesis import strategies as st
 from tidemark.core.conversation.messages import JsonValue
 from tidemark.core.conversation.request import SearchedReply
 from tidemark.core.recall.search_function import FUNCTION_NAME
-from tidemark.dialects.chat.dialect import ChatDialect
-from tidemark.dialects.chat.search_function import ChatSearchFunction
+from tidemark.dialects.chat.dialect import ChatDialect, ChatSearchFunction
 from tidemark.dialects.chat.searched_replies import SearchedStream
 from tidemark.dialects.searching import sum_of
 

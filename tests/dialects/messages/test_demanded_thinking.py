@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from tests.dialects.messages.anthropic_talk import assistant, calls, result, text, thinking, user
-from tidemark.dialects.messages.bound_thinking import MessagesThinking
+from tidemark.dialects.messages.dialect import MessagesThinking
 
 MANUAL = {"thinking": b'{"type":"enabled","budget_tokens":1024}'}
 STEP = (assistant(thinking("Hm."), calls("read", "a")), user(result("a", "A")))

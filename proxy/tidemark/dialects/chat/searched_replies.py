@@ -1,6 +1,6 @@
 """Reads completions and streams over the rounds in which the model searches, and passes on what is the client's.
 
-``search_function.py`` begins it. All rounds have one id, one sum of tokens and one text. A text never waits; the name
+``dialect.py`` begins it. All rounds have one id, one sum of tokens and one text. A text never waits; the name
 in the first piece of a call decides whose it is. The client gets signed thinking of one round at most: of the first
 whose text it gets, or else of the last. A provider refuses an answer that comes back with thinking which the model did
 not write at once (Anthropic API guide, "Extended thinking"). Source: OpenAI API reference, "The chat completion object"

@@ -1,6 +1,6 @@
 """Reads messages and streams over the rounds in which the model searches, and passes on what is the client's.
 
-``search_function.py`` begins it. The client gets neither the calls of the search function nor the thinking that led to
+``dialect.py`` begins it. The client gets neither the calls of the search function nor the thinking that led to
 them alone, and the thinking of one round at most: providers refuse an answer that comes back with thinking which the
 model did not write at once. A text never waits; thinking waits until the next block shows whether it led to a search.
 Source: Anthropic API reference, "Create a Message" (the response) and "Streaming messages"; its guide "Extended

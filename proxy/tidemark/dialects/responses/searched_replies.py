@@ -1,6 +1,6 @@
 """Reads responses and streams over the rounds in which the model searches, and passes on what is the client's.
 
-``search_function.py`` begins it. The client gets neither the calls of the search function, nor the reasoning that led
+``dialect.py`` begins it. The client gets neither the calls of the search function, nor the reasoning that led
 to them alone, nor the function among the tools that a response repeats. A text never waits; reasoning waits until the
 next item shows whether it led to a search. Items and events are numbered through all rounds. Source: OpenAI API
 reference, "The response object" and "Streaming events".
