@@ -17,8 +17,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from tidemark.cli import init as init_module
-from tidemark.cli.init import PROVIDERS, init, providers_with_keys, starter_file
-from tidemark.cli.local_servers import LocalServer, local_servers
+from tidemark.cli.init import PROVIDERS, LocalServer, init, local_servers, providers_with_keys, starter_file
 from tidemark.config import check_report, load
 from tidemark.terminal.run_file import announced
 

@@ -30,7 +30,7 @@ from tidemark.core.recall.search_function import (
     RESULT_CLOSING,
     RESULT_OPENING,
 )
-from tidemark.dialects.chat.search_function import DEFINITION
+from tidemark.dialects.chat.dialect import DEFINITION
 from tidemark.pipeline.notices import NO_SEARCH
 
 TOOL = ", max_summary_tokens: 64, recall: {tool: true}"

@@ -247,7 +247,7 @@ def test_before_openais_own_address_counts_compactions_and_triggers_are_answered
 
     monkeypatch.setattr(socket, "getaddrinfo", near)
     base = f"http://api.openai.com:{bench.upstream_url.rpartition(':')[2]}/v1"
-    monkeypatch.setattr("tidemark.app.routes.COUNTING_BASES", {base})
+    monkeypatch.setattr("tidemark.app.application.COUNTING_BASES", {base})
     talker.client = bench.client(talker.client.key, config=CONFIG.replace("{base}", base), window=9000)
     talker.talk(1)
     talker.items.append(user("And now?"))

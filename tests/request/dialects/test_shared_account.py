@@ -121,7 +121,7 @@ def test_a_response_of_another_tenant_is_not_counted(
     bench: Bench, shared: tuple[Client, Client], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A provider that counts itself would count its text for whoever names it."""
-    monkeypatch.setattr("tidemark.app.routes.COUNTING_BASES", {f"{bench.upstream_url}/v1"})
+    monkeypatch.setattr("tidemark.app.application.COUNTING_BASES", {f"{bench.upstream_url}/v1"})
     alice, bob = shared
     name = respond(alice).json()["id"]
     bench.settle()
