@@ -1,9 +1,10 @@
 """Measures how many known facts survive a compaction, beside the tokens it leaves; ``make bench-fidelity`` runs it.
 
 ``cases`` has the values; ``talks``, ``sessions`` and ``languages`` make conversations, ``questions`` makes some that
-are asked about afterwards, and ``locomo`` reads a file. ``survival`` compares texts, ``measuring`` and ``recalling``
-make the figures, ``compacting`` the compactions, and ``drawing`` plots. Rows and tables are those of
-``tidemark bench fidelity``, which measures the user's own conversations.
+are asked about afterwards, ``corpora`` reads talks that were written for the measure, and ``locomo`` reads a file.
+``survival`` compares texts, ``measuring`` and ``recalling`` make the figures, ``compacting`` the compactions, and
+``drawing`` plots. ``production`` feeds the written talks to a whole Tidemark, turn by turn. Rows and tables are those
+of ``tidemark bench fidelity``, which measures the user's own conversations.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from typing import IO
 import click
 
 from benchmarks.fidelity.compacting import CaseCompactions, served_model
+from benchmarks.fidelity.corpora import KINDS, corpus_cases
 from benchmarks.fidelity.drawing import draw_figures
 from benchmarks.fidelity.generated import generated_cases
 from benchmarks.fidelity.locomo import locomo_cases
@@ -38,6 +40,12 @@ CASE_KINDS = ("all", "rule", "identifier", "preference")
 @config_option
 @click.option("--file", "talks", type=click.File("rb"), help="LoCoMo's locomo10.json; measured instead of the others.")
 @click.option(
+    "--corpora",
+    "kinds",
+    metavar="KINDS",
+    help=f"Written talks of these kinds, measured instead of the others: all, or some of {','.join(KINDS)}.",
+)
+@click.option(
     "--recall",
     type=click.IntRange(0, 99),
     default=0,
@@ -52,6 +60,7 @@ def main(
     *,
     config: Path | None,
     talks: IO[bytes] | None,
+    kinds: str | None,
     recall: int,
     plot: Path | None,
     strategy: Strategy,
@@ -68,7 +77,8 @@ def main(
     if recall >= min(percent):
         raise click.BadParameter("use less than the smallest budget", param_hint="--recall")
     refuse_unasked(strategy, templates, models)
-    rows = asyncio.run(_measure(config, _subject(talks, percent, recall=recall), strategy, templates, models))
+    subject = _subject(talks, percent, recall=recall) if kinds is None else _corpora_subject(kinds, percent, recall)
+    rows = asyncio.run(_measure(config, subject, strategy, templates, models))
     if plot:
         _draw(rows, plot)
     shown = rows if as_json else [row for row in rows if row.figure.kind in CASE_KINDS]
@@ -100,6 +110,27 @@ def _subject(talks: IO[bytes] | None, percent: list[int], *, recall: int) -> Sub
 
     rounds = 0 if recall or talks else ROUNDS * SEEDS
     return Subject((len(cases) * (2 if recall else 1) + rounds) * len(percent), measured)
+
+
+def _corpora_subject(kinds: str, percent: list[int], recall: int) -> Subject:
+    """Return the written talks; those that nobody asks about are measured without recall.
+
+    :raises click.BadParameter: there are no talks of that kind
+    """
+    chosen = KINDS if kinds == "all" else [kind.strip() for kind in kinds.split(",")]
+    if unknown := [kind for kind in chosen if kind not in KINDS]:
+        message = f"there is no corpus {unknown[0]!r}; use all, or some of {', '.join(KINDS)}"
+        raise click.BadParameter(message, param_hint="--corpora")
+    cases = corpus_cases(chosen)
+    asked = [case for case in cases if recall and all(fact.question for fact in case.facts)]
+    unasked = [case for case in cases if case not in asked]
+
+    async def measured(run: CaseCompactions) -> Sequence[Figure]:
+        spent = run.meter.take
+        result = await measure(unasked, run.compact, run.count, percent, spent=spent)
+        return result + await measure_recall(asked, run.compact, run.count, percent, share=recall, spent=spent)
+
+    return Subject((len(unasked) + 2 * len(asked)) * len(percent), measured)
 
 
 def _draw(rows: Sequence[Row], file: Path) -> None:

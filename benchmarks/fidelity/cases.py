@@ -7,9 +7,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
-Conversation = list[dict[str, str]]
-"""Messages of a chat request: ``role``, ``content`` and, for results of tools, ``tool_call_id``."""
+Conversation = list[dict[str, Any]]
+"""Messages of a chat request: ``role``, ``content``, and for tools ``tool_calls`` or ``tool_call_id``."""
 
 
 @dataclass(frozen=True, slots=True)

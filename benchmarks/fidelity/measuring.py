@@ -10,7 +10,7 @@ from collections.abc import Awaitable, Callable, Sequence
 
 from benchmarks.fidelity.cases import Case, Conversation, Fact
 from benchmarks.fidelity.generated import planted_rounds
-from benchmarks.fidelity.survival import surviving
+from benchmarks.fidelity.survival import surviving, text_of
 from tidemark.fidelity import NEWEST, Compact, Count, Figure, Spending, Sums
 
 MODEL = "gpt-4o"
@@ -53,7 +53,7 @@ async def measure(
             done = json.loads(await compact(body, max(tokens * budget // 100, 1)))
             covered = done["summarized_messages"]
             newest = newest_share(case.messages, covered)
-            remaining = [message["content"] for message in case.messages[covered:]]
+            remaining = [text_of(message) for message in case.messages[covered:]]
             texts = [*remaining, *done["summary"].split("\n")]
             sums.add(case, budget, (done["tokens_after"] / tokens, newest), surviving(case, case.facts, texts))
     return sums.figures()

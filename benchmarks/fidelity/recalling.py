@@ -7,11 +7,12 @@ for one question after the other.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 from benchmarks.fidelity.cases import Case, Conversation, Fact
 from benchmarks.fidelity.measuring import MODEL, CaseSums, newest_share
-from benchmarks.fidelity.survival import surviving
+from benchmarks.fidelity.survival import surviving, text_of
 from tidemark.core.conversation.messages import Message, digest_of
 from tidemark.core.recall.index import MessageIndex, ranked
 from tidemark.core.recall.quotation import chosen
@@ -46,7 +47,7 @@ async def measure_recall(
             for recalled in (0, share):
                 done = json.loads(await compact(body, max(total * (budget - recalled) // 100, 1)))
                 covered = done["summarized_messages"]
-                remaining = [message["content"] for message in case.messages[covered:]]
+                remaining = [text_of(message) for message in case.messages[covered:]]
                 texts = [*remaining, *done["summary"].split("\n")]
                 standing = surviving(case, case.facts, texts)
                 if recalled:
@@ -104,7 +105,7 @@ def _messages(messages: Conversation) -> list[Message]:
     ]
 
 
-async def _tokens_of(message: dict[str, str], count: Count) -> int:
+async def _tokens_of(message: Mapping[str, Any], count: Count) -> int:
     """Return the tokens of a message in a request."""
     body = json.dumps({"model": MODEL, "messages": [message]}).encode()
     return int(json.loads(await count(body))["input_tokens"]) - PRIMING_TOKENS

@@ -6,7 +6,8 @@ Case, punctuation, articles and forms of "be" do not count, since a shortened li
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 from benchmarks.fidelity.cases import Case, Fact
 
@@ -17,6 +18,12 @@ _EMPTY = frozenset("a an the am is are was were be been being s re m".split())
 def plain_words(text: str) -> list[str]:
     """Return the words of a text that count, in lower case."""
     return [word for word in _WORD.findall(text.lower()) if word not in _EMPTY]
+
+
+def text_of(message: Mapping[str, Any]) -> str:
+    """Return what a kept message says, with the arguments of its calls."""
+    arguments = [call["function"]["arguments"] for call in message.get("tool_calls", ())]
+    return "\n".join([message["content"], *arguments])
 
 
 def surviving(case: Case, facts: Sequence[Fact], texts: Sequence[str]) -> list[Fact]:

@@ -1,0 +1,88 @@
+"""Reads the talks in ``corpora/``, which were written for this measure, with the facts that stand in them.
+
+Each file is a conversation as a client sends it, and says of each fact in which message it stands. The talks are of the
+kinds that public corpora have: private talks, support with tools, meetings, services in several languages, and coding.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from benchmarks.fidelity.cases import Case, Conversation, Fact
+
+FOLDER = Path(__file__).parent / "corpora"
+KINDS = tuple(sorted(folder.name for folder in FOLDER.iterdir() if folder.is_dir()))
+"""The kinds of talks: the names of the folders."""
+NAMED = "{}, with names"
+"""The corpus in which a value survives only beside the name of its owner."""
+
+
+@dataclass(frozen=True, slots=True)
+class PlacedFact:
+    """A fact, and the place at which it stands."""
+
+    fact: Fact
+    place: int
+    """The message that has it first."""
+    owner: str
+    """The name to which a value belongs; empty if the fact needs none."""
+    used: int
+    """The later message whose call needs it; 0 if a question needs it, or a later step of another form."""
+
+
+@dataclass(frozen=True, slots=True)
+class WrittenTalk:
+    """A talk of a file."""
+
+    kind: str
+    name: str
+    messages: Conversation
+    compacted: int
+    """How many messages are compacted; those after them use the facts."""
+    facts: Sequence[PlacedFact]
+
+    @property
+    def case(self) -> Case:
+        """Return what is compacted, with its facts."""
+        return Case(self.kind, self.messages[: self.compacted], [placed.fact for placed in self.facts])
+
+    @property
+    def named_case(self) -> Case:
+        """Return the same with the stricter facts: a value, and its owner's name in the same line."""
+        facts = [
+            Fact(placed.fact.kind, (*placed.fact.words, placed.owner), placed.fact.question)
+            for placed in self.facts
+            if placed.owner
+        ]
+        return Case(NAMED.format(self.kind), self.messages[: self.compacted], facts)
+
+
+def written_talks(kinds: Iterable[str] = KINDS) -> list[WrittenTalk]:
+    """Return the talks of some kinds."""
+    return [_talk(path) for kind in kinds for path in sorted((FOLDER / kind).glob("*.json"))]
+
+
+def corpus_cases(kinds: Iterable[str] = KINDS) -> list[Case]:
+    """Return a case for each talk, and the stricter one if values have owners."""
+    cases: list[Case] = []
+    for talk in written_talks(kinds):
+        cases.append(talk.case)
+        if talk.named_case.facts:
+            cases.append(talk.named_case)
+    return cases
+
+
+def _talk(path: Path) -> WrittenTalk:
+    value = json.loads(path.read_text(encoding="utf-8"))
+    messages = value["messages"]
+    facts = [_fact(fact) for fact in value["facts"]]
+    return WrittenTalk(value["corpus"], path.stem, messages, value.get("compacted", len(messages)), facts)
+
+
+def _fact(value: Mapping[str, Any]) -> PlacedFact:
+    fact = Fact(value["kind"], tuple(value["words"]), value.get("question", ""))
+    return PlacedFact(fact, value["place"], value.get("owner", ""), value.get("used", 0))
