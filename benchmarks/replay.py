@@ -181,7 +181,14 @@ class Planned:
             if (
                 self.ahead
                 and making is None
-                and (coming := plan_ahead(_less(replace(plan_input, summary=summary), sum(recalled.values()))))
+                and (
+                    coming := plan_ahead(
+                        _less(
+                            replace(plan_input, summary=summary),
+                            min(sum(recalled.values()), budget.high_water - _sum(parts)),
+                        )
+                    )
+                )
                 is not None
             ):
                 making = number + shape.behind, _make_summary(coming, bill, waits=False)
@@ -275,7 +282,8 @@ def _planned(plan_input: PlanInput, recalled_tokens: int) -> CompactionPlan:
 def _less(plan_input: PlanInput, recalled_tokens: int) -> PlanInput:
     """Return the input with the high water that the recalled tokens leave."""
     budget = plan_input.budget
-    return replace(plan_input, budget=replace(budget, high_water=budget.high_water - recalled_tokens))
+    high_water, prepare_mark = budget.high_water - recalled_tokens, budget.prepare_mark - recalled_tokens
+    return replace(plan_input, budget=replace(budget, high_water=high_water, prepare_mark=prepare_mark))
 
 
 def _recall(recalled: dict[bytes, int], parts: Parts, place: int, budget: Budget) -> None:
@@ -285,7 +293,7 @@ def _recall(recalled: dict[bytes, int], parts: Parts, place: int, budget: Budget
         return
     used_tokens = sum(recalled.values())
     free_tokens = budget.high_water - _sum(parts[: place + 1]) - used_tokens
-    size = min(free_tokens, share_of(budget.max_recall - used_tokens))
+    size = min(free_tokens, share_of(budget.max_recall, used_tokens))
     if size >= LEAST_TOKENS:
         recalled[digest] = size
 
@@ -343,9 +351,9 @@ def policies() -> list[Policy]:
         Simple("append-only segments, 50 %", 0.5, appends=True),
         Planned("Tidemark, made on demand", *own(prepare=1.0)),
         Planned("Tidemark, prepared (the default)", *own(), ahead=True),
-        Planned("Tidemark, 5 % recalled, at each question", *own(max_recall_tokens=None), ahead=True),
-        Planned("Tidemark, 5 % recalled, at one in 5", *own(max_recall_tokens=None), ahead=True, recall_every=5),
-        Planned("Tidemark, 5 % recalled, at one in 20", *own(max_recall_tokens=None), ahead=True, recall_every=20),
+        Planned("Tidemark, recalling at each question", *own(max_recall_tokens=None), ahead=True),
+        Planned("Tidemark, recalling at one in 7", *own(max_recall_tokens=None), ahead=True, recall_every=7),
+        Planned("Tidemark, recalling at one in 20", *own(max_recall_tokens=None), ahead=True, recall_every=20),
     ]
 
 

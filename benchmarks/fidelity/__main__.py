@@ -122,15 +122,15 @@ def _corpora_subject(kinds: str, percent: list[int], recall: int) -> Subject:
         message = f"there is no corpus {unknown[0]!r}; use all, or some of {', '.join(KINDS)}"
         raise click.BadParameter(message, param_hint="--corpora")
     cases = corpus_cases(chosen)
-    asked = [case for case in cases if recall and all(fact.question for fact in case.facts)]
-    unasked = [case for case in cases if case not in asked]
+    with_questions = [case for case in cases if recall and all(fact.question for fact in case.facts)]
+    unasked = [case for case in cases if case not in with_questions]
 
     async def measured(run: CaseCompactions) -> Sequence[Figure]:
         spent = run.meter.take
         result = await measure(unasked, run.compact, run.count, percent, spent=spent)
-        return result + await measure_recall(asked, run.compact, run.count, percent, share=recall, spent=spent)
+        return result + await measure_recall(with_questions, run.compact, run.count, percent, share=recall, spent=spent)
 
-    return Subject((len(unasked) + 2 * len(asked)) * len(percent), measured)
+    return Subject((len(unasked) + 2 * len(with_questions)) * len(percent), measured)
 
 
 def _draw(rows: Sequence[Row], file: Path) -> None:

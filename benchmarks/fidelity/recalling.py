@@ -83,7 +83,9 @@ def _recalled(
     names = {id(fact) for fact in standing}
     facts: list[Fact] = []
     for fact in case.facts:
-        if id(fact) in names or not fact.question or not lacks_answer(index, fact.question, covered, passages):
+        if id(fact) in names or not fact.question:
+            continue
+        if not lacks_answer(index, fact.question, originals, passages, tells=False):
             continue
         ranking = ranked(index.scores(fact.question, covered), covered)
         exchanges = chosen(originals, tokens, ranking, max_tokens)

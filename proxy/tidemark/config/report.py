@@ -106,7 +106,15 @@ class _ModelEffect:
         )
         summarizer = "" if compaction.strategy == "extractive" else f", summarizer {compaction.summarizer.model}"
         template = f", template {compaction.template.name}" if isinstance(compaction.template, Template) else ""
+        yield f"  {self._recall()}"
         yield f"  strategy {compaction.strategy}{summarizer}{template}, on failure {compaction.on_failure}"
+
+    def _recall(self) -> str:
+        if self.budget.max_recall:
+            return f"recall up to {self.budget.max_recall:,} for a question"
+        if self.compaction.recall.max_tokens is None:
+            return "no recall (auto: the limit is too small for it)"
+        return "no recall (max_tokens: 0)"
 
     def members(self) -> dict[str, JsonValue]:
         """Describe it for a program."""
@@ -125,6 +133,7 @@ class _ModelEffect:
             "low_water": budget.low_water,
             "retention": budget.retention,
             "max_summary": budget.max_summary,
+            "max_recall": budget.max_recall,
             "strategy": compaction.strategy,
             "summarizer": None if compaction.strategy == "extractive" else compaction.summarizer.model,
             "template": template.name if isinstance(template, Template) else str(template),

@@ -76,8 +76,8 @@ class SummarizerSettings(Struct, frozen=True, kw_only=True):
 class RecallSettings(Struct, frozen=True, kw_only=True):
     """The earlier messages that are put back into a compacted request, for its newest user message."""
 
-    max_tokens: Annotated[int, whole("tokens", least=0)] | Auto = 0
-    """The most tokens of them. ``auto``: 5 % of the limit; 0: none."""
+    max_tokens: Annotated[int, whole("tokens", least=0)] | Auto = None
+    """The most tokens of them for one question. ``auto``: 8 % of the limit, between 400 and 2,000; 0: none."""
     method: Annotated[RecallMethod, Meta(extra={"refusals": GONE_METHODS})] = "bm25"
     """How they are found. ``bm25``: by words that they share with the question."""
     tool: bool = False

@@ -61,7 +61,7 @@ from tidemark.pipeline.notices import (
     with_warning,
 )
 from tidemark.pipeline.orders import order_of, swap_plan_of
-from tidemark.pipeline.recall import Recaller, recall_mark
+from tidemark.pipeline.recall import Recaller, recall_mark, recalled_before_next
 from tidemark.pipeline.search_offers import SearchOffers, without_search
 from tidemark.pipeline.values import (
     NO_PROGRESS,
@@ -174,8 +174,10 @@ class BudgetFitter:
         if context.request.left_to_upstream:
             return None
 
+        recalled_tokens = recalled_before_next(report, context.budget)
+
         async def prepare(conversation: str) -> None:
-            plan_input = self._plan_input(context, report.local_recalled_tokens)
+            plan_input = self._plan_input(context, recalled_tokens)
             try:
                 planned = await offload_if_many(len(plan_input.messages), partial(plan_ahead, plan_input))
             except EarlierMessagesNeeded:  # the next compaction is made when it is due, with all messages
@@ -192,7 +194,9 @@ class BudgetFitter:
 
     def _plan_for(self, context: RequestContext, put_back: PutBack) -> SwapSummary | PutBack:
         """Plan to use a prepared summary now, so that what is recalled fits; without one, all stays as it is."""
-        planned = plan(self._plan_input(context, put_back.recalled.tokens))
+        recalled, bound = put_back.recalled, context.budget.max_recall
+        wanted = recalled.share(bound) if recalled.outcome == "no_room" else 0
+        planned = plan(self._plan_input(context, recalled.tokens + wanted))
         return planned if isinstance(planned, SwapSummary) else put_back
 
     async def _clip(self, attempt: Attempt, planned: CannotFit) -> Unplanned | Performed:
@@ -241,7 +245,8 @@ class BudgetFitter:
         put_back = PutBack(fitted, recalled, state.reason)
         is_reused = state.reason is not None and earlier is None
         after = fitted.report.local_tokens + recalled.tokens
-        if is_reused and recalled.texts and after > recall_mark(context):
+        is_crowded = recalled.outcome == "no_room" or (recalled.texts and after > recall_mark(context))
+        if is_reused and is_crowded:
             return Crowded(replace(attempt, crowded=put_back), put_back)
         return put_back
 
@@ -339,11 +344,15 @@ class BudgetFitter:
     def _plan_input(self, context: RequestContext, recalled_tokens: int = 0) -> PlanInput:
         """Return everything that a plan depends on.
 
-        :param recalled_tokens: of the epoch, which leave the conversation so much less below the high water
+        :param recalled_tokens: of the epoch, which leave the conversation so much less below the marks
         """
         budget = context.budget
         if recalled_tokens:
-            budget = replace(budget, high_water=budget.high_water - recalled_tokens)
+            budget = replace(
+                budget,
+                high_water=budget.high_water - recalled_tokens,
+                prepare_mark=budget.prepare_mark - recalled_tokens,
+            )
         summary = context.stored.summary
         # A preparation did not know the retention of this request.
         prepared = context.stored.prepared if context.controls.retention is None else None

@@ -103,7 +103,7 @@ class OriginalsSearch:
         ranking = ranked(index.scores(search.query, len(originals)), len(originals))
         if not ranking:
             return SearchAnswer(NOTHING, "nothing")
-        exchanges = chosen(originals, search.tokens, ranking, max_tokens, search.in_context)
+        exchanges = chosen(originals, search.tokens, ranking, max_tokens, in_context=search.in_context)
         while exchanges:
             text = search_result(originals, exchanges)
             excess = self._counter.count_text(text, search.model) - max_tokens

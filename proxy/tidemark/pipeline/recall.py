@@ -16,16 +16,23 @@ from tidemark.core.conversation.messages import Message
 from tidemark.core.conversation.request import RequestFormat
 from tidemark.core.conversation.summary import PrefixSummary
 from tidemark.core.frozen import frozen
+from tidemark.core.planning.budget import Budget
 from tidemark.core.ports import TokenCounter
-from tidemark.core.recall.epoch import LEAST_TOKENS, EpochRecall, RecalledText, questions
+from tidemark.core.recall.asking import asking
+from tidemark.core.recall.epoch import LEAST_SHARE_TOKENS, LEAST_TOKENS, EpochRecall, RecalledText, questions
 from tidemark.core.recall.index import MessageIndex, ranked
-from tidemark.core.recall.quotation import chosen, quoted
+from tidemark.core.recall.quotation import RecalledExchange, chosen, quoted
 from tidemark.core.recall.relevance import lacks_answer, passages_of
+from tidemark.core.report import Report
 from tidemark.pipeline.notices import NO_RECALL, NOT_READY, with_warning
 from tidemark.pipeline.originals import client_places, originals_of
 from tidemark.pipeline.recall_indexes import RecallIndexes
 from tidemark.pipeline.values import FittedRequest, RequestContext
 
+LONGEST_QUESTION_TOKENS = 1_000
+"""A longer user message is a document, unless the bound is larger."""
+PROPOSAL_CHARS = 1_000
+"""Of what an agent said before, its end: there it proposes or asks."""
 REMEMBERED_QUESTIONS = 256
 """Questions whose epoch's recall is cached: the steps of a turn, and the next question, go on from it."""
 _Key = tuple[bytes, str, int, int, int, str, str]
@@ -63,6 +70,17 @@ class _Epoch:
     model: str
 
 
+@frozen
+class _Query:
+    """By which words the originals for a question are found."""
+
+    text: str
+    near: Sequence[Message]
+    """The messages in context that may tell as much as an original does."""
+    is_agents: bool
+    """Whether it is said to an agent, which needs identifiers for what somebody tells it to do."""
+
+
 class Recaller:
     """Puts originals back. The mutable state is caches."""
 
@@ -89,8 +107,8 @@ class Recaller:
         if context.budget.max_recall < LEAST_TOKENS or context.controls.mode == "off":
             return None
         pending, epoch = self._pending(context, fitted, summary)
-        if not pending or epoch.share(context.budget.max_recall) < LEAST_TOKENS:
-            return epoch.extended("no_room") if pending else epoch
+        if not pending:
+            return epoch
         originals, tokens = originals_of(context, summary.covered)
         prefix = context.chain.at(summary.covered)
         is_within = len(pending) > 1 or bool(epoch.texts)
@@ -177,36 +195,42 @@ class Recaller:
     ) -> EpochRecall:
         """Return an epoch's recall with what bears on further questions. Any thread may do this."""
         for question in pending:
-            most = min(source.mark - question.asked_tokens - epoch.tokens, epoch.share(source.bound))
-            if most < LEAST_TOKENS:
-                epoch = epoch.extended("no_room")
-            elif question.tokens > source.bound:  # a pasted document has words of everything
-                epoch = epoch.extended("nothing")
-            else:
-                text = self._text(index, source, epoch, question, most)
-                epoch = epoch.extended("nothing" if text is None else "recalled", text)
+            epoch = self._answered(index, source, epoch, question)
             self._epochs.put(question.key, epoch)
         return epoch
 
+    def _answered(self, index: MessageIndex, source: _Epoch, epoch: EpochRecall, turn: _Question) -> EpochRecall:
+        """Return an epoch's recall with what bears on one further question."""
+        if turn.tokens > max(source.bound, LONGEST_QUESTION_TOKENS):  # a pasted document has words of everything
+            return epoch.extended("nothing")
+        query = _query(index, source, turn)
+        passages = passages_of(source.summary, query.near)
+        for earlier in epoch.texts:
+            passages += earlier.text.split("\n")
+        if not lacks_answer(index, query.text, source.originals, passages, tells=query.is_agents):
+            return epoch.extended("nothing")
+        most = min(source.mark - turn.asked_tokens - epoch.tokens, epoch.share(source.bound))
+        if most < LEAST_TOKENS:
+            return epoch.extended("no_room")
+        recalled = [source.originals[place].digest for place in epoch.places]
+        in_context = frozenset([*recalled, *(message.digest for message in source.forwarded[: turn.at + 1])])
+        exchanges = _exchanges(index, source, query.text, most, in_context)
+        text = self._text(source, turn, exchanges, most)
+        return epoch.extended("nothing" if text is None else "recalled", text)
+
     def _text(
-        self, index: MessageIndex, source: _Epoch, epoch: EpochRecall, turn: _Question, most: int
+        self, source: _Epoch, turn: _Question, exchanges: list[RecalledExchange], most: int
     ) -> RecalledText | None:
-        """Return the quotation of what bears on a question and fits; None if nothing does."""
-        question, count = source.forwarded[turn.at], len(source.originals)
-        near = [*source.forwarded[: turn.at], *(source.originals[place] for place in epoch.places)]
-        passages = passages_of(source.summary, [message for message in near if message.digest != question.digest])
-        if not lacks_answer(index, question.text, count, passages):
-            return None
-        ranking = ranked(index.scores(question.text, count), count)
-        in_context = frozenset([question.digest, *(message.digest for message in near)])
-        exchanges = chosen(source.originals, source.tokens, ranking, most, in_context)
+        """Return the quotation of the best exchanges that fit; None if none does."""
+        question = source.forwarded[turn.at]
         own_tokens = self._counter.count_message(question, source.model)
         while exchanges:
             text = quoted(source.originals, exchanges)
             message = source.dialect.replace_middle(question, 0, 0, text)
             tokens = self._counter.count_message(message, source.model) - own_tokens
             if tokens <= most:
-                places = tuple(place for exchange in exchanges for place in exchange.places)
+                # Of a message in an excerpt a further question may need another part.
+                places = tuple(place for exchange in exchanges if not exchange.excerpt for place in exchange.places)
                 return RecalledText(turn.position, question, text, message, tokens, places)
             excess = tokens - most
             while exchanges and excess > 0:  # the worst go first
@@ -214,6 +238,46 @@ class Recaller:
         return None
 
 
+def _exchanges(
+    index: MessageIndex, source: _Epoch, query: str, most: int, in_context: frozenset[bytes]
+) -> list[RecalledExchange]:
+    """Return the exchanges that bear on a query and fit, best first."""
+    count = len(source.originals)
+    rarity_by_term = {term.text: term.rarity for term in index.rare_terms(query, count)[0]}
+    ranking = ranked(index.scores(query, count), count)
+    return chosen(source.originals, source.tokens, ranking, most, in_context=in_context, rarity_by_term=rarity_by_term)
+
+
+def _query(index: MessageIndex, source: _Epoch, turn: _Question) -> _Query:
+    """Return by which words originals are found.
+
+    A user who talks to an agent confirms ("Yes, Option 2"): what the agent proposed says what the next step needs.
+    """
+    question = source.forwarded[turn.at]
+    near = [message for message in source.forwarded[: turn.at] if message.digest != question.digest]
+    is_agents = index.first_call is not None and index.first_call < len(source.originals)
+    if not is_agents or asking(question.text):
+        return _Query(question.text, near, is_agents)
+    place = next((place for place in range(len(near) - 1, -1, -1) if _proposes(near[place])), None)
+    if place is None:
+        return _Query(question.text, near, is_agents)
+    return _Query(f"{question.text}\n{near[place].text[-PROPOSAL_CHARS:]}", near[:place] + near[place + 1 :], is_agents)
+
+
+def _proposes(message: Message) -> bool:
+    return message.role == "assistant" and bool(message.text)
+
+
 def recall_mark(context: RequestContext) -> int:
     """Return the most tokens of a request with recalled messages: a threshold in tokens, or the limit."""
     return context.budget.high_water if context.profile.policy.threshold > 1 else context.budget.limit
+
+
+def recalled_before_next(report: Report, budget: Budget) -> int:
+    """Return the recalled tokens to expect until the next summary comes into use, at most those that are free.
+
+    The next question may come before, unless none recalled anything so far.
+    """
+    recalled = report.local_recalled_tokens
+    expected = recalled + min(LEAST_SHARE_TOKENS, budget.max_recall) if recalled else 0
+    return max(min(expected, budget.high_water - (report.local_tokens - recalled)), 0)

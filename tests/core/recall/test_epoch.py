@@ -67,12 +67,11 @@ def test_a_question_stays_one_while_answers_and_questions_follow(talk: list[Mess
 
 
 @given(st.integers(0, 20_000), st.lists(st.floats(0, 1), max_size=30))
-def test_the_texts_of_an_epoch_never_pass_its_bound(bound: int, parts: list[float]) -> None:
-    """Whatever each question takes of its share; and the first one leaves something for the next."""
-    epoch = EpochRecall()
+def test_each_question_has_a_share_of_its_own(bound: int, parts: list[float]) -> None:
+    """However much earlier ones recalled; and while much is left, the first one leaves half of it for the next."""
+    epoch, own = EpochRecall(), min(bound, LEAST_SHARE_TOKENS)
     for part in parts:
         share = epoch.share(bound)
-        assert 0 <= share <= max((bound - epoch.tokens + 1) // 2, LEAST_SHARE_TOKENS)
+        assert own <= share <= max((bound - epoch.tokens + 1) // 2, own)
         tokens = int(part * share)
         epoch = epoch.extended("recalled", RecalledText(1, ask("a?"), "", ask("a?"), tokens, (0,)))
-        assert epoch.tokens <= bound

@@ -66,7 +66,7 @@ def test_what_is_chosen_fits_and_is_whole(talk: list[Message], budget: int, orde
 def test_what_the_request_has_already_is_not_repeated() -> None:
     """A message that stands behind the cut and also after it is in the context."""
     messages = [ask("a?"), answer("A."), ask("b?")]
-    exchanges = chosen(messages, [9, 9, 9], [2, 0], 200, {messages[2].digest, messages[1].digest})
+    exchanges = chosen(messages, [9, 9, 9], [2, 0], 200, in_context={messages[2].digest, messages[1].digest})
     assert [exchange.places for exchange in exchanges] == [(0,)]
 
 

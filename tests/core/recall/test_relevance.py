@@ -20,9 +20,9 @@ CONTEXT = ("We had soup on day 41.", "The bus was late.")
 
 def lacks(question: str, *context: str) -> bool:
     """Whether the originals bear on a question more than a context does."""
-    index = MessageIndex()
-    index.add([message(role="user", content=text) for text in ORIGINALS])
-    return lacks_answer(index, question, len(ORIGINALS), [*CONTEXT, *context])
+    index, originals = MessageIndex(), [message(role="user", content=text) for text in ORIGINALS]
+    index.add(originals)
+    return lacks_answer(index, question, originals, [*CONTEXT, *context], tells=False)
 
 
 @pytest.mark.parametrize(

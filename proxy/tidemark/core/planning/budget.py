@@ -32,8 +32,14 @@ MIN_SUMMARY_TOKENS = 64
 """The smallest summary message. About half of it is the message's frame."""
 SUMMARY_FLOOR_TOKENS = 256
 SUMMARY_CEILING_TOKENS = 4096
-RECALL_SHARE = 0.05
+RECALL_SHARE = 0.08
 """More brings little: most answers are among the first messages that a question finds (docs/fidelity.md)."""
+LEAST_RECALL_TOKENS = 400
+"""Less has no space for an answer with its question: ``auto`` is at least that."""
+MOST_RECALL_TOKENS = 2_000
+"""More messages than that seldom bear on one question."""
+MOST_RECALL_SHARE = 0.2
+"""Share of the limit from which on ``LEAST_RECALL_TOKENS`` would crowd out the newest messages."""
 
 
 @frozen
@@ -100,8 +106,8 @@ class CompactionPolicy:
     """The dialects in which they are answered; agents that speak the others send no chat commands."""
     shorten_sentences: bool = True
     """Whether ``extractive`` may drop empty words (``summarizers/extractive.py``)."""
-    max_recall_tokens: int | None = 0
-    """The most tokens of originals that are put back for the newest user message. None is 5 % of the limit."""
+    max_recall_tokens: int | None = None
+    """The most tokens of originals that are put back for one question. None is ``auto``: see ``recall_bound``."""
     recall_tool: bool = False
     """Whether the model of a compacted conversation may search its earlier messages (``pipeline/search_offers.py``)."""
     calibrate: bool = False
@@ -147,7 +153,7 @@ class Budget:
     """Bound of the whole summary message."""
     min_tokens: int
     max_recall: int = 0
-    """Bound of the earlier messages that are put back into a compacted request; 0 for none."""
+    """Bound of the earlier messages that are put back for one question; 0 for none."""
 
 
 def budget_for(
@@ -198,9 +204,15 @@ def reply_reserve(window: ModelWindow, max_output_tokens: int | None, *, whole: 
 
 
 def recall_bound(policy: CompactionPolicy, limit: int) -> int:
-    """Return the bound of recalled messages, at most half of ``limit``: as configured, or 5 %."""
-    wanted = int(RECALL_SHARE * limit) if policy.max_recall_tokens is None else policy.max_recall_tokens
-    return min(wanted, limit // 2)
+    """Return the bound of the messages that are recalled for one question, at most half of ``limit``.
+
+    It is as configured. ``auto`` is 8 % of the limit between 400 and 2,000 tokens; 0 if 400 are over 20 %.
+    """
+    if policy.max_recall_tokens is not None:
+        return min(policy.max_recall_tokens, limit // 2)
+    if limit * MOST_RECALL_SHARE < LEAST_RECALL_TOKENS:
+        return 0
+    return min(max(int(RECALL_SHARE * limit), LEAST_RECALL_TOKENS), MOST_RECALL_TOKENS)
 
 
 def summary_bound(policy: CompactionPolicy, limit: int) -> int:

@@ -15,9 +15,9 @@ from tidemark.core.recall.quotation import FRAME_TOKENS
 from tidemark.core.report import RecallOutcome
 
 SHARE = 0.5
-"""One question may use this part of the tokens that are left. So later questions find some left."""
-LEAST_SHARE_TOKENS = 256
-"""One question may use so much in any case, if it is left."""
+"""One question may use this part of what earlier ones left of the bound. So later questions find some left."""
+LEAST_SHARE_TOKENS = 400
+"""Each question may use so much in any case, if the bound is that large. It was asked now, and the others before."""
 LEAST_TOKENS = FRAME_TOKENS + 32
 """A smaller quotation would have no more than its frame."""
 
@@ -61,17 +61,22 @@ class EpochRecall:
         return [place for text in self.texts for place in text.places]
 
     def share(self, bound: int) -> int:
-        """Return the most tokens for the next question."""
-        return share_of(bound - self.tokens)
+        """Return the most tokens for the next question, of a bound for one question."""
+        return share_of(bound, self.tokens)
 
     def extended(self, outcome: RecallOutcome, text: RecalledText | None = None) -> EpochRecall:
         """Return the epoch's recall with what came of a further question."""
         return replace(self, texts=self.texts if text is None else (*self.texts, text), outcome=outcome)
 
 
-def share_of(free_tokens: int) -> int:
-    """Return the most tokens for one question: half of what is left of the epoch's bound."""
-    return min(free_tokens, max(int(free_tokens * SHARE), LEAST_SHARE_TOKENS))
+def share_of(bound: int, used_tokens: int) -> int:
+    """Return the most tokens for one question.
+
+    They are half of what is left of a bound, or the question's own share if that is more.
+
+    :param used_tokens: those that earlier questions of the epoch recalled
+    """
+    return max(int((bound - used_tokens) * SHARE), min(LEAST_SHARE_TOKENS, bound))
 
 
 def questions(messages: Sequence[Message]) -> Iterator[tuple[int, int]]:

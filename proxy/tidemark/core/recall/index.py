@@ -19,6 +19,7 @@ from operator import itemgetter
 
 from tidemark.core.conversation.messages import Message
 from tidemark.core.frozen import frozen
+from tidemark.core.recall.asking import EMPTY_WORDS
 
 _SATURATION, _LENGTH_SHARE = 1.2, 0.75
 """BM25's ``k1`` and ``b``, at the usual values (Robertson and Zaragoza, "The Probabilistic Relevance Framework")."""
@@ -78,6 +79,8 @@ class MessageIndex:
         """Messages that are indexed."""
         self.size = 0
         """About how many bytes the index takes."""
+        self.first_call: int | None = None
+        """The place of the first message with a call: from there on an agent works."""
         self._postings: dict[str, array[int]] = {}
 
     def add(self, messages: Sequence[Message]) -> None:
@@ -88,6 +91,8 @@ class MessageIndex:
         if self.count + len(messages) > MOST_MESSAGES:
             raise OverflowError(self.count)
         for message in messages:
+            if message.calls and self.first_call is None:
+                self.first_call = self.count
             self._add(terms_of(searched_text(message)))
 
     def _add(self, terms: Sequence[str]) -> None:
@@ -158,9 +163,13 @@ def _most_postings(terms: Sequence[str]) -> int:
 
 
 def _terms_of_question(question: str) -> list[str]:
-    """Return the different terms of a question's beginning and end, in the order of the alphabet."""
+    """Return the different terms of a question's beginning and end that name something, in the order of the alphabet.
+
+    A question of nothing but empty words ("What about him?") has them all.
+    """
     ends = question if len(question) <= _QUESTION_CHARS else question[:2000] + "\n" + question[-2000:]
-    return sorted(set(terms_of(ends)))
+    terms = set(terms_of(ends))
+    return sorted(terms - _EMPTY_TERMS or terms)
 
 
 def rarity_of(mentions: int, count: int) -> float:
@@ -228,3 +237,6 @@ def _stem(word: str) -> str:
     if word.isalpha():
         return word[:STEM]
     return word[:LONGEST_TERM]
+
+
+_EMPTY_TERMS = frozenset(term for word in EMPTY_WORDS for term in terms_of(word))

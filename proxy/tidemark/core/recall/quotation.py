@@ -7,10 +7,13 @@ originals inside cannot close the frame.
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from types import MappingProxyType
 
 from tidemark.core.conversation.messages import Message
 from tidemark.core.frozen import frozen
+from tidemark.core.recall.excerpt import excerpt_of
+from tidemark.core.recall.index import searched_text
 
 OPENING = (
     "Earlier messages of this conversation, quoted word for word for the message below. "
@@ -23,6 +26,9 @@ FRAME_TOKENS = 32
 LABEL_TOKENS = 4
 """About the tokens of the frame of one message, beside those that each message of a request has."""
 _MARKS = re.compile("<{3,}|>{3,}")
+LEAST_EXCERPT_TOKENS = 40
+"""A smaller excerpt would have no record."""
+NO_TERMS: Mapping[str, float] = MappingProxyType({})
 MOST_MISSES = 10
 """Exchanges that do not fit, one after the other: the rest of the budget is too small for nearly all."""
 
@@ -34,6 +40,8 @@ class RecalledExchange:
     places: tuple[int, ...]
     tokens: int
     """About the tokens of their quotation."""
+    excerpt: str = ""
+    """What is quoted of the only message, if all of it is too long."""
 
 
 def exchange_of(messages: Sequence[Message], place: int) -> tuple[int, int]:
@@ -56,7 +64,9 @@ def chosen(
     tokens: Sequence[int],
     ranking: Iterable[int],
     max_tokens: int,
+    *,
     in_context: Collection[bytes] = (),
+    rarity_by_term: Mapping[str, float] = NO_TERMS,
 ) -> list[RecalledExchange]:
     """Return the exchanges that fit, best first, none twice.
 
@@ -64,6 +74,7 @@ def chosen(
     :param tokens: of each message
     :param ranking: places, best first
     :param in_context: digests of the messages that the request has already
+    :param rarity_by_term: the question's terms, by which an excerpt is made of a message that is too long
     """
     exchanges: list[RecalledExchange] = []
     used_places: set[int] = set()
@@ -80,11 +91,31 @@ def chosen(
         cost = sum([tokens[at] + LABEL_TOKENS for at in places])
         if cost > free_tokens:
             misses += 1
+            excerpt = _excerpt(messages[place], place, tokens[place], free_tokens, rarity_by_term)
+            if excerpt is not None:
+                free_tokens -= excerpt.tokens
+                used_places.add(place)
+                exchanges.append(excerpt)
             continue
         free_tokens, misses = free_tokens - cost, 0
         used_places.update(places)
         exchanges.append(RecalledExchange(places, cost))
     return exchanges
+
+
+def _excerpt(
+    message: Message, place: int, tokens: int, free_tokens: int, rarity_by_term: Mapping[str, float]
+) -> RecalledExchange | None:
+    """Return what of a long message bears on the question and takes at most half of the free tokens."""
+    most = free_tokens // 2 - LABEL_TOKENS
+    if not rarity_by_term or most < LEAST_EXCERPT_TOKENS or tokens < free_tokens:
+        return None
+    text = searched_text(message)
+    chars_per_token = len(message.text) / max(tokens, 1)
+    excerpt = excerpt_of(text, rarity_by_term, int(most * chars_per_token))
+    if not excerpt:
+        return None
+    return RecalledExchange((place,), int(len(excerpt) / chars_per_token) + LABEL_TOKENS, excerpt)
 
 
 def quoted(
@@ -95,14 +126,14 @@ def quoted(
     closing: str = CLOSING,
 ) -> str:
     """Return the text that quotes exchanges, in the order of the conversation, between its first and last line."""
-    places = sorted(place for exchange in exchanges for place in exchange.places)
-    quotes = [_quote(messages[place]) for place in places]
+    excerpts = {place: exchange.excerpt for exchange in exchanges for place in exchange.places}
+    quotes = [_quote(messages[place], excerpts[place]) for place in sorted(excerpts)]
     return "\n".join([opening, *quotes, closing])
 
 
-def _quote(message: Message) -> str:
-    text = message.text.strip()
-    if message.calls:
+def _quote(message: Message, excerpt: str) -> str:
+    text = excerpt or message.text.strip()
+    if message.calls and not excerpt:
         lines = [text, *(f"{call.name} {call.arguments}" for call in message.calls)]
         text = "\n".join(line for line in lines if line)
     if "<<<" in text or ">>>" in text:

@@ -6,49 +6,75 @@ that the summary and the newest turns cover goes out as it came.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Sequence
+from operator import itemgetter
 
 from tidemark.core.conversation.messages import Message
-from tidemark.core.recall.index import MessageIndex, RareTerm, plain_text, rarity_of
+from tidemark.core.recall.asking import QUESTION_MARKS, asking
+from tidemark.core.recall.index import MessageIndex, RareTerm, plain_text, rarity_of, searched_text, terms_of
 
-LEAST_WORDS = 0.9
+LEAST_WORDS = 0.6
 """What the best original shares with a question at least, in words that stand in one original alone."""
 LEAST_SHARE = 0.1
 """The part of a question's words, weighed by rarity, that the best original shares."""
 MOST_WORDS = 12
 """A longer question counts as one of so many rare words: one that tells much may ask for little."""
 COVERED_SHARE = 2 / 3
-"""A passage in context is about the same thing if it shares so much of what the best original shares."""
+"""A passage is about the same as a statement if it shares so much of what the best original does."""
+RAREST, RAREST_SHARE = 4, 0.75
+"""Terms of a question, rarest first, of which a passage that may answer it has such a share."""
+_VALUE_WEIGHT = 100.0
+"""More than all of those together: without a number or name of the best original, a passage answers nothing."""
 PASSAGE_CHARS = 2_000
 """A longer message in context, such as a file, has words of everything; its lines are compared one by one."""
 
 LEAST_LETTERS = 3
-"""Shorter terms, such as "s" and "of", stand inside nearly every other word."""
+"""Shorter terms, such as "s" and "of", are common to nearly all texts."""
 _ROUNDING = 1e-9
 _SEPARATOR = "\0"
 """Stands between passages that are put in small letters together; hardly any text has it."""
-QUESTION_MARKS = ("?", "\uff1f", "\u061f", "\u037e")
-"""Those of Latin, Chinese and Japanese, Arabic and Greek."""
+_VALUE = re.compile(r"\w*\d\w*|(?<=[\w,;:] )[A-Z\u00c0-\u00de\u0391-\u03a9\u0410-\u042f]\w+")
+"""A number, or a name inside a sentence."""
 
 
-def lacks_answer(index: MessageIndex, question: str, count: int, passages: Sequence[str]) -> bool:
-    """Return whether an original bears on a question more than all that is in context does.
+def lacks_answer(
+    index: MessageIndex, question: str, originals: Sequence[Message], passages: Sequence[str], *, tells: bool
+) -> bool:
+    """Return whether an original bears on a message more than all that is in context does.
 
-    :param count: originals, the first ones of the index
+    :param originals: the first ones of the index
     :param passages: see ``passages_of``
+    :param tells: whether a message that asks for nothing counts as well
     """
-    shared, total = index.rare_terms(question, count)
-    rare_terms = [term for term in shared if len(term.text) >= LEAST_LETTERS or not term.text.isascii()]
-    best = _best(rare_terms)
+    request = asking(question)
+    if not request and not tells:
+        return False
+    count = len(originals)
+    shared, total = index.rare_terms(request or question, count)
+    rare_terms = [term for term in shared if _names(term.text)]
+    best, places = _best(rare_terms)
     once = rarity_of(1, count)
     if not best or best < LEAST_WORDS * once or best < LEAST_SHARE * min(total, MOST_WORDS * once):
         return False
-    weights = [(term.text, term.rarity) for term in rare_terms]
-    return not _tells(passages, weights, COVERED_SHARE * best - _ROUNDING)
+    if not request:
+        return not _tells(passages, [(term.text, term.rarity) for term in rare_terms], COVERED_SHARE * best - _ROUNDING)
+    weights = dict.fromkeys((term.text for term in rare_terms[:RAREST]), 1.0)
+    least = RAREST_SHARE * len(weights)
+    values = {term for value in _VALUE.findall(searched_text(originals[max(places)])) for term in terms_of(value)}
+    for value in sorted(values - weights.keys()):
+        weights[value] = _VALUE_WEIGHT
+        least += _VALUE_WEIGHT
+    return not _tells(passages, sorted(weights.items(), key=itemgetter(1), reverse=True), least)
 
 
-def _best(rare_terms: Sequence[RareTerm]) -> float:
-    """Return the most that the terms of one original weigh together.
+def _names(term: str) -> bool:
+    """Return whether a term says what a question is about."""
+    return len(term) >= LEAST_LETTERS if term.isascii() else not asking(term)
+
+
+def _best(rare_terms: Sequence[RareTerm]) -> tuple[float, list[int]]:
+    """Return the most that the terms of one original weigh together, and the places of those originals.
 
     Rare terms come first. Originals that cannot catch up any more are left out, so common terms meet few of them.
     """
@@ -63,13 +89,13 @@ def _best(rare_terms: Sequence[RareTerm]) -> float:
         for place in places:
             sums[place] = sums.get(place, 0.0) + term.rarity
         best, rest = max(sums.values()), rest - term.rarity
-    return best
+    return best, [place for place, weight in sums.items() if weight >= best - _ROUNDING]
 
 
 def _tells(passages: Sequence[str], weights: Sequence[tuple[str, float]], least: float) -> bool:
-    """Return whether the terms that one passage has weigh so much together.
+    """Return whether the terms that one passage has as whole words weigh so much together.
 
-    Rare terms come first. Few passages have them, so most passages are left after one or two.
+    A search for their letters is fast and leaves out nearly all passages, so few are cut into words.
     """
     most_missing = sum([weight for _, weight in weights]) - least
     for text in _plain_texts(passages):
@@ -80,7 +106,9 @@ def _tells(passages: Sequence[str], weights: Sequence[tuple[str, float]], least:
                 if missing < 0:
                     break
         else:
-            return True
+            words = frozenset(terms_of(text))
+            if sum([weight for term, weight in weights if term in words]) >= least:
+                return True
     return False
 
 
