@@ -167,11 +167,13 @@ router_settings: {}
             "gpt-5 -> openai/gpt-5, lane auto",
             "  window 400,000 (models.yaml), limit 252,000",
             "  high water 252,000, prepare 176,400, low water 113,400, retention 63,000, summary 4,096",
+            "  recall up to 2,000 for a question",
             "  strategy hybrid, summarizer auto, on failure deterministic",
             "",
             "small -> openai/small, lane auto",
             "  window 8,192 (model_info), limit 6,758",
             "  high water 6,758, prepare 4,730, low water 3,041, retention 1,689, summary 337",
+            "  recall up to 540 for a question",
             "  strategy extractive, on failure deterministic",
             "",
             "idle -> openai/x, lane auto",
@@ -180,6 +182,7 @@ router_settings: {}
             "any other model -> http://***@host/v1",
             "  window 128,000 (assumed, unless litellm's data or the upstream states it), limit 117,504",
             "  high water 117,504, prepare 82,252, low water 52,876, retention 29,376, summary 4,096",
+            "  recall up to 2,000 for a question",
             "  strategy hybrid, summarizer auto, on failure deterministic",
         ]
 
