@@ -286,14 +286,15 @@ class Candidates:
         absorbed_places = [place for place in inner if self.plan_input.messages[place].digest in absorbed]
         own_places = self.places[self.start - self.left_out : covered - self.left_out]
         replaced_places = sorted([*absorbed_places, *own_places])
-        replaced = self._sum(replaced_places) + (self.plan_input.summary_tokens if self.summary else 0)
+        own_tokens = self._sum(replaced_places)
+        earlier_tokens = self.plan_input.summary_tokens if self.summary else 0
         return Compact(
             covered=covered,
             messages=tuple(self.plan_input.messages[place] for place in replaced_places),
             previous=self.summary,
-            max_summary_tokens=min(bound, max(replaced // 2, MIN_SUMMARY_TOKENS)),
+            max_summary_tokens=min(bound, max(earlier_tokens + own_tokens // 2, MIN_SUMMARY_TOKENS)),
             absorbed=tuple(sorted(absorbed)),
-            replaced_tokens=replaced,
+            replaced_tokens=own_tokens + earlier_tokens,
             rest_tokens=self.head_tokens
             + self.inner_tokens(covered)
             - self._sum(absorbed_places)
