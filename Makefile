@@ -86,7 +86,7 @@ bench-counting: $(VENV)/dev.stamp ## Measure token counting beside litellm's; AR
 bench-extractive: $(VENV)/dev.stamp ## Measure the extractive strategy on 100,000 tokens; ARGS as above
 	@PYTHONPATH=. $(BIN)/python benchmarks/extractive.py $(ARGS)
 
-bench-fidelity: $(VENV)/dev.stamp ## Measure how many known facts survive a compaction; ARGS="--recall 5"
+bench-fidelity: $(VENV)/dev.stamp ## Measure how many known facts survive a compaction; ARGS="--recall 5", or written talks: ARGS="--corpora all --recall 5"
 	@PYTHONPATH=. $(BIN)/python -m benchmarks.fidelity $(ARGS)
 
 bench-fidelity-kit: $(VENV)/dev.stamp ## Measure the extractive strategy with compaction-conformance-kit, from the folder in KIT

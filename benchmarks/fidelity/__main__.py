@@ -29,6 +29,7 @@ from benchmarks.fidelity.recalling import measure_recall
 from tidemark.cli.bench import Row, Subject, measure_options, parts_of, percentages, refuse_unasked, rows_of, show
 from tidemark.cli.variants import variants_of
 from tidemark.core.conversation.summary import Strategy
+from tidemark.features.offline.service import MIN_BUDGET_TOKENS
 from tidemark.fidelity import Figure
 from tidemark.terminal.options import config_option
 
@@ -126,9 +127,12 @@ def _corpora_subject(kinds: str, percent: list[int], recall: int) -> Subject:
     unasked = [case for case in cases if case not in with_questions]
 
     async def measured(run: CaseCompactions) -> Sequence[Figure]:
+        async def compact(body: bytes, max_tokens: int) -> bytes:
+            return await run.compact(body, max(max_tokens, MIN_BUDGET_TOKENS))
+
         spent = run.meter.take
-        result = await measure(unasked, run.compact, run.count, percent, spent=spent)
-        return result + await measure_recall(with_questions, run.compact, run.count, percent, share=recall, spent=spent)
+        result = await measure(unasked, compact, run.count, percent, spent=spent)
+        return result + await measure_recall(with_questions, compact, run.count, percent, share=recall, spent=spent)
 
     return Subject((len(unasked) + 2 * len(with_questions)) * len(percent), measured)
 

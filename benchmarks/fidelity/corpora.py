@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +17,8 @@ from benchmarks.fidelity.cases import Case, Conversation, Fact
 FOLDER = Path(__file__).parent / "corpora"
 KINDS = tuple(sorted(folder.name for folder in FOLDER.iterdir() if folder.is_dir()))
 """The kinds of talks: the names of the folders."""
+SHORT_KINDS = ("arabic", "chinese", "german")
+"""The kinds whose talks are too short to be compacted: one client asks about all of them, one after the other."""
 NAMED = "{}, with names"
 """The corpus in which a value survives only beside the name of its owner."""
 
@@ -66,14 +68,31 @@ def written_talks(kinds: Iterable[str] = KINDS) -> list[WrittenTalk]:
     return [_talk(path) for kind in kinds for path in sorted((FOLDER / kind).glob("*.json"))]
 
 
+def measured_talks(kinds: Iterable[str] = KINDS) -> list[WrittenTalk]:
+    """Return the talks of some kinds as they are measured: the short ones of a kind are one conversation."""
+    talks: list[WrittenTalk] = []
+    for kind in kinds:
+        talks += [_joined(written_talks([kind]))] if kind in SHORT_KINDS else written_talks([kind])
+    return talks
+
+
 def corpus_cases(kinds: Iterable[str] = KINDS) -> list[Case]:
-    """Return a case for each talk, and the stricter one if values have owners."""
+    """Return a case for each measured talk, and the stricter one if values have owners."""
     cases: list[Case] = []
-    for talk in written_talks(kinds):
+    for talk in measured_talks(kinds):
         cases.append(talk.case)
         if talk.named_case.facts:
             cases.append(talk.named_case)
     return cases
+
+
+def _joined(talks: Sequence[WrittenTalk]) -> WrittenTalk:
+    messages: Conversation = []
+    facts: list[PlacedFact] = []
+    for talk in talks:
+        facts += [replace(placed, place=placed.place + len(messages)) for placed in talk.facts]
+        messages += talk.messages
+    return WrittenTalk(talks[0].kind, talks[0].kind, messages, len(messages), facts)
 
 
 def _talk(path: Path) -> WrittenTalk:

@@ -20,7 +20,7 @@ from typing import Any
 import httpx
 
 from benchmarks.fidelity.cases import Case, Conversation, Fact
-from benchmarks.fidelity.corpora import WrittenTalk, written_talks
+from benchmarks.fidelity.corpora import WrittenTalk, measured_talks
 from benchmarks.fidelity.survival import surviving, text_of
 from tests.support.scripted import Answer, Received, ScriptedUpstream, whole
 from tests.support.serving import NO_TLS, Serving
@@ -191,7 +191,7 @@ def measure_talk(proxy: Proxy, talk: WrittenTalk, sums: Sums) -> None:
 def measure_kind(proxy: Proxy, kind: str) -> Sums:
     """Measure all talks of a kind."""
     sums = Sums()
-    for talk in written_talks([kind]):
+    for talk in measured_talks([kind]):
         measure_talk(proxy, talk, sums)
     return sums
 

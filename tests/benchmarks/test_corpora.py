@@ -8,14 +8,14 @@ import pytest
 from click.testing import CliRunner
 
 from benchmarks.fidelity.__main__ import main
-from benchmarks.fidelity.corpora import KINDS, WrittenTalk, corpus_cases, written_talks
+from benchmarks.fidelity.corpora import KINDS, SHORT_KINDS, WrittenTalk, corpus_cases, measured_talks, written_talks
 from benchmarks.fidelity.production import Sums, measure_talk, parts_of, running_proxy
 from benchmarks.fidelity.survival import surviving, text_of
 from tidemark.core.recall.quotation import CLOSING, OPENING
 
-TALKS = written_talks()
+TALKS = [*written_talks(), *measured_talks(SHORT_KINDS)]
 ASKED = ("private", "meetings", "chinese", "arabic", "german")
-"""The kinds whose facts are asked for in words; the others are used by calls."""
+"""The kinds whose facts are asked for in words; the others are used by later steps."""
 MOST_PLACES = 3
 """In so many messages a fact may stand: one that everybody repeats says nothing about a compaction."""
 NEWEST = 4
@@ -47,14 +47,15 @@ def test_each_fact_survives_where_nothing_is_compacted(talk: WrittenTalk) -> Non
 
 @each_talk
 def test_facts_are_asked_for_or_used(talk: WrittenTalk) -> None:
-    """By a question, or by the arguments of a later call."""
+    """By a question, or by a message of the assistant behind the compaction, most often in its call."""
     for placed in talk.facts:
         if talk.kind in ASKED:
             assert placed.fact.question.strip()
-        elif talk.kind == "support":
+        else:
             assert placed.used >= talk.compacted
-            calls = [call["function"]["arguments"] for call in talk.messages[placed.used]["tool_calls"]]
-            assert placed.fact.words[0] in "".join(calls)
+            using = talk.messages[placed.used]
+            assert using["role"] == "assistant"
+            assert placed.fact.words[0] in text_of(using)
 
 
 @each_talk
