@@ -16,9 +16,9 @@ from benchmarks.fidelity.cases import Case, Conversation, Fact
 
 FOLDER = Path(__file__).parent / "corpora"
 KINDS = tuple(sorted(folder.name for folder in FOLDER.iterdir() if folder.is_dir()))
-"""The kinds of talks: the names of the folders."""
+"""The kinds of talks, by the names of the folders."""
 SHORT_KINDS = ("arabic", "chinese", "german")
-"""The kinds whose talks are too short to be compacted: one client asks about all of them, one after the other."""
+"""The kinds whose talks are too short to be compacted. One client asks for all of them, one after the other."""
 NAMED = "{}, with names"
 """The corpus in which a value survives only beside the name of its owner."""
 

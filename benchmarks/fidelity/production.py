@@ -68,7 +68,7 @@ class Sums:
     """What is known of one kind of talks."""
 
     facts: int = 0
-    kept: int = 0
+    survivors: int = 0
     verbatim: int = 0
     """The kept facts that stand in a message which was not replaced."""
     summarized: int = 0
@@ -90,7 +90,7 @@ class Sums:
         self.summarized += summarized
         self.recalled += recalled and not verbatim and not summarized
         if verbatim or summarized or recalled:
-            self.kept += 1
+            self.survivors += 1
         else:
             self.lost.append(fact)
 
@@ -198,7 +198,7 @@ def measure_kind(proxy: Proxy, kind: str) -> Sums:
 
 def cells_of(kind: str, window: int, recall: str, sums: Sums) -> list[str]:
     """Return a line of the table."""
-    shares = [share / sums.facts for share in (sums.kept, sums.verbatim, sums.summarized, sums.recalled)]
+    shares = [share / sums.facts for share in (sums.survivors, sums.verbatim, sums.summarized, sums.recalled)]
     means = [f"{mean:,.0f}" for mean in sums.means()]
     return [
         kind,

@@ -119,11 +119,11 @@ def test_a_whole_tidemark_forwards_what_the_figures_count() -> None:
     talk, wide, narrow = written_talks(["meetings"])[1], Sums(), Sums()
     with running_proxy(8192) as proxy:
         measure_talk(proxy, talk, wide)
-    assert (wide.kept, wide.verbatim, wide.compactions) == (wide.facts, wide.facts, 0)
+    assert (wide.survivors, wide.verbatim, wide.compactions) == (wide.facts, wide.facts, 0)
     with running_proxy(2048) as proxy:
         measure_talk(proxy, talk, narrow)
     assert narrow.compactions > 1
-    assert 0 < narrow.kept < narrow.facts
+    assert 0 < narrow.survivors < narrow.facts
     assert narrow.means()[0] < wide.means()[0]
 
 

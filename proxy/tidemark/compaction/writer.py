@@ -135,7 +135,10 @@ class SummaryWriter:
 
     async def receipt(self, order: CompactionOrder, draft: SummaryText) -> Receipt:
         """Return what a text has of the summary and the messages that it takes the place of."""
-        return await self._write_receipt(order.plan.messages, order.plan.previous, draft, order.reading)
+        plan = order.plan
+        if plan.earlier:  # it was made anew from them
+            return await self._write_receipt((*plan.earlier, *plan.messages), None, draft, order.reading)
+        return await self._write_receipt(plan.messages, plan.previous, draft, order.reading)
 
     def _overdue(
         self, order: CompactionOrder, summarizer: Summarizer, error: SummaryOverdue, duration: float
@@ -161,6 +164,7 @@ class SummaryWriter:
             route=order.route,
             caller=order.caller,
             timeout_seconds=seconds,
+            earlier=plan.earlier,
             reading=order.reading,
             shorten_sentences=order.profile.policy.shorten_sentences,
             live=cached_prefix(order.request, plan, order.profile) if order.request else None,

@@ -15,7 +15,7 @@ from functools import cached_property
 from itertools import groupby
 from operator import attrgetter
 
-from tidemark.core.conversation.summary import SummaryRecipe, SummaryText
+from tidemark.core.conversation.summary import NARRATIVE, SummaryRecipe, SummaryText
 from tidemark.core.phrases import Reading
 from tidemark.core.ports import Clock, SummaryTask, TokenCounter
 from tidemark.summarizers.candidates import Candidate
@@ -94,6 +94,8 @@ class ExtractiveSummarizer:
 
     def _summarize(self, task: SummaryTask, deadline: Deadline = UNBOUNDED) -> str:
         task = task if task.reading else replace(task, reading=Reading())
+        if task.earlier and NARRATIVE not in (task.previous or ""):  # its lines are chosen again among all messages
+            task = replace(task, messages=[*task.earlier, *task.messages], previous=None, earlier=())
         candidates = _candidates(task, deadline)
         if not candidates:
             return cut_to_bound(_NOTHING, task, self._counter)

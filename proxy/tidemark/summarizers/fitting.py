@@ -6,6 +6,7 @@ All strategies use it. Candidates are weighed by an estimate, which costs nothin
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from itertools import chain
 
 from tidemark.core.ports import SummaryTask, TokenCounter
 
@@ -29,7 +30,7 @@ LARGE_CHARS = 40_000
 
 def is_large(task: SummaryTask) -> bool:
     """Return whether the task's messages are too large to be read on the event loop."""
-    return sum(len(message.raw) for message in task.messages) > LARGE_CHARS
+    return sum(len(message.raw) for message in chain(task.earlier, task.messages)) > LARGE_CHARS
 
 
 def estimated_tokens(text: str) -> float:

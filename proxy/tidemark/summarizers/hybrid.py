@@ -117,8 +117,8 @@ class HybridSummarizer:
 
     def _entries(self, task: SummaryTask, previous: str, deadline: Deadline = UNBOUNDED) -> list[Entry]:
         ledger = ledger_of(
-            task.messages,
-            previous,
+            [*task.earlier, *task.messages],
+            "" if task.earlier else previous,
             request_chars=int(_REQUEST_CHARS * task.max_tokens),
             reading=task.reading,
             deadline=deadline,

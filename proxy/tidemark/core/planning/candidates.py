@@ -29,6 +29,10 @@ from tidemark.core.planning.situation import (
 )
 
 
+MOST_EARLIER_TOKENS = 200_000
+"""Messages behind a summary are read again up to so many tokens, which takes some 0.3 s of a thread."""
+
+
 class Candidates:
     """The sums over one plan input, and the outcomes that follow from them."""
 
@@ -300,7 +304,22 @@ class Candidates:
             - self._sum(absorbed_places)
             + self.tail_tokens(covered),
             fallback=fallback,
+            earlier=self._earlier(),
         )
+
+    def _earlier(self) -> tuple[Message, ...]:
+        """Return the messages that the summary in use stands for, if they can be read again.
+
+        A summary of a summary loses what the first one left out for lack of space. What a person, a model or the
+        provider wrote is in no message, so those summaries go on.
+        """
+        summary = self.summary
+        if summary is None or self.left_out or summary.edited or summary.absorbed:
+            return ()
+        if summary.made_by not in ("extractive", "hybrid"):
+            return ()
+        places = self.places[: self.start]
+        return tuple(self.client_messages[: self.start]) if self._sum(places) <= MOST_EARLIER_TOKENS else ()
 
     def _sum(self, places: Sequence[int]) -> int:
         return sum(self.plan_input.tokens[place] for place in places)

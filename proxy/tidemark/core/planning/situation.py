@@ -114,6 +114,8 @@ class Compact:
     """Tokens of the request without the summary message."""
     fallback: NoCompaction | ReuseSummary | None
     """The outcome if no summary can be made; None if nothing else fits."""
+    earlier: tuple[Message, ...] = ()
+    """The messages that ``previous`` stands for, if a strategy without a model may choose among them again."""
 
 
 @frozen

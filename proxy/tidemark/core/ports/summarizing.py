@@ -36,6 +36,8 @@ class SummaryTask:
     timeout_seconds: float = 60.0
     shorten_sentences: bool = True
     """Whether ``extractive`` may drop empty words if not every sentence fits."""
+    earlier: Sequence[Message] = ()
+    """The messages that ``previous`` stands for, if it may be made anew from them; empty if it goes on."""
     reading: Reading | None = None
     """What was read of the texts so far, for the next reader of this compaction."""
     live: CachedPrefix | None = None
