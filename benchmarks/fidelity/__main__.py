@@ -124,28 +124,17 @@ def _corpora_subject(kinds: str, percent: list[int], recall: int) -> Subject:
         raise click.BadParameter(message, param_hint="--corpora")
     cases = corpus_cases(chosen)
     with_questions = [case for case in cases if recall and all(fact.question for fact in case.facts)]
-<<<<<<< HEAD
-    unasked = [case for case in cases if case not in with_questions]
-=======
     without_questions = [case for case in cases if case not in with_questions]
->>>>>>> 81a4e870 (The page on fidelity says how the written talks are measured, and names in their code say what they are)
 
     async def measured(run: CaseCompactions) -> Sequence[Figure]:
         async def compact(body: bytes, max_tokens: int) -> bytes:
             return await run.compact(body, max(max_tokens, MIN_BUDGET_TOKENS))
 
         spent = run.meter.take
-<<<<<<< HEAD
-        result = await measure(unasked, compact, run.count, percent, spent=spent)
-        return result + await measure_recall(with_questions, compact, run.count, percent, share=recall, spent=spent)
-
-    return Subject((len(unasked) + 2 * len(with_questions)) * len(percent), measured)
-=======
         result = await measure(without_questions, compact, run.count, percent, spent=spent)
         return result + await measure_recall(with_questions, compact, run.count, percent, share=recall, spent=spent)
 
     return Subject((len(without_questions) + 2 * len(with_questions)) * len(percent), measured)
->>>>>>> 81a4e870 (The page on fidelity says how the written talks are measured, and names in their code say what they are)
 
 
 def _draw(rows: Sequence[Row], file: Path) -> None:
