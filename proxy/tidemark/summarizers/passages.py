@@ -10,6 +10,7 @@ from collections.abc import Iterable, Sequence
 from tidemark.core.frozen import frozen
 from tidemark.core.phrases import Phrase, Reading
 from tidemark.summarizers.deadline import Deadline
+from tidemark.summarizers.records import records
 from tidemark.summarizers.rules import rule_kind
 from tidemark.summarizers.sentences import has_lead, sentences, without_lead, words_of, words_of_each
 from tidemark.summarizers.signals import has_signs, is_decision, is_error, is_fact
@@ -48,7 +49,8 @@ def read_phrases(utterance: Utterance, reading: Reading, deadline: Deadline) -> 
     phrases = reading.phrases(text, by_user=by_user)
     if phrases is None:
         by_tool = utterance.speaker.startswith("Tool")
-        phrases = _phrases_of(sentences(text, is_output=by_tool), deadline, by_user=by_user, by_tool=by_tool)
+        parts = (records(text) if by_tool else None) or sentences(text, is_output=by_tool)
+        phrases = _phrases_of(parts, deadline, by_user=by_user, by_tool=by_tool)
         reading.keep(text, phrases, by_user=by_user)
     return phrases
 
