@@ -443,6 +443,7 @@ PHRASES = st.sampled_from(
     ]
 )
 MARKS = re.compile(r" \[\d+ (?:times|more like it)[^\]]*\]")
+CONTEXT = re.compile(r"\[([^\[\]]+)\] ")
 TALKS = st.lists(
     st.builds(
         lambda role, texts: {"role": role, "content": " ".join(texts)},
@@ -468,7 +469,8 @@ async def test_each_line_is_what_its_speaker_said_in_one_message(
 ) -> None:
     """Also where labels and speakers stand once, and in the next summary: words may go, none is added or moved.
 
-    Only counts in square brackets are Tidemark's, after a sentence that stands for others that are nearly equal.
+    Only what stands in square brackets is not the speaker's: counts after a sentence that stands for others that are
+    nearly equal, and before a short answer its question, in the words of who asked.
     """
     speakers = {"user": ("User", "Open request"), "assistant": ("Assistant",)}
     previous = None
@@ -479,7 +481,10 @@ async def test_each_line_is_what_its_speaker_said_in_one_message(
             if "…" in line.text:
                 continue  # a request too long for the bound, with a mark where it was cut
             texts = [value["content"] for value in all_said if line.speaker in speakers[value["role"]]]
-            assert any(stands_in_order(MARKS.sub("", line.text), text) for text in texts), (line, previous)
+            own = MARKS.sub("", line.text)
+            assert any(stands_in_order(CONTEXT.sub("", own), text) for text in texts), (line, previous)
+            for question in CONTEXT.findall(own):
+                assert any(stands_in_order(question, value["content"]) for value in all_said), (line, previous)
 
 
 @pytest.mark.speed

@@ -143,12 +143,13 @@ class ExtractiveSummarizer:
             return text
         tokens = self._counter.count_text(text, task.model)
         free, error = task.max_tokens - tokens, tokens / sum(candidate.tokens for candidate in chosen)
-        places = {candidate.place for candidate in chosen}
+        places, lines = {candidate.place for candidate in chosen}, {candidate.line for candidate in chosen}
         tries = 0
         for candidate in deadline.over(ranked):
             if free < _LEAST_FREE_TOKENS or tries >= _TOP_UP_TRIES:
                 break
-            if candidate.place in places or candidate.tokens * error > free:
+            is_beside = not candidate.rides or candidate.line in lines
+            if candidate.place in places or not is_beside or candidate.tokens * error > free:
                 continue
             tries += 1
             longer = _assembled([*chosen, candidate])
@@ -233,9 +234,11 @@ class _Choice:
         return self._free < 1.0
 
     def add(self, candidate: Candidate) -> bool:
-        """Add a candidate if it fits; return False if only its share is used up."""
+        """Add a candidate if it fits; return False if only its share is used up, or its line is not there yet."""
         cost = candidate.tokens
         if candidate.line not in self._lines:
+            if candidate.rides:
+                return False
             cost += _LINE_TOKENS
         if candidate.label and (candidate.speaker, candidate.label) in self._labels:
             cost -= candidate.label_tokens

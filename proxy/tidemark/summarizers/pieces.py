@@ -19,12 +19,12 @@ from tidemark.summarizers.passages import read_phrases, whole_phrase
 from tidemark.summarizers.request import REQUEST
 from tidemark.summarizers.results import TakenUp, is_trouble, odd_lines, tells
 from tidemark.summarizers.rules import is_document
-from tidemark.summarizers.sentences import sentences, tails
+from tidemark.summarizers.sentences import sentences, tails, words_of
 from tidemark.summarizers.transcript import CALLED, EARLIER, USER_SAID, Utterance
 
 _LEDGER_TEXT = "Fact Error Decision Files Commands Links Identifiers Numbers"
-_LEDGER = frozenset({REQUEST, EARLIER, USER_SAID, *_LEDGER_TEXT.split()})
-_QUESTION_MARKS = ("?", "\uff1f", "\u061f")  # also of Chinese and Arabic
+LEDGER = frozenset({REQUEST, EARLIER, USER_SAID, *_LEDGER_TEXT.split()})
+QUESTION_MARKS = ("?", "\uff1f", "\u061f")  # also of Chinese and Arabic
 _ENCODED_CHARS = 60
 """Characters from which a run of letters and digits may be encoded data; a line of PEM has 64."""
 _ENCODED = re.compile(r"(?<![\w+/=-])([\w+/=-]{24})[\w+/=-]{36,}", re.ASCII)
@@ -40,6 +40,7 @@ _SIZED_LINES = 12
 _DENIALS, _DENIAL_WORDS = frozenset({"not", "no", "nicht", "kein", "keine", "pas", "non", "nada"}), 6
 """Words that open a sentence which only denies, and the most words of one."""
 _DIGIT = re.compile(r"\d")
+_CONTEXT = re.compile(r"\[([^\[\]]+)\] (?=\w)")
 _MARKER_CHARS = 4
 _MARKER = re.compile(r"\d{1,3}[.)]")
 """The number of an item of a list, which a split left alone; it is no statement."""
@@ -77,9 +78,23 @@ class Piece:
     earlier: bool
     rule: bool
     """Whether it is a rule of the user."""
-    is_reply: bool = False
-    """Whether the utterance before asks a question."""
+    asked: str = ""
+    """The question with which the utterance before ends."""
     kind: PieceKind = ORDINARY
+    context: str = ""
+    """What others said before that it needs to be understood. It stands in square brackets before it."""
+    rides: bool = False
+    """Whether it may only stand beside another sentence of its line."""
+
+    @property
+    def text(self) -> str:
+        """The sentence with its context, as a summary has it."""
+        return f"[{self.context}] {self.phrase.plain}" if self.context else self.phrase.plain
+
+    @property
+    def all_words(self) -> tuple[str, ...]:
+        """The words of sentence and context: the same answer to another question is another one."""
+        return (*words_of(self.context), *self.phrase.words) if self.context else self.phrase.words
 
 
 def pieces_of(
@@ -95,7 +110,7 @@ def pieces_of(
     answered: dict[int, str] = {}
     called_lines: set[int] = set()
     long: set[int] = set()
-    is_asked = False
+    asked = ""
     for line, utterance in enumerate(deadline.over((*old, *new))):
         speaker, earlier = utterance.speaker, line < len(old)
         # Sentences with the same words are the same, whatever their punctuation.
@@ -116,12 +131,24 @@ def pieces_of(
                 continue
             wording = phrase.rule
             rule = is_carried or (wording is not None and (wording == "directive" or not is_pasted))
-            pieces.append(Piece(speaker, phrase, line, earlier, rule, is_asked, kind))
-        is_asked = utterance.text.endswith(_QUESTION_MARKS)
+            piece = Piece(speaker, phrase, line, earlier, rule, asked, kind)
+            pieces.append(_with_own_context(piece) if earlier and phrase.plain.startswith("[") else piece)
+        asked = ""
+        if utterance.text.endswith(QUESTION_MARKS) and (phrases := read_phrases(utterance, reading, deadline)):
+            asked = phrases[-1].sentence
     if results:
         pieces = _with_folded_outputs(pieces, answered, long)
     pieces = _with_folded_speech(pieces, called_lines)
     return pieces if with_bulk else [piece for piece in pieces if not piece.kind.bulk]
+
+
+def _with_own_context(piece: Piece) -> Piece:
+    """Return a sentence of an earlier summary apart from the context that stands before it."""
+    match = _CONTEXT.match(piece.phrase.plain)
+    if match is None:
+        return piece
+    by_user = piece.speaker.startswith("User")
+    return replace(piece, phrase=whole_phrase(piece.phrase.plain[match.end() :], by_user=by_user), context=match[1])
 
 
 def _size_of(result: str) -> PieceKind:
@@ -221,7 +248,7 @@ def _with_folded_speech(pieces: list[Piece], calls: Collection[int]) -> list[Pie
             if not pieces[place].rule:
                 by_speaker[pieces[place].speaker].append(place)
         for speaker, own in by_speaker.items():
-            if not speaker.startswith("Tool") and speaker not in _LEDGER:
+            if not speaker.startswith("Tool") and speaker not in LEDGER:
                 folded = _folded(pieces, own, is_output=False)
                 is_told = first.line in calls or any(mark and mark.values for mark in folded.values())
                 changes.update(folded if is_told else {})
@@ -288,7 +315,7 @@ def _parts(
 ) -> list[_Part]:
     """Return the parts of an utterance that a summary keeps or drops as a whole."""
     by_user = utterance.speaker.startswith("User")
-    if utterance.text.startswith(CALLED) or (earlier and utterance.speaker in _LEDGER):
+    if utterance.text.startswith(CALLED) or (earlier and utterance.speaker in LEDGER):
         text, mark = marked_end(utterance.text) if earlier else (utterance.text, NO_MARK)
         return [(whole_phrase(text, by_user=by_user), PieceKind(mark=mark) if mark != NO_MARK else ORDINARY)]
     phrases = read_phrases(utterance, reading, deadline)

@@ -15,6 +15,7 @@ from operator import attrgetter
 
 from tidemark.core.conversation.messages import Message
 from tidemark.core.phrases import Phrase, Reading
+from tidemark.summarizers.asides import without_asides
 from tidemark.summarizers.candidates import Candidate
 from tidemark.summarizers.deadline import UNBOUNDED, Deadline
 from tidemark.summarizers.fitting import ASCII_CHARS, estimated_tokens
@@ -139,7 +140,9 @@ def candidates_of(
         elif request.within(*max_chars) == request.text:
             new[last_user] = Utterance(new[last_user].speaker, "")
     pieces = pieces_of(old, new, with_bulk=with_bulk, reading=reading or Reading(), deadline=deadline)
-    weighing = _Weighing(pieces, _RECENCY_IN_CASCADE if old else _RECENCY)
+    weights = _word_weights(pieces)
+    pieces = without_asides(pieces, weights)
+    weighing = _Weighing(len(pieces), weights, _RECENCY_IN_CASCADE if old else _RECENCY)
     weighing.phrases.update(words_of(text) for text in sentences(request.within(*max_chars) if request else ""))
     weighing.read(pieces, deadline)
     candidates = weighing.finish(request)
@@ -153,17 +156,19 @@ def candidates_of(
 class _Weighing:
     """Weighs pieces one after the other, each once, and notes what they take back and say anew."""
 
-    def __init__(self, pieces: Sequence[Piece], recency: float) -> None:
+    def __init__(self, count: int, weights: dict[str, float], recency: float) -> None:
         """Begin with nothing but the worth of each word.
 
+        :param count: how many pieces will be weighed
+        :param weights: the worth of each word, which the weighing changes
         :param recency: what the newest piece gains over the oldest
         """
         self.phrases: set[tuple[str, ...]] = set()
         """The words of the sentences that were chosen already."""
         self._candidates: list[Candidate] = []
         self._taken_up: list[tuple[int, Piece]] = []
-        self._weights = _word_weights(pieces)
-        self._recency, self._count = recency, len(pieces)
+        self._weights = weights
+        self._recency, self._count = recency, count
         self._revocations: dict[int, Revocation] = {}
         self._updates: dict[int, str] = {}
 
@@ -174,7 +179,8 @@ class _Weighing:
         """
         phrases, weights, recency = self.phrases, self._weights, self._recency / max(self._count, 1)
         for place, piece in enumerate(deadline.over(pieces)):
-            words, by_user = piece.phrase.words, piece.speaker.startswith("User")
+            words = piece.all_words if piece.context else piece.phrase.words
+            by_user = piece.speaker.startswith("User")
             if words and (words not in phrases or (piece.kind.bulk and len(piece.phrase.plain) >= _BULK_CHARS)):
                 phrases.add(words)
                 if (statement := updated_statement(piece.phrase.plain, words)) is not None:
@@ -249,7 +255,7 @@ def _weigh(piece: Piece, place: int, weights: dict[str, float], recency: float) 
     phrase, speaker = piece.phrase, piece.speaker
     text = phrase.plain
     weight = 0.0
-    for word in filter(weights.__contains__, dict.fromkeys(phrase.words)):
+    for word in filter(weights.__contains__, dict.fromkeys(piece.all_words if piece.context else phrase.words)):
         worth = weights[word]
         weight += worth
         if worth > _LEAST_WORTH:
@@ -275,6 +281,7 @@ def _weigh(piece: Piece, place: int, weights: dict[str, float], recency: float) 
     weight *= 1.4 if piece.earlier else 1.0 + recency
     if tier == 0 and is_safety(text):
         weight *= _SAFETY_WEIGHT
+    text = piece.text if piece.context else text
     tokens, mark = estimated_tokens(text), ""
     if piece.kind is not ORDINARY:
         weight *= _TAKEN_UP if piece.kind.taken_up else 1.0
@@ -282,7 +289,7 @@ def _weigh(piece: Piece, place: int, weights: dict[str, float], recency: float) 
         mark = str(piece.kind.mark)
         tokens += len(mark) / _MARK_CHARS
     density = weight / (tokens - len(label) / ASCII_CHARS + FIXED_TOKENS)
-    return Candidate(speaker, text, piece.line, place, tier, density, tokens, piece.earlier, label, mark)
+    return Candidate(speaker, text, piece.line, place, tier, density, tokens, piece.earlier, label, mark, piece.rides)
 
 
 def _new_paths(call: str, weights: dict[str, float]) -> float:
@@ -298,7 +305,7 @@ def _new_paths(call: str, weights: dict[str, float]) -> float:
 def _in_talk(piece: Piece, weight: float) -> float:
     """Return the weight of a sentence of a talk: answers and times tell more, words about the listener less."""
     words = piece.phrase.words
-    if piece.is_reply and weight:
+    if piece.asked and weight:
         weight += _REPLY
     if not _TIME_WORDS.isdisjoint(words):
         weight += _TIME

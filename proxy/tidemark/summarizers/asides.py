@@ -1,0 +1,138 @@
+"""Tells statements from asides: "Mm-hmm.", "Yikes.", "That's fair enough.".
+
+``salience`` uses it. An aside has fewer than three words that tell something, and no value, rule or decision. A short
+answer is none: it stands with its question. The words are counted in the conversation at hand, so that no language
+needs a list of interjections.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import replace
+
+from tidemark.summarizers.labels import label_of
+from tidemark.summarizers.pieces import LEDGER, QUESTION_MARKS, Piece
+from tidemark.summarizers.sentences import words_of
+from tidemark.summarizers.transcript import CALLED
+
+_LEAST_WORDS = 3
+"""The least words that tell something in a line."""
+_SURE_WORDS = 5
+"""Words that are surely enough, whatever they are."""
+_UNSPACED = re.compile("[\u0e00-\u0eff\u3040-\u30ff\u3400-\u9fff\uf900-\ufaff]")
+"""A letter of a script without spaces between words: Thai, Lao, Chinese, Japanese."""
+_UNSPACED_CHARS = 2
+"""Such letters of a word, on an average."""
+_VALUE = re.compile(r"\d|[\w.-]/[\w.-]|\w[_@]\w|`|\w\.\w{2,4}\b")
+"""A number, a path, an identifier, an address or a file."""
+_INNER_NAME = re.compile(r"(?<![,.!?:…])[ (\"'«„“¿¡]([A-ZÀ-ÖØ-ÞČĆŁŚŠŽŻŹΑ-ΩА-Я]\w+)")
+"""A name or a German noun, neither at the beginning nor after a comma, where it may only call somebody."""
+_SPEAKER = re.compile(r"[^\W\d_a-z][\w.'\u2019-]*(?: [^\W\d_a-z][\w.'\u2019-]*){0,4}: (?=\S)")
+_SPEAKER_CHARS = 60
+_LEAST_TURNS = 3
+"""How often a name begins a message before it is a speaker's."""
+_QUESTION_CHARS = 120
+"""The most characters of a question beside its answer."""
+_NUMERALS = frozenset(["three", "four", "five", "six", "seven", "eight", "nine", "ten"])
+"""Whoever tests a microphone counts; further common words are in ``salience``."""
+_RARE = 1.0
+"""The worth of a word that the conversation has a few times at most."""
+
+
+def speakers_in(texts: Iterable[str]) -> frozenset[str]:
+    """Return the names with which several messages begin, with their colons: "Petra Holm: "."""
+    counts = Counter(match[0] for text in texts if ": " in text[:_SPEAKER_CHARS] and (match := _SPEAKER.match(text)))
+    return frozenset(name for name, count in counts.items() if count >= _LEAST_TURNS)
+
+
+def without_asides(pieces: Sequence[Piece], weights: Mapping[str, float]) -> list[Piece]:
+    """Return the pieces that say something, each short answer with its question.
+
+    A few words beside statements of the same message may stand with one of these. If nobody says anything, all stay.
+
+    :param weights: the worth of each word; common ones are missing
+    """
+    speakers = speakers_in(piece.phrase.plain for piece in pieces if not piece.speaker.startswith("Tool"))
+    telling: dict[int, Piece] = {}
+    short: list[int] = []
+    lines: set[int] = set()
+    known = weights.keys()
+    for place, piece in enumerate(pieces):
+        phrase = piece.phrase
+        # Most sentences have many words that tell something, and no speaker's name before them.
+        if (": " not in phrase.plain and len(known & phrase.words) >= _SURE_WORDS) or _tells(piece, weights, speakers):
+            telling[place] = piece
+            lines.add(piece.line)
+        else:
+            short.append(place)
+    for place in short:
+        piece = pieces[place]
+        if piece.asked and (question := _question_of(piece, weights, speakers)):
+            telling[place] = replace(piece, context=question)
+        elif piece.line in lines:
+            telling[place] = replace(piece, rides=True)
+    return [telling[place] for place in sorted(telling)] or list(pieces)
+
+
+def _tells(piece: Piece, weights: Mapping[str, float], speakers: Collection[str]) -> bool:
+    """Return whether a piece may have a line of its own."""
+    phrase, speaker = piece.phrase, piece.speaker
+    if (
+        piece.context
+        or (piece.rule and len(phrase.words) > 1)
+        or phrase.is_fact
+        or phrase.is_error
+        or speaker.startswith("Tool")
+    ):
+        return True
+    start, words = _start(phrase.plain, speakers), phrase.words
+    words = words[len(words_of(phrase.plain[:start])) :] if start else words
+    if _count(words, weights) >= _LEAST_WORDS:
+        return True
+    text = phrase.plain[start:]
+    if speaker in LEDGER or text.startswith(CALLED) or _VALUE.search(text) or label_of(text):
+        return True
+    return not text.endswith("!") and any(weights.get(name.lower(), 0.0) >= _RARE for name in _INNER_NAME.findall(text))
+
+
+def _start(text: str, speakers: Collection[str]) -> int:
+    """Return where a text begins after its speaker's name."""
+    match = _SPEAKER.match(text) if speakers and ": " in text else None
+    return match.end() if match and match[0] in speakers else 0
+
+
+def _count(words: Iterable[str], weights: Mapping[str, float]) -> int:
+    """Return how many words tell something, and not many more than needed."""
+    count = 0
+    for word in words:
+        if word.isascii():
+            count += word in weights and word not in _NUMERALS
+        elif letters := len(_UNSPACED.findall(word)):
+            count += letters // _UNSPACED_CHARS
+        else:
+            count += word in weights
+        if count >= _LEAST_WORDS:
+            break
+    return count
+
+
+def _question_of(piece: Piece, weights: Mapping[str, float], speakers: Collection[str]) -> str:
+    """Return the question that a few words answer; empty if they answer none.
+
+    An answer has a rare word, and question and answer together tell as much as a line does.
+    """
+    question = piece.asked[_start(piece.asked, speakers) :]
+    if piece.phrase.plain.endswith(QUESTION_MARKS) or "[" in question or "]" in question:
+        return ""
+    words = piece.phrase.words[len(words_of(piece.phrase.plain[: _start(piece.phrase.plain, speakers)])) :]
+    is_answer = any(weights.get(word, 0.0) >= _RARE for word in words)
+    return _ending(question) if is_answer and _count((*words_of(question), *words), weights) >= _LEAST_WORDS else ""
+
+
+def _ending(question: str) -> str:
+    """Return the end of a question, which asks."""
+    if len(question) <= _QUESTION_CHARS:
+        return question
+    return "…" + question[-_QUESTION_CHARS:].partition(" ")[2]

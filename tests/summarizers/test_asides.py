@@ -1,0 +1,136 @@
+"""What only shows that somebody listens is no line of a summary; a short answer is one, with its question."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from tidemark.core.conversation.messages import Message
+from tidemark.core.ports import SummaryTask, TokenCounter
+from tidemark.summarizers import ExtractiveSummarizer
+
+MODEL = "gpt-4o"
+Talk = Callable[..., tuple[Message, ...]]
+ASIDES = (
+    "Yikes.",
+    "Mm-hmm.",
+    "Deb!",
+    "Roo.",
+    "Darn. Nee.",
+    "Four six seven eight.",
+    "That's fair enough.",
+    "Thanks, Deb!",
+    "Genau.",
+    "Oui, oui.",
+    "ほら。",
+    "嗯嗯。",
+)
+STATEMENTS = (
+    "The barn roof came off in a storm.",
+    "Ludmila draws the new box in Ghent.",
+    "Das Dach der Scheune verlor im Sturm seine Ziegel.",
+    "护国寺小吃店在西城区。",
+)
+
+
+async def summary_of(counter: TokenCounter, messages: tuple[Message, ...], bound: int = 400) -> str:
+    """One summary, with room for everything."""
+    return (await ExtractiveSummarizer(counter).summarize(SummaryTask(messages, None, bound, MODEL))).text
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("aside", ASIDES)
+async def test_an_aside_is_no_line(counter: TokenCounter, talk: Talk, aside: str) -> None:
+    """In any language, by its few words, of which none is a value."""
+    text = await summary_of(counter, talk(STATEMENTS[0], aside, STATEMENTS[1], aside, "Go on with the box."))
+    assert aside not in text
+    assert "Ludmila" in text
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize(
+    ("question", "answer"),
+    [
+        ("On which day does the course begin?", "Tuesday."),
+        ("How old is your neighbour's cat?", "42"),
+        ("What is the name of your dog?", "Rex"),
+        ("Um 13 Uhr im Büro?", "nein, 14 Uhr"),
+        ("Shall I delete the old backup?", "Yes, delete it"),
+        ("Which database should the service use?", "Postgres."),
+        ("Wie heißt die Straße mit der Bäckerei?", "Lindenweg."),
+        ("您想在哪里吃晚饭？", "北京烤鸭店。"),
+    ],
+)
+async def test_a_short_answer_stands_with_its_question(
+    counter: TokenCounter, talk: Talk, question: str, answer: str
+) -> None:
+    """One word alone would be an orphan; one with a number may stand alone."""
+    text = await summary_of(counter, talk(question, answer, *STATEMENTS[:3], "Go on with the box."))
+    line = next(line for line in text.split("\n") if answer.removeprefix("Yes, ") in line)
+    assert question in line or any(sign.isdigit() for sign in answer)
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "Never do that.",
+        "Use Postgres.",
+        "Room 7.",
+        "src/app.py",
+        "ana@example.com",
+        "I met Bob.",
+        "FACT: red.",
+        "abc_1",
+    ],
+)
+async def test_a_short_statement_with_a_value_a_name_or_a_rule_is_a_line(
+    counter: TokenCounter, talk: Talk, statement: str
+) -> None:
+    """It says something, however short it is, and nobody need have asked."""
+    text = await summary_of(counter, talk(STATEMENTS[0], "Fine.", statement, "Fine.", STATEMENTS[1], "Fine.", "Go on."))
+    assert statement in text
+
+
+@pytest.mark.anyio
+async def test_the_name_of_a_speaker_tells_nothing(counter: TokenCounter, talk: Talk) -> None:
+    """In a meeting's minutes each message begins with one."""
+    names = ("Petra Holm", "Joel Abara")
+    turns = [f"{names[place % 2]}: {text}" for place, text in enumerate((*STATEMENTS[:2], "Definitely.") * 3)]
+    asked = ("Petra Holm: Which colour does the ring get?", "Joel Abara: Amber.")
+    text = await summary_of(counter, talk(*turns, *asked, "Go on.", "Fine."))
+    assert "Definitely" not in text
+    assert "[Which colour does the ring get?] Joel Abara: Amber." in text
+
+
+@pytest.mark.anyio
+async def test_a_few_words_stand_beside_a_statement_of_their_message_only(counter: TokenCounter, talk: Talk) -> None:
+    """Alone they would say nothing."""
+    messages = talk(f"{STATEMENTS[0]} Poor cows.", "Hm.", STATEMENTS[1], "Hm.", "Go on with the box.")
+    assert f"{STATEMENTS[0]} Poor cows." in await summary_of(counter, messages)
+    for bound in range(10, 40):
+        assert "User: Poor cows." not in await summary_of(counter, messages, bound)
+
+
+@pytest.mark.anyio
+async def test_a_question_goes_with_its_answer_into_the_next_summary(counter: TokenCounter, talk: Talk) -> None:
+    """The brackets are no code, and stay one pair."""
+    summary: str | None = None
+    for said in (("What is the name of your dog?", "Rex"), (STATEMENTS[0], "Fine."), (STATEMENTS[1], "Fine.")):
+        task = SummaryTask(talk(*said, "Go on."), summary, 400, MODEL)
+        summary = (await ExtractiveSummarizer(counter).summarize(task)).text
+    assert "Assistant: [What is the name of your dog?] Rex\n" in str(summary)
+
+
+@pytest.mark.anyio
+@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(st.lists(st.sampled_from(ASIDES + STATEMENTS), min_size=1, max_size=30))
+async def test_asides_push_no_statement_out(counter: TokenCounter, talk: Talk, said: list[str]) -> None:
+    """All statements are in, however many asides stand between them; of asides alone some stay."""
+    text = await summary_of(counter, talk(*said, "Go on."))
+    assert all(statement in text for statement in STATEMENTS if statement in said)
+    if any(statement in said for statement in STATEMENTS):
+        assert not any(f"User: {aside}" in text or f"\n {aside}" in text for aside in ASIDES)
