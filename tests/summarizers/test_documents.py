@@ -113,3 +113,24 @@ async def test_extractive_keeps_the_users_rules_beside_a_document(counter: Token
         assert all(rule in summary for rule in OWN_RULES)
     assert summary is not None
     assert "part_29" in summary or "part 29" in summary
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("bound", [150, 400])
+async def test_an_agents_instructions_leave_room_for_its_findings(counter: TokenCounter, bound: int) -> None:
+    """Rules of a text that has dozens take a fifth of the bound first; those stated in talk keep their place."""
+    instructions = " ".join(
+        f"{number}. Always check the {subject} before you edit file number {number} of it."
+        for number in range(4)
+        for subject in SUBJECTS
+    )
+    findings = [f"The {subject} drops the field PixelWidth{number}." for number, subject in enumerate(SUBJECTS)]
+    said = [
+        message(role="user", content=f"Solve the issue in the importer. {instructions}"),
+        message(role="user", content=" ".join(OWN_RULES)),
+        *[message(role="assistant", content=finding) for finding in findings],
+        message(role="user", content="Go on."),
+    ]
+    text = (await ExtractiveSummarizer(counter).summarize(SummaryTask(tuple(said), None, bound, MODEL))).text
+    assert all(rule in text for rule in OWN_RULES)
+    assert sum(f"PixelWidth{number}" in text for number in range(len(SUBJECTS))) >= (5 if bound == 150 else 10)

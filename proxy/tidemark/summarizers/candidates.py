@@ -30,6 +30,8 @@ class Candidate:
     """The label of a statement, which stands once for all statements that have it."""
     mark: str = ""
     """What the summary says beside the text, in square brackets: how often it stood, or the size of a result."""
+    listed: bool = False
+    """Whether it is a rule among many of one text."""
     rides: bool = False
     """Whether it may only stand beside another sentence of its line."""
 

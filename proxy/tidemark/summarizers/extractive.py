@@ -31,6 +31,8 @@ _EARLIER_SHARE = 0.6
 """Share of the bound for lines of the previous summary while new ones wait; rules do not count."""
 _RULES_SHARE = 0.7
 """Share of the bound that rules may take before everything but the open request."""
+_LISTED_SHARE = 0.2
+"""Share of the bound for rules of texts that have many, such as an agent's instructions, before everything else."""
 _TRIES, _ENOUGH_TRIES = 12, 3
 """Tries to fill the bound: the most, and those after which any text that fits is good enough."""
 _GOOD_FILL, _AIM = 0.95, 0.985
@@ -224,7 +226,8 @@ class _Choice:
 
     def __init__(self, budget: float) -> None:
         self.candidates: list[Candidate] = []
-        self._free, self._earlier, self._rules = budget, budget * _EARLIER_SHARE, budget * _RULES_SHARE
+        self._free, self._earlier = budget, budget * _EARLIER_SHARE
+        self._rules, self._listed = budget * _RULES_SHARE, budget * _LISTED_SHARE
         self._lines: set[int] = set()
         self._labels: set[tuple[str, str]] = set()
 
@@ -243,7 +246,12 @@ class _Choice:
         if candidate.label and (candidate.speaker, candidate.label) in self._labels:
             cost -= candidate.label_tokens
         is_rule, is_earlier = candidate.tier == 0, candidate.tier > 0 and candidate.earlier
-        if (is_rule and cost > self._rules) or (is_earlier and cost > self._earlier):
+        is_listed = is_rule and candidate.listed
+        if (
+            (is_listed and cost > self._listed)
+            or (is_rule and cost > self._rules)
+            or (is_earlier and cost > self._earlier)
+        ):
             return False
         if cost <= self._free:
             self.candidates.append(candidate)
@@ -251,6 +259,7 @@ class _Choice:
             self._labels.add((candidate.speaker, candidate.label))
             self._free -= cost
             self._rules -= cost if is_rule else 0.0
+            self._listed -= cost if is_listed else 0.0
             self._earlier -= cost if is_earlier else 0.0
         return True
 

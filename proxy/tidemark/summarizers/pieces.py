@@ -62,6 +62,8 @@ class PieceKind:
     """Whether it is a line of a result that somebody takes up later."""
     odd: bool = False
     """Whether it is a line of a list that is unlike all others."""
+    listed: bool = False
+    """Whether it is a rule among many of one text, such as the instructions of an agent's task."""
 
 
 ORDINARY, _BULK = PieceKind(), PieceKind(bulk=True)
@@ -116,8 +118,9 @@ def pieces_of(
         # Sentences with the same words are the same, whatever their punctuation.
         parts = _parts(utterance, line, results, reading, deadline, earlier=earlier, with_bulk=with_bulk)
         is_carried = speaker in (USER_SAID, REQUEST)
-        demands = sum([part[0].rule == "demand" for part in parts]) if speaker.startswith("User") else 0
-        is_pasted = is_document(len(utterance.text), demands)
+        rules = [part[0].rule for part in parts if part[0].rule is not None] if speaker.startswith("User") else []
+        is_pasted = is_document(len(utterance.text), rules.count("demand"))
+        is_list = not is_carried and is_document(len(utterance.text), len(rules))
         if utterance.text.startswith(CALLED):
             called_lines.add(line)
             calls[utterance.call] = len(pieces)
@@ -131,7 +134,8 @@ def pieces_of(
                 continue
             wording = phrase.rule
             rule = is_carried or (wording is not None and (wording == "directive" or not is_pasted))
-            piece = Piece(speaker, phrase, line, earlier, rule, asked, kind)
+            own_kind = replace(kind, listed=True) if rule and is_list else kind
+            piece = Piece(speaker, phrase, line, earlier, rule, asked, own_kind)
             pieces.append(_with_own_context(piece) if earlier and phrase.plain.startswith("[") else piece)
         asked = ""
         if utterance.text.endswith(QUESTION_MARKS) and (phrases := read_phrases(utterance, reading, deadline)):

@@ -289,7 +289,10 @@ def _weigh(piece: Piece, place: int, weights: dict[str, float], recency: float) 
         mark = str(piece.kind.mark)
         tokens += len(mark) / _MARK_CHARS
     density = weight / (tokens - len(label) / ASCII_CHARS + FIXED_TOKENS)
-    return Candidate(speaker, text, piece.line, place, tier, density, tokens, piece.earlier, label, mark, piece.rides)
+    listed = piece.kind.listed and not is_safety(text)
+    return Candidate(
+        speaker, text, piece.line, place, tier, density, tokens, piece.earlier, label, mark, listed, piece.rides
+    )
 
 
 def _new_paths(call: str, weights: dict[str, float]) -> float:
