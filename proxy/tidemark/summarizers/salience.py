@@ -28,9 +28,9 @@ from tidemark.summarizers.standing import in_force, newest_first, say_again, wit
 from tidemark.summarizers.superseding import updated_statement
 from tidemark.summarizers.transcript import CALLED, Utterance, read_back, utterances
 
-_ANSWERED_SHARE, _OPEN_SHARE = 1.0, 1.5
-"""Characters of the request for each token of the bound. About a quarter of the bound, and more while the request has
-no answer."""
+_REQUEST_SHARE = 0.8
+"""Characters of the request for each token of the bound, about a fifth of it. An agent's task with hundreds of lines of
+instructions is cut, since what the agent found stands nowhere else."""
 _BULK_CHARS = 160
 """Bulk of at least this length is data and no sentence, so that a repetition in it stays."""
 _CODE_STARTS = (
@@ -129,7 +129,7 @@ def candidates_of(
     old = list(read_back(previous or ""))
     new = list(deadline.over(utterances(messages)))
     last_user = next((place for place in range(len(new) - 1, -1, -1) if new[place].speaker.startswith("User")), None)
-    request, max_chars = request_of(messages), (int(max_tokens * _ANSWERED_SHARE), int(max_tokens * _OPEN_SHARE))
+    request, max_chars = request_of(messages), (int(max_tokens * _REQUEST_SHARE),) * 2
     if request is None or last_user is None:
         old = [_bounded_request(line, max_chars) if line.speaker == REQUEST else line for line in old]
     else:
