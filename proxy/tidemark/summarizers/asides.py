@@ -13,7 +13,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from tidemark.summarizers.labels import label_of
-from tidemark.summarizers.pieces import LEDGER, QUESTION_MARKS, Piece
+from tidemark.summarizers.pieces import LEDGER, QUESTION_MARKS, UNSPACED, Piece
 from tidemark.summarizers.sentences import words_of
 from tidemark.summarizers.transcript import CALLED
 
@@ -21,8 +21,6 @@ _LEAST_WORDS = 3
 """The least words that tell something in a line."""
 _SURE_WORDS = 5
 """Words that are surely enough, whatever they are."""
-_UNSPACED = re.compile("[\u0e00-\u0eff\u3040-\u30ff\u3400-\u9fff\uf900-\ufaff]")
-"""A letter of a script without spaces between words: Thai, Lao, Chinese, Japanese."""
 _UNSPACED_CHARS = 2
 """Such letters of a word, on an average."""
 _VALUE = re.compile(r"\d|[\w.-]/[\w.-]|\w[_@]\w|`|\w\.\w{2,4}\b")
@@ -81,6 +79,7 @@ def _tells(piece: Piece, weights: Mapping[str, float], speakers: Collection[str]
     phrase, speaker = piece.phrase, piece.speaker
     if (
         piece.context
+        or piece.subject
         or (piece.rule and len(phrase.words) > 1)
         or phrase.is_fact
         or phrase.is_error
@@ -109,7 +108,7 @@ def _count(words: Iterable[str], weights: Mapping[str, float]) -> int:
     for word in words:
         if word.isascii():
             count += word in weights and word not in _NUMERALS
-        elif letters := len(_UNSPACED.findall(word)):
+        elif letters := len(UNSPACED.findall(word)):
             count += letters // _UNSPACED_CHARS
         else:
             count += word in weights
@@ -123,16 +122,15 @@ def _question_of(piece: Piece, weights: Mapping[str, float], speakers: Collectio
 
     An answer has a rare word, and question and answer together tell as much as a line does.
     """
+    question = asked_before(piece, speakers)
+    words = piece.phrase.words[len(words_of(piece.phrase.plain[: _start(piece.phrase.plain, speakers)])) :]
+    is_answer = any(weights.get(word, 0.0) >= _RARE for word in words)
+    return question if is_answer and _count((*words_of(question), *words), weights) >= _LEAST_WORDS else ""
+
+
+def asked_before(piece: Piece, speakers: Collection[str] = ()) -> str:
+    """Return the question as it may stand before its answer: its end if it is long; empty if it may not."""
     question = piece.asked[_start(piece.asked, speakers) :]
     if piece.phrase.plain.endswith(QUESTION_MARKS) or "[" in question or "]" in question:
         return ""
-    words = piece.phrase.words[len(words_of(piece.phrase.plain[: _start(piece.phrase.plain, speakers)])) :]
-    is_answer = any(weights.get(word, 0.0) >= _RARE for word in words)
-    return _ending(question) if is_answer and _count((*words_of(question), *words), weights) >= _LEAST_WORDS else ""
-
-
-def _ending(question: str) -> str:
-    """Return the end of a question, which asks."""
-    if len(question) <= _QUESTION_CHARS:
-        return question
-    return "…" + question[-_QUESTION_CHARS:].partition(" ")[2]
+    return question if len(question) <= _QUESTION_CHARS else "…" + question[-_QUESTION_CHARS:].partition(" ")[2]

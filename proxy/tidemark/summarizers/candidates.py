@@ -35,6 +35,9 @@ class Candidate:
     rides: bool = False
     """Whether it may only stand beside another sentence of its line."""
 
+    subject: str = ""
+    """What a value belongs to. It stands in square brackets before it, once in a line."""
+
     @property
     def label_tokens(self) -> float:
         """An estimate of the tokens of the label."""

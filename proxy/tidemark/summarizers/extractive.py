@@ -230,6 +230,7 @@ class _Choice:
         self._rules, self._listed = budget * _RULES_SHARE, budget * _LISTED_SHARE
         self._lines: set[int] = set()
         self._labels: set[tuple[str, str]] = set()
+        self._subjects: set[tuple[int, str]] = set()
 
     @property
     def is_full(self) -> bool:
@@ -243,6 +244,8 @@ class _Choice:
             if candidate.rides:
                 return False
             cost += _LINE_TOKENS
+        if candidate.subject and (candidate.line, candidate.subject) not in self._subjects:
+            cost += estimated_tokens(candidate.subject)
         if candidate.label and (candidate.speaker, candidate.label) in self._labels:
             cost -= candidate.label_tokens
         is_rule, is_earlier = candidate.tier == 0, candidate.tier > 0 and candidate.earlier
@@ -257,6 +260,7 @@ class _Choice:
             self.candidates.append(candidate)
             self._lines.add(candidate.line)
             self._labels.add((candidate.speaker, candidate.label))
+            self._subjects.add((candidate.line, candidate.subject))
             self._free -= cost
             self._rules -= cost if is_rule else 0.0
             self._listed -= cost if is_listed else 0.0
@@ -290,8 +294,17 @@ def _assembled(chosen: Sequence[Candidate]) -> str:
     """Return one line for each place in the conversation, in order; sentences of one place share a line."""
     ordered = sorted(chosen, key=lambda candidate: (candidate.line, candidate.place))
     places = [list(group) for _, group in groupby(ordered, key=lambda candidate: candidate.line)]
-    texts = [[f"{each.text} {each.mark}" if each.mark else each.text for each in place] for place in places]
-    return join_lines([(place[0].speaker, " ".join(text)) for place, text in zip(places, texts, strict=True)])
+    return join_lines([(place[0].speaker, _line_of(place)) for place in places])
+
+
+def _line_of(place: Sequence[Candidate]) -> str:
+    """Return sentences of one place as one text, with their marks, and once what they belong to."""
+    text = ""
+    for each in place:
+        if each.subject and each.subject not in text:
+            text += f" [{each.subject}]"
+        text += f" {each.text} {each.mark}" if each.mark else f" {each.text}"
+    return text[1:]
 
 
 def shorten(sentence: str) -> str:

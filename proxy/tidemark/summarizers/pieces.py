@@ -40,6 +40,8 @@ _SIZED_LINES = 12
 _DENIALS, _DENIAL_WORDS = frozenset({"not", "no", "nicht", "kein", "keine", "pas", "non", "nada"}), 6
 """Words that open a sentence which only denies, and the most words of one."""
 _DIGIT = re.compile(r"\d")
+UNSPACED = re.compile("[\u0e00-\u0eff\u3040-\u30ff\u3400-\u9fff\uf900-\ufaff]")
+"""A letter of a script without spaces between words: Thai, Lao, Chinese, Japanese."""
 _CONTEXT = re.compile(r"\[([^\[\]]+)\] (?=\w)")
 _MARKER_CHARS = 4
 _MARKER = re.compile(r"\d{1,3}[.)]")
@@ -85,6 +87,8 @@ class Piece:
     kind: PieceKind = ORDINARY
     context: str = ""
     """What others said before that it needs to be understood. It stands in square brackets before it."""
+    subject: str = ""
+    """What a value belongs to, in words of the talk. It stands in square brackets, once in a line."""
     rides: bool = False
     """Whether it may only stand beside another sentence of its line."""
 
@@ -136,7 +140,7 @@ def pieces_of(
             rule = is_carried or (wording is not None and (wording == "directive" or not is_pasted))
             own_kind = replace(kind, listed=True) if rule and is_list else kind
             piece = Piece(speaker, phrase, line, earlier, rule, asked, own_kind)
-            pieces.append(_with_own_context(piece) if earlier and phrase.plain.startswith("[") else piece)
+            pieces.append(_with_own_context(piece, pieces[-1:]) if earlier else piece)
         asked = ""
         if utterance.text.endswith(QUESTION_MARKS) and (phrases := read_phrases(utterance, reading, deadline)):
             asked = phrases[-1].sentence
@@ -146,13 +150,20 @@ def pieces_of(
     return pieces if with_bulk else [piece for piece in pieces if not piece.kind.bulk]
 
 
-def _with_own_context(piece: Piece) -> Piece:
-    """Return a sentence of an earlier summary apart from the context that stands before it."""
-    match = _CONTEXT.match(piece.phrase.plain)
+def _with_own_context(piece: Piece, above: Sequence[Piece]) -> Piece:
+    """Return a sentence of an earlier summary apart from the context that stands before it, or before its line.
+
+    :param above: the sentence before it
+    """
+    text = piece.phrase.plain
+    match = _CONTEXT.match(text) if text.startswith("[") else None
     if match is None:
-        return piece
-    by_user = piece.speaker.startswith("User")
-    return replace(piece, phrase=whole_phrase(piece.phrase.plain[match.end() :], by_user=by_user), context=match[1])
+        is_same = bool(above) and above[0].line == piece.line
+        return replace(piece, subject=above[0].subject) if is_same and above[0].subject else piece
+    phrase = whole_phrase(text[match.end() :], by_user=piece.speaker.startswith("User"))
+    if UNSPACED.search(phrase.plain):
+        return replace(piece, phrase=phrase, subject=match[1])
+    return replace(piece, phrase=phrase, context=match[1])
 
 
 def _size_of(result: str) -> PieceKind:

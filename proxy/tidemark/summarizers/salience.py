@@ -25,6 +25,7 @@ from tidemark.summarizers.request import REQUEST, Request, request_of
 from tidemark.summarizers.revoking import Revocation, revocation_of
 from tidemark.summarizers.sentences import sentences, words_of
 from tidemark.summarizers.standing import in_force, newest_first, say_again, without_outdated, without_revoked
+from tidemark.summarizers.subjects import with_subjects
 from tidemark.summarizers.superseding import updated_statement
 from tidemark.summarizers.transcript import CALLED, Utterance, read_back, utterances
 
@@ -141,7 +142,7 @@ def candidates_of(
             new[last_user] = Utterance(new[last_user].speaker, "")
     pieces = pieces_of(old, new, with_bulk=with_bulk, reading=reading or Reading(), deadline=deadline)
     weights = _word_weights(pieces)
-    pieces = without_asides(pieces, weights)
+    pieces = with_subjects(without_asides(pieces, weights))
     weighing = _Weighing(len(pieces), weights, _RECENCY_IN_CASCADE if old else _RECENCY)
     weighing.phrases.update(words_of(text) for text in sentences(request.within(*max_chars) if request else ""))
     weighing.read(pieces, deadline)
@@ -290,8 +291,9 @@ def _weigh(piece: Piece, place: int, weights: dict[str, float], recency: float) 
         tokens += len(mark) / _MARK_CHARS
     density = weight / (tokens - len(label) / ASCII_CHARS + FIXED_TOKENS)
     listed = piece.kind.listed and not is_safety(text)
+    rides, subject = piece.rides, piece.subject
     return Candidate(
-        speaker, text, piece.line, place, tier, density, tokens, piece.earlier, label, mark, listed, piece.rides
+        speaker, text, piece.line, place, tier, density, tokens, piece.earlier, label, mark, listed, rides, subject
     )
 
 
@@ -333,5 +335,5 @@ def _wording(phrase: Phrase) -> float:
 
 def _request(text: str, pieces: Sequence[Piece]) -> Candidate:
     """Return the open request in the user's words, as the last line of the summary."""
-    line = pieces[-1].line + 1 if pieces else 0
+    line = max((piece.line for piece in pieces), default=-1) + 1
     return Candidate(REQUEST, text, line, len(pieces), -1, 1.0, estimated_tokens(text), earlier=False)
