@@ -20,6 +20,7 @@ from tidemark.core.frozen import frozen
 from tidemark.core.planning.assemble import assemble
 from tidemark.core.planning.budget import Budget, ModelProfile, budget_for
 from tidemark.core.planning.clip import clips_for
+from tidemark.core.planning.kinds import work_share
 from tidemark.core.planning.plan import plan
 from tidemark.core.planning.situation import (
     CannotFit,
@@ -33,10 +34,11 @@ from tidemark.core.planning.situation import (
 from tidemark.core.ports import Caller, RequestCount, Route, TokenCounter
 from tidemark.offload.threads import offload_if_many
 
-FILL_RETENTION_RATIO, SMALL_RETENTION_RATIO = 0.25, 0.10
-"""Share of a budget, and of a small budget, for the newest messages. The rest is for the summary."""
-SMALL_BUDGET_RATIO = 0.3
-"""A budget is small below this share of the request's tokens. There a fact of the summary is worth more than a turn."""
+TALK_RETENTION_RATIO, WORK_RETENTION_RATIO = 0.10, 0.75
+"""Share of a budget for the newest messages of a talk, and of an agent that nobody talks to."""
+LEAST_WORK_SHARE, MOST_WORK_SHARE = 0.5, 0.85
+"""Shares of an agent's steps up to which a conversation is a talk, and from which on it is work alone. Between them are
+services: an agent that talks with somebody needs what was said."""
 
 
 @frozen
@@ -72,15 +74,19 @@ async def compact_once(
 ) -> Compacted:
     """Compact one request.
 
-    With ``max_tokens`` the result fills that budget as far as possible: the newest messages within a quarter of it
-    (a tenth of a small one) stay, and the summary may take the rest. If the summary is short, further messages stay.
+    With ``max_tokens`` the result fills that budget as far as possible: the newest messages within a tenth of it stay,
+    in an agent's work within up to three quarters, and the summary may take the rest. If the summary is short, further
+    messages stay.
 
     :raises ContextLengthExceeded: even the newest message alone is over the budget
     :raises SummaryRejected, UpstreamError: the strategy gave no usable summary
     """
     model = options.route.upstream_model
     count = await counter.count(request, model)
-    budget = _filled(options.max_tokens, count.total) if options.max_tokens is not None else budget_for(profile, None)
+    if options.max_tokens is None:
+        budget = budget_for(profile, None)
+    else:
+        budget = _filled(options.max_tokens, work_share(request.messages, count.messages))
     if count.total <= (budget.limit if options.max_tokens is not None else budget.low_water):
         return Compacted(request.body, "", count.total, count.total, 0, options.strategy)
     policy = replace(profile.policy, enabled=True, keep_last_messages=0)
@@ -169,20 +175,21 @@ def _unsummarized(
     return Compacted(request.body, "", tokens, planned.tokens, 0, strategy)
 
 
-def _filled(max_tokens: int, tokens: int) -> Budget:
+def _filled(max_tokens: int, work: float) -> Budget:
     """Return a budget in which every mark is the whole of ``max_tokens``.
 
-    :param tokens: those of the request
+    :param work: the part of the request's tokens that stand in steps of an agent
     """
-    retention = SMALL_RETENTION_RATIO if max_tokens < SMALL_BUDGET_RATIO * tokens else FILL_RETENTION_RATIO
+    beyond = min(max(work - LEAST_WORK_SHARE, 0) / (MOST_WORK_SHARE - LEAST_WORK_SHARE), 1)
+    ratio = TALK_RETENTION_RATIO + (WORK_RETENTION_RATIO - TALK_RETENTION_RATIO) * beyond**3
     return Budget(
         window=max_tokens,
         limit=max_tokens,
         high_water=max_tokens,
         prepare_mark=max_tokens,
         low_water=max_tokens,
-        retention=int(retention * max_tokens),
-        max_summary=max_tokens // 2,
+        retention=int(ratio * max_tokens),
+        max_summary=int(min(1 - ratio, 0.5) * max_tokens),
         min_tokens=0,
     )
 

@@ -27,11 +27,17 @@ LEAST_REPLY_SHARE = 1 / 16
 """Share of the window that is left for the reply of a request that would be refused otherwise."""
 LEAST_REPLY_TOKENS = 256
 """The same in tokens, for small windows; a request that reserves less leaves what it reserves."""
-SUMMARY_SHARE = 0.05
+TALK_SUMMARY_SHARES, WORK_SUMMARY_SHARES = (0.30, 0.10), (0.10, 0.05)
+"""Shares of the limit for the summary of a talk and for that of an agent's work: without a model, and with one.
+
+Lines that are chosen cost nothing, and a model writes no more because it may. What an agent needs stands in its newest
+messages.
+"""
 MIN_SUMMARY_TOKENS = 64
 """The smallest summary message. About half of it is the message's frame."""
 SUMMARY_FLOOR_TOKENS = 256
-SUMMARY_CEILING_TOKENS = 4096
+SUMMARY_CEILING_TOKENS, CHOSEN_CEILING_TOKENS = 4096, 16_384
+"""The largest summary that ``auto`` allows a model, and a strategy that chooses lines."""
 RECALL_SHARE = 0.08
 """More brings little: most answers are among the first messages that a question finds (docs/fidelity.md)."""
 LEAST_RECALL_TOKENS = 400
@@ -79,7 +85,7 @@ class CompactionPolicy:
     keep_last_messages: int = 0
     """At least this many of the newest messages stay, if the request fits with them (S2); 0 for none."""
     max_summary_tokens: int | None = None
-    """None is ``auto``: 5 % of the limit, between 256 and 4096 tokens."""
+    """None is ``auto``: see ``summary_bound``."""
     min_tokens: int = 2000
     """Smaller requests are not compacted automatically (FR-5.4.1); at most half of the limit."""
     min_messages: int = 0
@@ -150,10 +156,21 @@ class Budget:
     """A compaction brings the request to at most this, if its fixed parts allow."""
     retention: int
     max_summary: int
-    """Bound of the whole summary message."""
+    """Bound of the whole summary message, in a talk."""
     min_tokens: int
     max_recall: int = 0
     """Bound of the earlier messages that are put back for one question; 0 for none."""
+    max_work_summary: int = 0
+    """Bound of the summary message for an agent's work; 0 if it is the same as in a talk."""
+
+    def summary_for(self, work_share: float) -> int:
+        """Return the bound of a summary message, between those of a talk and of an agent's work.
+
+        :param work_share: of the conversation (``kinds.py``)
+        """
+        if not self.max_work_summary:
+            return self.max_summary
+        return self.max_summary - int((self.max_summary - self.max_work_summary) * work_share)
 
 
 def budget_for(
@@ -182,6 +199,7 @@ def budget_for(
         low_water=min(int(policy.target * whole), high_water),
         retention=max(policy.retention_tokens, int(policy.retention_ratio * whole)) if retention is None else retention,
         max_summary=summary_bound(policy, whole),
+        max_work_summary=0 if policy.max_summary_tokens is not None else summary_bound(policy, whole, work=True),
         min_tokens=min(policy.min_tokens, limit // 2),
         max_recall=recall_bound(policy, whole),
     )
@@ -215,12 +233,19 @@ def recall_bound(policy: CompactionPolicy, limit: int) -> int:
     return min(max(int(RECALL_SHARE * limit), LEAST_RECALL_TOKENS), MOST_RECALL_TOKENS)
 
 
-def summary_bound(policy: CompactionPolicy, limit: int) -> int:
+def summary_bound(policy: CompactionPolicy, limit: int, *, work: bool = False) -> int:
     """Return the bound of a summary message, at most half of ``limit``.
 
-    It is as configured, or ``clamp(5 % of limit, 256, 4096)``.
+    It is as configured. ``auto`` is a share of the limit: 30 % in a talk and 10 % in an agent's work if lines are
+    chosen (``extractive``), 10 and 5 % if a model writes. It is at least 256 tokens, and at most 16,384 or 4,096.
     """
     wanted = policy.max_summary_tokens
     if wanted is None:
-        wanted = min(max(int(SUMMARY_SHARE * limit), SUMMARY_FLOOR_TOKENS), SUMMARY_CEILING_TOKENS)
+        shares, ceiling = TALK_SUMMARY_SHARES, SUMMARY_CEILING_TOKENS
+        if work:
+            shares = WORK_SUMMARY_SHARES
+        share = shares[policy.strategy != "extractive"]
+        if policy.strategy == "extractive":
+            ceiling = CHOSEN_CEILING_TOKENS
+        wanted = min(max(int(share * limit), SUMMARY_FLOOR_TOKENS), ceiling)
     return max(min(wanted, limit // 2), MIN_SUMMARY_TOKENS)

@@ -133,6 +133,7 @@ def in_local_tokens(budget: Budget, factor: float) -> Budget:
         low_water=int(budget.low_water / factor),
         retention=int(budget.retention / factor),
         max_summary=int(budget.max_summary / factor),
+        max_work_summary=int(budget.max_work_summary / factor),
         min_tokens=int(budget.min_tokens / factor),
         max_recall=int(budget.max_recall / factor),
     )

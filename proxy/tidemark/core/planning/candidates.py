@@ -16,6 +16,7 @@ from tidemark.core.conversation.native import may_part
 from tidemark.core.conversation.summary import PrefixSummary, inner_systems
 from tidemark.core.planning.budget import MIN_SUMMARY_TOKENS
 from tidemark.core.planning.cuts import open_cuts
+from tidemark.core.planning.kinds import work_share
 from tidemark.core.planning.situation import (
     CannotFit,
     Compact,
@@ -27,7 +28,6 @@ from tidemark.core.planning.situation import (
     ReuseSummary,
     SwapSummary,
 )
-
 
 MOST_EARLIER_TOKENS = 200_000
 """Messages behind a summary are read again up to so many tokens, which takes some 0.3 s of a thread."""
@@ -64,6 +64,11 @@ class Candidates:
         if covered < self.left_out:
             raise EarlierMessagesNeeded
         return self.places[covered - self.left_out]
+
+    @cached_property
+    def max_summary(self) -> int:
+        """Return the bound of the summary message, which follows from the kind of the conversation."""
+        return self.budget.summary_for(work_share(self.plan_input.messages, self.plan_input.tokens))
 
     @cached_property
     def cuts(self) -> list[bool]:
@@ -132,7 +137,7 @@ class Candidates:
             return None
         # If the budget has become smaller, the swap might keep less than a summary that is made for this request.
         choices = self.within_retention(self.candidates(), self.budget.retention)
-        new_summary = self.first_fitting(choices, self.budget.max_summary, None)
+        new_summary = self.first_fitting(choices, self.max_summary, None)
         if new_summary is None or swapped.start > new_summary.covered:
             return None
         after = swapped.current().tokens
@@ -143,7 +148,7 @@ class Candidates:
 
     def compact_ahead(self, candidates: Sequence[int], coming: int) -> Compact | None:
         """Return the first candidate that stays within the low water after ``coming`` more tokens, else the last."""
-        bound = self.budget.max_summary
+        bound = self.max_summary
         if not candidates:
             return None
         fitting = (
@@ -215,7 +220,7 @@ class Candidates:
         choices = self.within_retention(self.candidates(), budget.retention)
         if not must and not any(map(self.keeps_last_messages, choices)):
             return _unchanged(current, "nothing_to_summarize")
-        planned = self.first_fitting(choices, budget.max_summary, None if must else current)
+        planned = self.first_fitting(choices, self.max_summary, None if must else current)
         if planned is None:
             return self.without_cut(current)
         if not must and before - (planned.rest_tokens + planned.max_summary_tokens) < policy.min_gain * before:
@@ -230,9 +235,9 @@ class Candidates:
         """
         choices = self.within_retention(self.candidates(), self.budget.retention)
         if current.tokens > self.budget.limit:
-            return self.first_fitting(choices, self.budget.max_summary, None) or self.without_cut(current)
+            return self.first_fitting(choices, self.max_summary, None) or self.without_cut(current)
         for covered in () if self.is_all_retained() else filter(self.keeps_last_messages, choices):
-            planned = self.compact(covered, self.budget.max_summary, self.absorbed, current)
+            planned = self.compact(covered, self.max_summary, self.absorbed, current)
             if planned.rest_tokens + planned.max_summary_tokens <= self.budget.limit:
                 return planned
         return _unchanged(current, "retained" if self.candidates() else "nothing_to_summarize")

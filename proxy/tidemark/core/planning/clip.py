@@ -15,6 +15,7 @@ from typing import assert_never
 from tidemark.core.conversation.messages import Message
 from tidemark.core.frozen import frozen
 from tidemark.core.planning.cuts import open_cuts
+from tidemark.core.planning.kinds import work_share
 from tidemark.core.planning.plan import plan
 from tidemark.core.planning.situation import CannotFit, Compact, NoCompaction, PlanInput, ReuseSummary, SwapSummary
 
@@ -58,7 +59,7 @@ def clips_for(plan_input: PlanInput) -> tuple[Clip, ...]:
     if plan_input.policy.oversize == "error" or not isinstance(plan(plan_input), CannotFit):
         return ()
     steps = _steps(plan_input)
-    bound = plan_input.budget.max_summary
+    bound = plan_input.budget.summary_for(work_share(plan_input.messages, plan_input.tokens))
     # A summary in use stays, with its bytes. A summary that was made for a larger window is replaced.
     within = plan_input.summary is not None and plan_input.summary_tokens <= bound
     return (_fewest(plan_input, steps, same_summary=True) if within else ()) or _fewest(

@@ -6,34 +6,39 @@ works on what it read last, and a summary of old results is worth less than the 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from itertools import islice
 
 from tidemark.core.conversation.messages import Message
 
-_OBSERVATION_TOKENS, _OBSERVATION_LINES = 100, 5
+_OBSERVATION_TOKENS, _OBSERVATION_LINES = 40, 3
 """A user message with so many tokens and lines is what a program printed: some agents have no tool messages."""
 
 
 def work_share(messages: Sequence[Message], tokens: Sequence[int]) -> float:
-    """Return the part of the tokens that stand in calls, in their results and in what programs printed, 0 to 1.
+    """Return the part of the tokens that stand in steps of an agent: in calls, and in what programs printed.
 
     The first message does not count: an agent's task is long, and a person's first message says little of the kind.
 
     :param tokens: of each message
+    :returns: 0 for a talk to 1 for an agent that nobody talks to
     """
-    work = total = 0
-    is_first = True
-    for message, size in zip(messages, tokens, strict=True):
-        if message.is_system or is_first:
-            is_first &= message.is_system
-            continue
+    work = total = before = 0
+    for message, size in islice(_said(messages, tokens), 1, None):
         total += size
-        if message.role == "tool" or message.calls or _is_observation(message, size):
+        if message.role == "tool" or message.calls:
             work += size
+        elif _is_observation(message, size):
+            work += size + before
+        before = size if message.role == "assistant" and not message.calls else 0
     return work / total if total else 0.0
+
+
+def _said(messages: Sequence[Message], tokens: Sequence[int]) -> Iterator[tuple[Message, int]]:
+    return ((message, size) for message, size in zip(messages, tokens, strict=True) if not message.is_system)
 
 
 def _is_observation(message: Message, tokens: int) -> bool:
     if message.role != "user" or tokens < _OBSERVATION_TOKENS:
         return False
-    return message.text.count("\n") >= _OBSERVATION_LINES
+    return message.text.count("\n") + 1 >= _OBSERVATION_LINES

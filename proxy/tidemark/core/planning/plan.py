@@ -145,5 +145,5 @@ def would_help(plan_input: PlanInput, covered: int, absorbed: tuple[bytes, ...] 
     """
     candidates = Candidates(plan_input)
     expected = PrefixSummary(b"", covered, "", _UNKNOWN, "extractive", "prepared", 0.0, absorbed=absorbed)
-    with_expected = replace(plan_input, prepared=expected, prepared_tokens=plan_input.budget.max_summary)
+    with_expected = replace(plan_input, prepared=expected, prepared_tokens=candidates.max_summary)
     return Candidates(with_expected, candidates.cuts).swap(candidates.current()) is not None
