@@ -172,7 +172,7 @@ router_settings: {}
             "",
             "small -> openai/small, lane auto",
             "  window 8,192 (model_info), limit 6,758",
-            "  high water 6,758, prepare 4,730, low water 3,041, retention 1,689, summary 337",
+            "  high water 6,758, prepare 4,730, low water 3,041, retention 1,689, summary 675 to 2,027",
             "  recall up to 540 for a question",
             "  strategy extractive, on failure deterministic",
             "",

@@ -102,12 +102,16 @@ class _ModelEffect:
         yield f"  window {self.window.window:,} ({source}), limit {limit:,} with the longest reply kept free"
         yield (
             f"  high water {budget.high_water:,}, prepare {budget.prepare_mark:,}, "
-            f"low water {budget.low_water:,}, retention {budget.retention:,}, summary {budget.max_summary:,}"
+            f"low water {budget.low_water:,}, retention {budget.retention:,}, summary {self._summary()}"
         )
         summarizer = "" if compaction.strategy == "extractive" else f", summarizer {compaction.summarizer.model}"
         template = f", template {compaction.template.name}" if isinstance(compaction.template, Template) else ""
         yield f"  {self._recall()}"
         yield f"  strategy {compaction.strategy}{summarizer}{template}, on failure {compaction.on_failure}"
+
+    def _summary(self) -> str:
+        talk, work = self.budget.summary_for(0), self.budget.summary_for(1)
+        return f"{talk:,}" if talk == work else f"{work:,} to {talk:,}"
 
     def _recall(self) -> str:
         if self.budget.max_recall:
@@ -133,6 +137,7 @@ class _ModelEffect:
             "low_water": budget.low_water,
             "retention": budget.retention,
             "max_summary": budget.max_summary,
+            "max_work_summary": budget.summary_for(1),
             "max_recall": budget.max_recall,
             "strategy": compaction.strategy,
             "summarizer": None if compaction.strategy == "extractive" else compaction.summarizer.model,

@@ -61,7 +61,7 @@ from tidemark.pipeline.notices import (
     with_warning,
 )
 from tidemark.pipeline.orders import order_of, swap_plan_of
-from tidemark.pipeline.recall import Recaller, recall_mark, recalled_before_next
+from tidemark.pipeline.recall import Recaller, recall_mark, recalled_before_next, without_recalled
 from tidemark.pipeline.search_offers import SearchOffers, without_search
 from tidemark.pipeline.values import (
     NO_PROGRESS,
@@ -196,7 +196,7 @@ class BudgetFitter:
         """Plan to use a prepared summary now, so that what is recalled fits; without one, all stays as it is."""
         recalled, bound = put_back.recalled, context.budget.max_recall
         wanted = recalled.share(bound) if recalled.outcome == "no_room" else 0
-        planned = plan(self._plan_input(context, recalled.tokens + wanted))
+        planned = plan(without_recalled(self._plan_input(context), recalled.tokens + wanted))
         return planned if isinstance(planned, SwapSummary) else put_back
 
     async def _clip(self, attempt: Attempt, planned: CannotFit) -> Unplanned | Performed:
@@ -348,11 +348,8 @@ class BudgetFitter:
         """
         budget = context.budget
         if recalled_tokens:
-            budget = replace(
-                budget,
-                high_water=budget.high_water - recalled_tokens,
-                prepare_mark=budget.prepare_mark - recalled_tokens,
-            )
+            high_water, prepare_mark = budget.high_water - recalled_tokens, budget.prepare_mark - recalled_tokens
+            budget = replace(budget, high_water=high_water, prepare_mark=prepare_mark)
         summary = context.stored.summary
         # A preparation did not know the retention of this request.
         prepared = context.stored.prepared if context.controls.retention is None else None

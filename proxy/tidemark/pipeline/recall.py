@@ -17,6 +17,7 @@ from tidemark.core.conversation.request import RequestFormat
 from tidemark.core.conversation.summary import PrefixSummary
 from tidemark.core.frozen import frozen
 from tidemark.core.planning.budget import Budget
+from tidemark.core.planning.situation import PlanInput
 from tidemark.core.ports import TokenCounter
 from tidemark.core.recall.asking import asking
 from tidemark.core.recall.epoch import LEAST_SHARE_TOKENS, LEAST_TOKENS, EpochRecall, RecalledText, questions
@@ -281,3 +282,15 @@ def recalled_before_next(report: Report, budget: Budget) -> int:
     recalled = report.local_recalled_tokens
     expected = recalled + min(LEAST_SHARE_TOKENS, budget.max_recall) if recalled else 0
     return max(min(expected, budget.high_water - (report.local_tokens - recalled)), 0)
+
+
+def without_recalled(plan_input: PlanInput, recalled_tokens: int) -> PlanInput:
+    """Return the input of a plan that makes space for recalled messages by a prepared summary.
+
+    It was prepared for more tokens to come than came, so it may leave less than a summary that is made now.
+    """
+    budget = plan_input.budget
+    retention = max(budget.retention - recalled_tokens, 0)
+    return replace(
+        plan_input, budget=replace(budget, high_water=budget.high_water - recalled_tokens, retention=retention)
+    )

@@ -105,7 +105,8 @@ def test_the_other_marks_follow_a_threshold_in_tokens() -> None:
     found = marks(ModelWindow(100_000, 1000), threshold=10_000)
     assert found["low_water"] == 4500
     assert found["retention"] == 2500
-    assert found["max_summary"] == 500
+    assert found["max_summary"] == 1000
+    assert found["max_work_summary"] == 500
     assert marks(ModelWindow(10_000, 100), threshold=99_999)["low_water"] == int(0.45 * 9400)
 
 
