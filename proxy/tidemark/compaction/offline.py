@@ -34,7 +34,7 @@ from tidemark.core.planning.situation import (
 from tidemark.core.ports import Caller, RequestCount, Route, TokenCounter
 from tidemark.offload.threads import offload_if_many
 
-TALK_RETENTION_RATIO, WORK_RETENTION_RATIO = 0.10, 0.75
+TALK_RETENTION_RATIO, WORK_RETENTION_RATIO = 0.10, 0.50
 """Share of a budget for the newest messages of a talk, and of an agent that nobody talks to."""
 LEAST_WORK_SHARE, MOST_WORK_SHARE = 0.5, 0.85
 """Shares of an agent's steps up to which a conversation is a talk, and from which on it is work alone. Between them are
@@ -75,7 +75,7 @@ async def compact_once(
     """Compact one request.
 
     With ``max_tokens`` the result fills that budget as far as possible: the newest messages within a tenth of it stay,
-    in an agent's work within up to three quarters, and the summary may take the rest. If the summary is short, further
+    in an agent's work within up to a half, and the summary may take the rest. If the summary is short, further
     messages stay.
 
     :raises ContextLengthExceeded: even the newest message alone is over the budget
