@@ -37,7 +37,7 @@ STATEMENTS = (
 
 
 async def summary_of(counter: TokenCounter, messages: tuple[Message, ...], bound: int = 400) -> str:
-    """One summary, with room for everything."""
+    """One summary, large enough for everything."""
     return (await ExtractiveSummarizer(counter).summarize(SummaryTask(messages, None, bound, MODEL))).text
 
 

@@ -100,7 +100,7 @@ def test_most_values_stand_with_their_own_subject() -> None:
                 is_right = any(part in question for part in name for question in asked)
                 right, wrong = right + is_right, wrong + (not is_right)
     assert right >= 5 * wrong
-    assert right >= 30
+    assert right >= 25
 
 
 @pytest.mark.parametrize("file", sorted(TALKS.glob("*talks/*-zh.json")), ids=lambda file: file.stem)

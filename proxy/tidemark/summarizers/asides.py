@@ -19,8 +19,8 @@ from tidemark.summarizers.transcript import CALLED
 
 _LEAST_WORDS = 3
 """The least words that tell something in a line."""
-_SURE_WORDS = 5
-"""Words that are surely enough, whatever they are."""
+_LONG_CHARS = 90
+"""A sentence of so many characters is no aside."""
 _UNSPACED_CHARS = 2
 """Such letters of a word, on an average."""
 _VALUE = re.compile(r"\d|[\w.-]/[\w.-]|\w[_@]\w|`|\w\.\w{2,4}\b")
@@ -28,7 +28,6 @@ _VALUE = re.compile(r"\d|[\w.-]/[\w.-]|\w[_@]\w|`|\w\.\w{2,4}\b")
 _INNER_NAME = re.compile(r"(?<![,.!?:…])[ (\"'«„“¿¡]([A-ZÀ-ÖØ-ÞČĆŁŚŠŽŻŹΑ-ΩА-Я]\w+)")
 """A name or a German noun, neither at the beginning nor after a comma, where it may only call somebody."""
 _SPEAKER = re.compile(r"[^\W\d_a-z][\w.'\u2019-]*(?: [^\W\d_a-z][\w.'\u2019-]*){0,4}: (?=\S)")
-_SPEAKER_CHARS = 60
 _LEAST_TURNS = 3
 """How often a name begins a message before it is a speaker's."""
 _QUESTION_CHARS = 120
@@ -39,12 +38,6 @@ _RARE = 1.0
 """The worth of a word that the conversation has a few times at most."""
 
 
-def speakers_in(texts: Iterable[str]) -> frozenset[str]:
-    """Return the names with which several messages begin, with their colons: "Petra Holm: "."""
-    counts = Counter(match[0] for text in texts if ": " in text[:_SPEAKER_CHARS] and (match := _SPEAKER.match(text)))
-    return frozenset(name for name, count in counts.items() if count >= _LEAST_TURNS)
-
-
 def without_asides(pieces: Sequence[Piece], weights: Mapping[str, float]) -> list[Piece]:
     """Return the pieces that say something, each short answer with its question.
 
@@ -52,26 +45,39 @@ def without_asides(pieces: Sequence[Piece], weights: Mapping[str, float]) -> lis
 
     :param weights: the worth of each word; common ones are missing
     """
-    speakers = speakers_in(piece.phrase.plain for piece in pieces if not piece.speaker.startswith("Tool"))
-    telling: dict[int, Piece] = {}
+    speakers = _speakers(pieces)
+    informative = weights.keys() - _NUMERALS
     short: list[int] = []
-    lines: set[int] = set()
-    known = weights.keys()
     for place, piece in enumerate(pieces):
         phrase = piece.phrase
-        # Most sentences have many words that tell something, and no speaker's name before them.
-        if (": " not in phrase.plain and len(known & phrase.words) >= _SURE_WORDS) or _tells(piece, weights, speakers):
-            telling[place] = piece
-            lines.add(piece.line)
-        else:
+        # Most sentences are long, or have enough words that tell something and no speaker's name before them.
+        if (
+            len(phrase.plain) < _LONG_CHARS
+            and (len(informative.intersection(phrase.words)) < _LEAST_WORDS or (speakers and ": " in phrase.plain))
+            and not _tells(piece, weights, speakers)
+        ):
             short.append(place)
+    telling: list[Piece | None] = list(pieces)
+    for place in short:
+        telling[place] = None
+    lines = {piece.line for piece in telling if piece is not None}
+    beside: set[tuple[str, ...]] = set()
     for place in short:
         piece = pieces[place]
-        if piece.asked and (question := _question_of(piece, weights, speakers)):
+        if piece.question and (question := _question_of(piece, weights, speakers)):
             telling[place] = replace(piece, context=question)
-        elif piece.line in lines:
+        elif piece.line in lines and piece.phrase.words not in beside:
+            beside.add(piece.phrase.words)
             telling[place] = replace(piece, rides=True)
-    return [telling[place] for place in sorted(telling)] or list(pieces)
+    return [piece for piece in telling if piece is not None] or list(pieces)
+
+
+def _speakers(pieces: Sequence[Piece]) -> frozenset[str]:
+    """Return the names with which several messages begin, with their colons: "Petra Holm: "."""
+    begins = {piece.line: piece for piece in reversed(pieces)}  # the first sentence of each message
+    texts = [piece.phrase.plain for piece in begins.values() if not piece.speaker.startswith("Tool")]
+    counts = Counter(match[0] for text in texts if ": " in text and (match := _SPEAKER.match(text)))
+    return frozenset(name for name, count in counts.items() if count >= _LEAST_TURNS)
 
 
 def _tells(piece: Piece, weights: Mapping[str, float], speakers: Collection[str]) -> bool:
@@ -129,8 +135,8 @@ def _question_of(piece: Piece, weights: Mapping[str, float], speakers: Collectio
 
 
 def asked_before(piece: Piece, speakers: Collection[str] = ()) -> str:
-    """Return the question as it may stand before its answer: its end if it is long; empty if it may not."""
-    question = piece.asked[_start(piece.asked, speakers) :]
+    """Return the question as it stands before its answer, its end if it is long; empty if it cannot."""
+    question = piece.question[_start(piece.question, speakers) :]
     if piece.phrase.plain.endswith(QUESTION_MARKS) or "[" in question or "]" in question:
         return ""
     return question if len(question) <= _QUESTION_CHARS else "…" + question[-_QUESTION_CHARS:].partition(" ")[2]

@@ -238,7 +238,7 @@ class _Choice:
         return self._free < 1.0
 
     def add(self, candidate: Candidate) -> bool:
-        """Add a candidate if it fits; return False if only its share is used up, or its line is not there yet."""
+        """Add a candidate if it fits; return False if its share is used up or its line is missing."""
         cost = candidate.tokens
         if candidate.line not in self._lines:
             if candidate.rides:

@@ -82,7 +82,7 @@ class Piece:
     earlier: bool
     rule: bool
     """Whether it is a rule of the user."""
-    asked: str = ""
+    question: str = ""
     """The question with which the utterance before ends."""
     kind: PieceKind = ORDINARY
     context: str = ""
@@ -116,7 +116,7 @@ def pieces_of(
     answered: dict[int, str] = {}
     called_lines: set[int] = set()
     long: set[int] = set()
-    asked = ""
+    question = ""
     for line, utterance in enumerate(deadline.over((*old, *new))):
         speaker, earlier = utterance.speaker, line < len(old)
         # Sentences with the same words are the same, whatever their punctuation.
@@ -139,11 +139,11 @@ def pieces_of(
             wording = phrase.rule
             rule = is_carried or (wording is not None and (wording == "directive" or not is_pasted))
             own_kind = replace(kind, listed=True) if rule and is_list else kind
-            piece = Piece(speaker, phrase, line, earlier, rule, asked, own_kind)
+            piece = Piece(speaker, phrase, line, earlier, rule, question, own_kind)
             pieces.append(_with_own_context(piece, pieces[-1:]) if earlier else piece)
-        asked = ""
+        question = ""
         if utterance.text.endswith(QUESTION_MARKS) and (phrases := read_phrases(utterance, reading, deadline)):
-            asked = phrases[-1].sentence
+            question = phrases[-1].sentence
     if results:
         pieces = _with_folded_outputs(pieces, answered, long)
     pieces = _with_folded_speech(pieces, called_lines)

@@ -310,7 +310,7 @@ def _new_paths(call: str, weights: dict[str, float]) -> float:
 def _in_talk(piece: Piece, weight: float) -> float:
     """Return the weight of a sentence of a talk: answers and times tell more, words about the listener less."""
     words = piece.phrase.words
-    if piece.asked and weight:
+    if piece.question and weight:
         weight += _REPLY
     if not _TIME_WORDS.isdisjoint(words):
         weight += _TIME

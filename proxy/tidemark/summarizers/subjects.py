@@ -8,7 +8,7 @@ with which the same speaker introduced something. ``tests/summarizers/test_subje
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import replace
 
 from tidemark.summarizers.asides import asked_before
@@ -44,7 +44,7 @@ class _Talk:
     def with_subject(self, piece: Piece) -> Piece:
         """Return a value with what it belongs to in words of the talk, in the line of those words."""
         asker = self._texts.get(piece.line - 1, ("", ""))[0]
-        if piece.asked and any(self._first.get(part, asker) != asker for part in _parts(piece.asked)):
+        if piece.question and any(self._first.get(part, asker) != asker for part in _parts(piece.question)):
             return replace(piece, subject=asked_before(piece))
         line, clause = self._introduced.get(piece.speaker, (-_MOST_LINES, ""))
         is_named = any(part in piece.phrase.plain for part in _parts(clause))
@@ -66,10 +66,11 @@ class _Talk:
         return any(part in text for name, text in others if name != speaker for part in _parts(clause))
 
 
-def with_subjects(pieces: Sequence[Piece]) -> list[Piece]:
+def with_subjects(pieces: list[Piece]) -> list[Piece]:
     """Return the pieces; bare values have what they belong to as their context."""
     texts: dict[int, tuple[str, str]] = {}
-    for piece in pieces:
+    others = [piece for piece in pieces if not piece.phrase.plain.isascii()]
+    for piece in others:
         if (
             not piece.phrase.plain.isascii()
             and not piece.speaker.startswith("Tool")
@@ -78,7 +79,7 @@ def with_subjects(pieces: Sequence[Piece]) -> list[Piece]:
             before = texts.get(piece.line, ("", ""))[1]
             texts[piece.line] = (piece.speaker, f"{before}\n{piece.phrase.plain}".lstrip())
     if not texts:
-        return list(pieces)
+        return pieces
     talk, result, above = _Talk(texts), list(pieces), -1
     for place, piece in enumerate(pieces):
         if piece.line != above and above in texts:
@@ -90,8 +91,14 @@ def with_subjects(pieces: Sequence[Piece]) -> list[Piece]:
 
 
 def _is_bare_value(piece: Piece) -> bool:
-    """Return whether a sentence of the assistant has a number, and is no rule."""
-    is_plain = piece.speaker == "Assistant" and not piece.context and not piece.rule and piece.kind is ORDINARY
+    """Return whether a sentence of the assistant answers a question with a number, and is no rule."""
+    is_plain = (
+        bool(piece.question)
+        and piece.speaker == "Assistant"
+        and not piece.context
+        and not piece.rule
+        and piece.kind is ORDINARY
+    )
     return is_plain and _DIGIT.search(piece.phrase.plain) is not None
 
 
