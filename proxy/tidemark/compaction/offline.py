@@ -37,8 +37,9 @@ from tidemark.offload.threads import offload_if_many
 TALK_RETENTION_RATIO, WORK_RETENTION_RATIO = 0.10, 0.50
 """Share of a budget for the newest messages of a talk, and of an agent that nobody talks to."""
 LEAST_WORK_SHARE, MOST_WORK_SHARE = 0.5, 0.85
-"""Shares of an agent's steps up to which a conversation is a talk, and from which on it is work alone. Between them are
-services: an agent that talks with somebody needs what was said."""
+"""Shares of an agent's steps up to which a request is a talk, and from which it is work.
+
+Between them are services: an agent that talks with somebody needs what was said."""
 
 
 @frozen

@@ -110,7 +110,7 @@ class CompactionSettings(Struct, frozen=True, kw_only=True):
     """The fewest newest messages that stay, where the request fits with them (S2). 0: tokens fill a window, not
     messages."""
     max_summary_tokens: Annotated[int, whole("tokens", least=64)] | Auto = None
-    """The longest summary. ``auto``: 5 % of the limit, between 256 (S0) and 4096 tokens."""
+    """The longest summary. ``auto``: 5 to 30 % of the limit, by the strategy and the kind of the conversation."""
     min_tokens: Annotated[int, whole("tokens", least=0)] = 2000
     """A smaller request is not compacted automatically (FR-5.4.1); at most half of the limit, for small windows."""
     min_messages: Annotated[int, whole("messages", least=0)] = 0

@@ -28,7 +28,7 @@ LEAST_REPLY_SHARE = 1 / 16
 LEAST_REPLY_TOKENS = 256
 """The same in tokens, for small windows; a request that reserves less leaves what it reserves."""
 TALK_SUMMARY_SHARES, WORK_SUMMARY_SHARES = (0.30, 0.10), (0.10, 0.05)
-"""Shares of the limit for the summary of a talk and for that of an agent's work: without a model, and with one.
+"""Shares of the limit for the summary of a talk and of an agent's work: without a model, with one.
 
 Lines that are chosen cost nothing, and a model writes no more because it may. What an agent needs stands in its newest
 messages.

@@ -24,7 +24,7 @@ def work_share(messages: Sequence[Message], tokens: Sequence[int]) -> float:
     :returns: 0 for a talk to 1 for an agent that nobody talks to
     """
     work = total = before = 0
-    for message, size in islice(_said(messages, tokens), 1, None):
+    for message, size in islice(_client_messages(messages, tokens), 1, None):
         total += size
         if message.role == "tool" or message.calls:
             work += size
@@ -34,7 +34,7 @@ def work_share(messages: Sequence[Message], tokens: Sequence[int]) -> float:
     return work / total if total else 0.0
 
 
-def _said(messages: Sequence[Message], tokens: Sequence[int]) -> Iterator[tuple[Message, int]]:
+def _client_messages(messages: Sequence[Message], tokens: Sequence[int]) -> Iterator[tuple[Message, int]]:
     return ((message, size) for message, size in zip(messages, tokens, strict=True) if not message.is_system)
 
 
