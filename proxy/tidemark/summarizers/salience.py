@@ -15,6 +15,7 @@ from operator import attrgetter
 
 from tidemark.core.conversation.messages import Message
 from tidemark.core.phrases import Phrase, Reading
+from tidemark.core.recall.asking import asking
 from tidemark.summarizers.asides import without_asides
 from tidemark.summarizers.candidates import Candidate
 from tidemark.summarizers.deadline import UNBOUNDED, Deadline
@@ -136,7 +137,7 @@ def candidates_of(
     else:
         # An open request that another one follows is a text of the user like any other.
         old = [Utterance("User", line.text) if line.speaker == REQUEST else line for line in old]
-        if request.answered and _is_repeated(request, [*old, *new[:last_user]]):
+        if request.answered and _is_no_request(request, [*old, *new[:last_user]]):
             request = None
         elif request.within(*max_chars) == request.text:
             new[last_user] = Utterance(new[last_user].speaker, "")
@@ -222,8 +223,10 @@ def _revocations_in(request: str, start: int) -> Iterator[tuple[int, Revocation]
             yield place, revocation
 
 
-def _is_repeated(request: Request, before: Sequence[Utterance]) -> bool:
-    """Return whether the user said the same in an earlier message, such as "Go on."."""
+def _is_no_request(request: Request, before: Sequence[Utterance]) -> bool:
+    """Return whether what was answered asks for nothing, or was said before, such as "Go on."."""
+    if not asking(request.text):
+        return True
     words = words_of(request.text)
     max_chars = 2 * len(request.text)
     users = (line.text for line in before if line.speaker.startswith("User") and len(line.text) <= max_chars)
