@@ -84,6 +84,8 @@ def markdown(report: Report) -> str:
         systems = [name for name in report.figures if name != "direct" or cell is _waits]
         lines += [f"{title}:", "", f"| work | {' | '.join(systems)} |", f"|---|{'---|' * len(systems)}"]
         for work in works:
+            if work in BRIEF and cell is _cost:  # the page's first table has it
+                continue
             cells = [
                 cell(figures) if (figures := report.at(name, work)) and figures.answers else "" for name in systems
             ]
