@@ -12,7 +12,7 @@ CLIENTS_COMPILE := $(BIN)/uv --no-config pip compile --quiet --universal --pytho
 	--no-emit-index-url --no-emit-find-links $(if $(UPGRADE),--upgrade)
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo test bench bench-quick bench-peers bench-counting bench-extractive bench-fidelity bench-fidelity-kit bench-growth bench-lag bench-flood soak bench-console bench-history bench-recall bench-native bench-replay bench-failover bench-scale bench-replicas bench-instructions bench-structure test-demo test-speed test-processes test-random test-deep bench-turns bench-uploads bench-pace test-clients test-console test-fleet test-servers test-deploy screenshots check format lock lock-clients lock-deploy lock-servers clean
+.PHONY: help install demo test bench bench-quick bench-peers bench-counting bench-extractive bench-fidelity bench-fidelity-kit bench-growth bench-lag bench-flood soak bench-console bench-history bench-recall bench-native bench-replay bench-failover bench-scale bench-replicas bench-instructions bench-structure test-demo test-properties test-speed test-processes test-random test-deep bench-turns bench-uploads bench-pace test-clients test-console test-fleet test-servers test-deploy screenshots check format lock lock-clients lock-deploy lock-servers clean
 
 help: ## Show this list
 	@sed -nE 's/^([a-z-]+):[^#]*## (.*)/  make \1|\2/p' Makefile | awk -F'|' '{printf "%-24s %s\n", $$1, $$2}'
@@ -26,6 +26,9 @@ demo: $(VENV)/local.stamp ## Show a long conversation being compacted; no key, n
 # A file stays with one process, for its fixtures; in the order of their names, since by their size the slow ones came last.
 test: $(VENV)/dev.stamp ## Run the tests, five at a time; ARGS go to pytest: make test ARGS="-k plan"
 	PYTHONDONTWRITEBYTECODE= $(BIN)/pytest --numprocesses 5 --dist loadfile --no-loadscope-reorder -m "not e2e and not model and not clients and not fleet and not deploy and not walk and not browser and not speed" $(ARGS)
+
+test-properties: $(VENV)/dev.stamp ## Test the properties with all of their examples, of which make test has a third; takes two minutes
+	$(BIN)/pytest --numprocesses 3 --dist loadfile --hypothesis-profile full -m "hypothesis and not e2e and not fleet and not speed" $(ARGS)
 
 test-speed: $(VENV)/dev.stamp ## Test that no text takes long: times are compared, so one test runs at a time; takes a minute
 	$(BIN)/pytest -m speed $(ARGS)

@@ -7,15 +7,19 @@ import signal
 
 from hypothesis import HealthCheck, settings
 
-DAILY = settings(derandomize=True, deadline=None, suppress_health_check=[HealthCheck.too_slow])
-"""The same examples in every run: a change must not fail by chance. An ``@example`` keeps what other runs find.
+FULL = settings(derandomize=True, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+"""``make test-properties``, which CI runs: the same examples each time, since a change must not fail by chance.
+
+An ``@example`` keeps what other runs find.
 
 On a busy machine any example may take long, and how long is no rule that a test states.
 """
-settings.register_profile("daily", DAILY)
-settings.register_profile("random", DAILY, derandomize=False, print_blob=True)
+settings.register_profile("full", FULL)
+settings.register_profile("daily", FULL, max_examples=34)
+"""``make test``: the first third of the same examples (``tests/support/examples.py``)."""
+settings.register_profile("random", FULL, derandomize=False, print_blob=True)
 """``make test-random``: other examples in every run."""
-settings.register_profile("deep", DAILY, derandomize=False, max_examples=10_000)
+settings.register_profile("deep", FULL, derandomize=False, max_examples=10_000)
 """``make test-deep``: of those tests that leave their number to the profile."""
 settings.load_profile("daily")
 

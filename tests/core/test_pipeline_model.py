@@ -25,6 +25,7 @@ from tests.core.histories import (
     up_to,
 )
 from tests.core.test_promises import Step, assert_prefix_only, assert_valid, summarized
+from tests.support.examples import examples
 from tidemark.core.conversation.messages import Message
 from tidemark.core.conversation.prefix import chain_of
 from tidemark.core.conversation.summary import PrefixSummary, render_summary
@@ -38,7 +39,7 @@ from tidemark.dialects.chat.dialect import ChatDialect
 
 CHAT = ChatDialect()
 FIXED = 3
-EXAMPLES = max(500, settings().max_examples)
+EXAMPLES = max(examples(500), settings().max_examples)
 """Of ``make test``; of ``make test-deep`` its profile's."""
 Request = Sequence[Message]
 

@@ -10,6 +10,7 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from tests.core.histories import REPLIES, conversations, message, orphans, pairs, profiles, size
+from tests.support.examples import examples
 from tidemark.core.conversation.messages import Message
 from tidemark.core.conversation.prefix import chain_of
 from tidemark.core.conversation.summary import OPENING, PrefixSummary, SummaryRecipe, render_summary
@@ -99,7 +100,7 @@ def requests(messages: Sequence[Message]) -> list[Sequence[Message]]:
 
 
 @given(conversations(), profiles(), st.lists(MODES, max_size=12).map(lambda drawn: [*drawn, *["auto"] * 60]), REPLIES)
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(300), deadline=None)
 def test_what_is_forwarded_keeps_every_promise_that_the_core_can_keep(
     messages: list[Message], profile: ModelProfile, modes: list[Mode], reply: int | None
 ) -> None:
@@ -151,7 +152,7 @@ def assert_valid(request: Sequence[Message], forwarded: Sequence[Message]) -> No
 
 
 @given(conversations(), profiles(), REPLIES)
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200), deadline=None)
 def test_the_forwarded_prefix_is_frozen_between_two_compactions(
     messages: list[Message], profile: ModelProfile, reply: int | None
 ) -> None:
@@ -179,7 +180,7 @@ def records(draw: st.DrawFn, said: Sequence[Message], person: str) -> list[Messa
 
 
 @given(st.data(), profiles())
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(300), deadline=None)
 def test_a_summary_in_use_tells_no_system_message_that_the_request_does_not_hold(
     data: st.DataObject, profile: ModelProfile
 ) -> None:
@@ -202,7 +203,7 @@ def test_a_summary_in_use_tells_no_system_message_that_the_request_does_not_hold
 
 
 @given(conversations(), profiles(), REPLIES)
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200), deadline=None)
 def test_planning_what_was_just_compacted_compacts_nothing_more(
     messages: list[Message], profile: ModelProfile, reply: int | None
 ) -> None:
@@ -217,14 +218,14 @@ def test_planning_what_was_just_compacted_compacts_nothing_more(
 
 
 @given(conversations(), profiles())
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200), deadline=None)
 def test_off_changes_nothing_and_a_disabled_model_neither(messages: list[Message], profile: ModelProfile) -> None:
     """``X-Tidemark-Summarize: off``: the request goes out as it came in, whatever its size."""
     assert walk(messages, profile, None, "off").forwarded is messages
 
 
 @given(conversations(), st.text(max_size=200))
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200), deadline=None)
 def test_a_summary_cannot_break_out_of_its_quotation(messages: list[Message], text: str) -> None:
     """The marks around the quoted record stand once each, whatever a summarizer wrote between them."""
     said = [one for one in messages if not one.is_system]

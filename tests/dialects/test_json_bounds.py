@@ -12,6 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.support.examples import examples
 from tidemark.core.conversation import digest as meaning
 from tidemark.core.conversation import messages
 from tidemark.core.conversation.messages import Message
@@ -72,7 +73,7 @@ def short_steps(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("short_steps")
-@settings(max_examples=300)
+@settings(max_examples=examples(300))
 @given(VALUES, st.booleans())
 def test_a_value_read_in_steps_is_the_value(value: Any, escaped: bool) -> None:  # noqa: FBT001
     """Escapes, characters of several bytes and pairs of halves are never parted; names may be long, too."""
@@ -120,7 +121,7 @@ def test_the_end_of_a_string_is_where_its_quotation_mark_is(text: str, rest: byt
     assert end_of_string(raw + rest, 1) == len(raw)
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(300), deadline=None)
 @given(
     role=st.sampled_from(["system", "user", "assistant", "tool", "function"]),
     content=st.none() | TEXTS | st.lists(PARTS, max_size=3),

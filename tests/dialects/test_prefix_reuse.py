@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.support.examples import examples
 from tidemark.core.conversation.messages import Message
 from tidemark.core.conversation.request import ModelRequest
 from tidemark.core.errors import InvalidRequest
@@ -54,7 +55,7 @@ def short_bodies_too(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(prefix_reuse, "LONG_BYTES", 0)
 
 
-@settings(max_examples=500)
+@settings(max_examples=examples(500))
 @given(
     texts=TALK,
     turns=st.lists(st.tuples(st.integers(0, 8), TALK, st.booleans()), max_size=6),

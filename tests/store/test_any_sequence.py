@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.store.turns import RECIPE, Client, assistant, dialogue, raws, say, summary_of, system, user
+from tests.support.examples import examples
 from tidemark.core.conversation.messages import Message
 from tidemark.core.conversation.prefix import chain_of
 from tidemark.store.codec import Codec
@@ -117,7 +118,7 @@ async def _play(client: Client, model: Model, step: Step) -> None:
 
 
 @pytest.mark.parametrize("opening", [0, 70])
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(steps=st.lists(_STEPS, min_size=1, max_size=14))
 async def test_whatever_is_sent_is_read_back(server: EmbeddedValkey, opening: int, steps: list[Step]) -> None:
     """Known prefixes, summaries and messages are what the model says, after every step and at the end."""

@@ -23,6 +23,7 @@ from tests.store.turns import (
     turn_of,
     user,
 )
+from tests.support.examples import examples
 from tidemark.core.conversation.messages import Message
 from tidemark.core.conversation.prefix import chain_of, split_id
 from tidemark.store import keys
@@ -438,7 +439,7 @@ async def _read_all(client: Client, told: Told) -> None:
     await asyncio.gather(*(read(conversation, messages) for conversation, messages in told.conversations.items()))
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(moves=st.lists(_MOVES, min_size=4, max_size=14), seed=st.integers(0, 10**6))
 async def test_no_conversation_changes_but_the_one_that_goes_on(
     server: EmbeddedValkey, moves: list[Move], seed: int

@@ -8,6 +8,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from tests.support.examples import examples
 from tidemark.core.conversation.messages import Message
 from tidemark.core.ports import SummaryTask, TokenCounter
 from tidemark.summarizers import ExtractiveSummarizer
@@ -126,7 +127,7 @@ async def test_a_question_goes_with_its_answer_into_the_next_summary(counter: To
 
 
 @pytest.mark.anyio
-@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=examples(40), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.lists(st.sampled_from(ASIDES + STATEMENTS), min_size=1, max_size=30))
 async def test_asides_push_no_statement_out(counter: TokenCounter, talk: Talk, said: list[str]) -> None:
     """All statements are in, however many asides stand between them; of asides alone some stay."""

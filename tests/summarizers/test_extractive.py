@@ -15,6 +15,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from tests.support.examples import examples
 from tidemark.core.conversation.messages import Message
 from tidemark.core.ports import SummaryTask, TokenCounter
 from tidemark.dialects.chat.message import parse_message
@@ -408,7 +409,7 @@ SAID = st.builds(
 
 
 @pytest.mark.anyio
-@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=examples(150), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.lists(SAID | CALL, max_size=12), st.none() | WORDS, st.sampled_from([1, 16, 17, 40, 100, 300]))
 async def test_the_bound_is_always_kept(
     counter: TokenCounter, values: list[dict[str, object]], previous: str | None, bound: int
@@ -462,7 +463,7 @@ def stands_in_order(line: str, said: str) -> bool:
 
 
 @pytest.mark.anyio
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=examples(60), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(TALKS, TALKS, st.sampled_from([20, 40, 80, 400]))
 async def test_each_line_is_what_its_speaker_said_in_one_message(
     counter: TokenCounter, first: list[dict[str, str]], second: list[dict[str, str]], bound: int

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from tests.support.examples import examples
 from tidemark.core.conversation.messages import Message
 from tidemark.core.conversation.summary import SummaryRecipe, SummaryText
 from tidemark.core.errors import SummaryRejected
@@ -83,7 +84,7 @@ SAID = st.lists(
 
 
 @pytest.mark.anyio
-@settings(max_examples=15, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=examples(15), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.lists(SAID, min_size=50, max_size=50), st.sampled_from([160, 300]))
 async def test_a_rule_of_the_first_round_stands_word_for_word_after_fifty(
     counter: TokenCounter, rounds: list[list[str]], bound: int
@@ -169,7 +170,7 @@ WORDS = st.text(st.sampled_from("ab .!?\n#-:;{}😀中é"), max_size=60) | st.sa
 
 
 @pytest.mark.anyio
-@settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=examples(100), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.lists(WORDS, max_size=8), st.none() | WORDS, st.sampled_from([1, 16, 40, 90, 300]), WORDS)
 async def test_the_bound_is_always_kept(
     counter: TokenCounter, texts: list[str], previous: str | None, bound: int, told: str

@@ -10,6 +10,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from tests.core.histories import message
+from tests.support.examples import examples
 from tidemark.core.conversation.messages import Message
 from tidemark.core.conversation.summary import SummaryRecipe, SummaryText
 from tidemark.core.ports import Summarizer, SummaryTask, TokenCounter
@@ -96,7 +97,7 @@ LINES = st.lists(
 ).map(lambda lines: "\n".join([*lines, "Some things were done."]))
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=examples(60), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(LINES, st.sampled_from(list(CARRIERS)), st.lists(st.booleans(), min_size=1, max_size=5))
 @pytest.mark.parametrize("bound", [40, 300])
 async def test_whatever_a_model_writes_nobody_said_it(

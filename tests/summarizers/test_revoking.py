@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.core.histories import message
+from tests.support.examples import examples
 from tests.support.growth import growth_of
 from tidemark.core.ports import SummaryTask
 from tidemark.summarizers import ExtractiveSummarizer
@@ -162,7 +163,7 @@ def rounds(draw: st.DrawFn) -> tuple[list[list[str]], list[str], list[str]]:
 
 
 @given(rounds())
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 def test_only_what_is_in_force_survives_a_cascade(drawn: tuple[list[list[str]], list[str], list[str]]) -> None:
     """In sentences of the conversation, and in the ledger that stands before a model's prose."""
     texts, standing, gone = drawn

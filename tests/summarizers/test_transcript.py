@@ -11,6 +11,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from tests.core.histories import message
+from tests.support.examples import examples
 from tidemark.core.conversation.messages import Message
 from tidemark.core.ports import SummaryTask, TokenCounter
 from tidemark.summarizers import ExtractiveSummarizer
@@ -137,7 +138,7 @@ def test_a_label_stands_once_for_its_statements() -> None:
 
 
 @pytest.mark.anyio
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=examples(60), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(TEXTS, TEXTS, st.sampled_from([40, 300]))
 async def test_a_summary_is_read_back_as_who_said_it(counter: TokenCounter, text: str, key: str, bound: int) -> None:
     """Of a talk in which the user laid nothing down, no line is a rule: not after two cascades either."""

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.support.examples import examples
 from tidemark.core.conversation.messages import JsonValue, Message
 from tidemark.core.conversation.request import ModelRequest
 from tidemark.dialects.chat.dialect import ChatDialect
@@ -111,7 +112,7 @@ def test_odd_tools_are_counted_and_never_an_error() -> None:
     assert total(HELLO, tools="not a list") > total(HELLO)
 
 
-@settings(max_examples=200)
+@settings(max_examples=examples(200))
 @given(TEXTS | st.text(max_size=80), st.integers(-1, 120))
 def test_a_cut_text_is_the_longest_that_fits(text: str, max_tokens: int) -> None:
     """A beginning of the text, never too long when it is counted again, and one character more would be."""

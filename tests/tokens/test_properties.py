@@ -12,6 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.support.examples import examples
 from tests.tokens.asking import COUNTER, message, request, total
 from tidemark.core.conversation.messages import JsonValue, Message
 from tidemark.core.conversation.request import ModelRequest
@@ -52,7 +53,7 @@ MESSAGES = (
 JSON = st.recursive(SCALARS, lambda inner: st.lists(inner, max_size=3) | st.dictionaries(NAMES, inner, max_size=3))
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 @given(st.lists(MESSAGES, max_size=5), MESSAGES, st.lists(FUNCTIONS, max_size=2), MODELS)
 def test_a_message_more_is_never_a_token_fewer(
     values: list[JsonValue], more: JsonValue, functions: list[JsonValue], model: str
@@ -65,7 +66,7 @@ def test_a_message_more_is_never_a_token_fewer(
         assert total({**body, "messages": longer}, model) >= total(body, model)
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 @given(st.lists(MESSAGES, max_size=4), st.lists(FUNCTIONS, max_size=2), TEXTS, MODELS)
 def test_what_a_summary_changes_of_all_else_is_known_before_it_is_written(
     values: list[JsonValue], functions: list[JsonValue], told: str, model: str
@@ -81,7 +82,7 @@ def test_what_a_summary_changes_of_all_else_is_known_before_it_is_written(
     assert changed.other_tokens == plain.other_tokens + plain.first_summary_tokens
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 @given(st.lists(FUNCTIONS, min_size=2, max_size=4, unique_by=str), st.randoms(use_true_random=False), MODELS)
 def test_the_order_of_tools_does_not_matter(functions: list[JsonValue], chance: object, model: str) -> None:
     """Tools are told apart by line ends, which no token spans: turned round, they cost the same."""
@@ -90,7 +91,7 @@ def test_the_order_of_tools_does_not_matter(functions: list[JsonValue], chance: 
     assert total({**body, "tools": tools}, model) == total({**body, "tools": tools[::-1]}, model)
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(300), deadline=None)
 @given(TEXTS, TEXTS, MODELS)
 def test_a_text_costs_about_what_its_halves_cost(first: str, second: str, model: str) -> None:
     """Only tokens at the seam may differ: the words and the white space that meet there."""
@@ -99,7 +100,7 @@ def test_a_text_costs_about_what_its_halves_cost(first: str, second: str, model:
     assert abs(COUNTER.count_text(first + second, model) - halves) <= 4 * seam + 4
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 @given(st.lists(MESSAGES, min_size=1, max_size=6), st.lists(MESSAGES, max_size=6), MODELS)
 def test_a_count_does_not_depend_on_what_was_counted_before(
     values: list[JsonValue], earlier: list[JsonValue], model: str
@@ -141,7 +142,7 @@ def test_threads_count_the_same() -> None:
         assert len(set(threads.map(count, range(8)))) == 1
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200), deadline=None)
 @given(JSON, st.sampled_from(["tools", "functions", "tool_choice", "function_call", "response_format", "modalities"]))
 def test_any_json_in_any_member_is_counted(value: JsonValue, name: str) -> None:
     """The client may send what it likes; it costs something or nothing, and never an exception."""

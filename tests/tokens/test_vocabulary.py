@@ -15,6 +15,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.support.examples import examples
 from tidemark.core.errors import TokenizerFailed
 from tidemark.tokens import LocalTokenCounter
 from tidemark.tokens import vocabulary as vocabularies
@@ -23,7 +24,7 @@ from tidemark.tokens.vocabulary import OWNER, Vocabulary, pieces, vocabulary
 TEXTS = st.text(alphabet=st.sampled_from("ab Z9.,'\n\t/\r-éß中😀\u200d\x1c\xa0"), max_size=400)
 
 
-@settings(max_examples=300)
+@settings(max_examples=examples(300))
 @given(TEXTS, st.integers(5, 60), st.sampled_from(["o200k_base", "cl100k_base"]))
 def test_pieces_do_not_change_the_count(text: str, limit: int, encoding: str) -> None:
     """Pieces make up the text; where each ends at a space or a line end, their tokens are the text's."""

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from tests.core.histories import conversations, message, orphans, pairs, profiles, size
 from tests.core.planning.test_plan import chat, summary_of
 from tests.core.test_promises import FIXED, summarized
+from tests.support.examples import examples
 from tidemark.core.conversation.messages import Message
 from tidemark.core.conversation.summary import PrefixSummary
 from tidemark.core.planning.assemble import assemble
@@ -87,7 +88,7 @@ def cut(given_: PlanInput, clips: Sequence[Clip]) -> PlanInput:
 
 
 @given(heavy(), profiles(), st.sampled_from(["auto", "force"]))
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(300), deadline=None)
 def test_clipping_makes_fit_what_did_not_and_changes_nothing_else(
     messages: list[Message], profile: ModelProfile, mode: Mode
 ) -> None:
@@ -125,7 +126,7 @@ def test_clipping_makes_fit_what_did_not_and_changes_nothing_else(
 
 
 @given(st.one_of(LARGE, st.lists(LARGE, min_size=1, max_size=5)), st.integers(LEAST_TOKENS, 600))
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(300), deadline=None)
 def test_a_clipped_result_keeps_both_ends_and_all_other_members(said: str | list[str], most: int) -> None:
     """Head and tail of the original around one visible mark; other members keep their bytes and their order."""
     parts = [{"type": "text", "x": 1.50, "text": one} for one in said] if isinstance(said, list) else said

@@ -7,6 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.core.histories import conversations, message, pairs
+from tests.support.examples import examples
 from tidemark.core.conversation.messages import Message
 from tidemark.core.conversation.summary import PrefixSummary, SummaryRecipe
 from tidemark.core.planning.budget import Budget, CompactionPolicy
@@ -248,7 +249,7 @@ def test_disabled_and_off_leave_the_request_alone() -> None:
 
 
 @given(conversations())
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(300), deadline=None)
 def test_a_cut_never_parts_a_call_from_its_result(messages: list[Message]) -> None:
     """Promise 3, at its root: every allowed cut has each pair on one side."""
     for cut, allowed in enumerate(open_cuts(messages)):

@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.dialects.messages.anthropic_talk import CACHED, assistant, calls, result, text, user
+from tests.support.examples import examples
 from tidemark.core.conversation.request import ModelRequest
 from tidemark.dialects import prefix_reuse
 from tidemark.dialects.messages.dialect import MessagesDialect
@@ -51,7 +52,7 @@ def content_of(request: ModelRequest) -> object:
     return request.messages, dict(request.fields), request.body, request.billed_members
 
 
-@settings(max_examples=200)
+@settings(max_examples=examples(200))
 @given(turns=TURNS, marks=st.lists(st.integers(0, 2), min_size=7, max_size=7), layout=st.sampled_from(LAYOUTS))
 def test_a_parser_that_knows_the_beginning_reads_the_same(
     turns: list[tuple[str, int]], marks: list[int], layout: dict[str, Any]

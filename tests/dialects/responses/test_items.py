@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.support.examples import examples
 from tidemark.core.conversation.messages import Message
 from tidemark.core.conversation.request import ModelRequest
 from tidemark.core.errors import InvalidRequest
@@ -283,7 +284,7 @@ def talks(draw: st.DrawFn) -> tuple[Messages, Messages]:
 
 
 @given(talks())
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200), deadline=None)
 def test_a_conversation_in_two_dialects_has_one_chain(talk: tuple[Messages, Messages]) -> None:
     """Message by message, so that a summary made in one serves the other."""
     chat, items = talk
@@ -292,7 +293,7 @@ def test_a_conversation_in_two_dialects_has_one_chain(talk: tuple[Messages, Mess
 
 
 @given(talks())
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 def test_messages_of_either_dialect_are_written_in_the_other_with_the_same_chain(
     talk: tuple[Messages, Messages],
 ) -> None:

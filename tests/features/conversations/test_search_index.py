@@ -6,6 +6,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from tests.support.examples import examples
 from tidemark.features.conversations.search_index import MessageSearch, Searchable
 
 
@@ -78,7 +79,7 @@ async def test_pages_of_hits_in_running_text_go_on() -> None:
     assert await hits_of(search, [], "東京都", limit=2, offset=4) == [5]
 
 
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=60, deadline=None)
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=examples(60), deadline=None)
 @given(st.text(max_size=40))
 async def test_any_query_is_one(query: str) -> None:
     """Nothing that anybody types is an error."""

@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 from tests.core.histories import conversations, message
 from tests.request.conftest import WINDOW, Bench, Client
 from tests.request.talk import Said, assistant, history, long, system, user
+from tests.support.examples import examples
 from tests.support.scripted import says
 from tidemark.core.conversation.prefix import chain_of
 from tidemark.core.conversation.records import TurnRecord
@@ -103,7 +104,7 @@ def test_tokens_after_are_exact_for_any_conversation(bench: Bench, model: str) -
     bench.upstream.script = says("Fine.")
 
     @given(conversations(), st.sampled_from(BILLED), st.sampled_from(["auto", "force"]))
-    @settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+    @settings(max_examples=examples(60), deadline=None, suppress_health_check=[HealthCheck.too_slow])
     def hold(messages: list[Any], billed: dict[str, Any], first: str) -> None:
         one = Client(client.http, next(CREDENTIALS))
         said = [json.loads(each.raw) for each in messages]

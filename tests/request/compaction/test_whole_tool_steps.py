@@ -12,6 +12,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from tests.request.conftest import Bench, benched
+from tests.support.examples import examples
 from tests.support.scripted import Received
 from tests.support.serving import NO_TLS
 
@@ -28,7 +29,7 @@ model_list:
 compaction:
   defaults: {{strategy: extractive, retention_tokens: 200, min_tokens: 300}}
 """
-EXAMPLES = 60
+EXAMPLES = examples(60)
 
 
 @dataclass(frozen=True)

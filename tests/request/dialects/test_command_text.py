@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.core.histories import BOOLEANS, conversations, message, up_to
+from tests.support.examples import examples
 from tidemark.core.conversation.request import ModelRequest
 from tidemark.core.errors import InvalidRequest
 from tidemark.dialects.chat.dialect import ChatDialect
@@ -73,7 +74,7 @@ def answer(data: st.DataObject) -> dict[str, Any]:
 
 
 @given(conversations(), st.data())
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(300), deadline=None)
 def test_exchanges_anywhere_leave_the_request_byte_for_byte(messages: list[Any], data: st.DataObject) -> None:
     """However the client writes JSON, however often and wherever it asked, within an exchange too; echoed twice."""
     plain = [json.loads(one.raw) for one in messages]
@@ -93,7 +94,7 @@ def test_exchanges_anywhere_leave_the_request_byte_for_byte(messages: list[Any],
 
 
 @given(conversations(), st.data())
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(300), deadline=None)
 def test_commands_without_an_answer_leave_the_request_byte_for_byte(messages: list[Any], data: st.DataObject) -> None:
     """Lost before the user's next words, or stopped before the mark was out, among exchanges of any kind."""
     plain = [json.loads(one.raw) for one in messages]
@@ -115,7 +116,7 @@ def test_commands_without_an_answer_leave_the_request_byte_for_byte(messages: li
 
 
 @given(conversations())
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 def test_a_request_without_commands_is_the_very_same(messages: list[Any]) -> None:
     """Promise 1, and nothing is even looked at; nor does a path in it make a command."""
     said = [json.loads(one.raw) for one in messages]
