@@ -259,3 +259,44 @@ async def test_indexes_have_a_bound() -> None:
     made = [await indexes.ready(name, originals(2000), None) for name in (b"a", b"b", b"c")]
     assert await indexes.ready(b"c", originals(2000), None) is made[2]
     assert await indexes.ready(b"a", originals(2000), None) is not made[0]
+
+
+CARDS = json.dumps(
+    {
+        "user_id": "ilse_7731",
+        "cards": [
+            {"id": f"gift_card_{8830000 + number}", "kind": "gift card", "amount": 100 + number} for number in range(60)
+        ],
+        "certificate": {"id": "certificate_5901338", "amount": 250},
+    }
+)
+
+
+def served(turns: int = 18) -> list[Said]:
+    """An agent has looked up what somebody has, long ago."""
+    call = {"id": "c1", "type": "function", "function": {"name": "get_user", "arguments": '{"user": "ilse_7731"}'}}
+    looked_up: list[Said] = [
+        user("Hello, I am Ilse, and I want to change a flight."),
+        {"role": "assistant", "content": None, "tool_calls": [call]},
+        {"role": "tool", "tool_call_id": "c1", "content": CARDS},
+        assistant("I see your cards and your certificate."),
+    ]
+    return [*looked_up, *history(turns)]
+
+
+def test_what_somebody_confirms_to_an_agent_brings_the_record_of_the_proposal(bench: Bench, recalling: Client) -> None:
+    """It asks for nothing, but the next call needs the identifier; of a long result the record comes alone."""
+    said = [*served(), assistant("Shall I pay with the certificate?"), user("Yes, please go ahead.")]
+    got = recalling.chat(said)
+    assert got.headers["x-tidemark-action"] == "compacted"
+    text = newest_text(bench.upstream.last)
+    assert '"certificate": {"id": "certificate_5901338", "amount": 250}' in text
+    assert "gift_card_8830017" not in text
+    assert int(got.headers["x-tidemark-recalled-tokens"]) <= 150
+
+
+def test_a_statement_of_a_talk_recalls_nothing(bench: Bench, recalling: Client) -> None:
+    """However many words it shares with what was said before."""
+    told = user("By the way, the door of the archive opens well again, and the code is easy.")
+    recalling.chat([*talk_with_fact(), told])
+    assert bench.upstream.last.messages[-1] == told
