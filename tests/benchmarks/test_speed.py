@@ -255,7 +255,9 @@ def test_a_page_gets_the_figures_where_it_has_a_place_for_them() -> None:
     once = saved.placed(page, "figures", table.markdown(report()))
     assert once.startswith("before\n")
     assert once.endswith("\nafter\n")
-    assert "| small request | 0.50 (1.0) | 1.00 (2.0) | 40.00 (80.0) |" in once
+    assert "| small request | 0.5 / 0.5 | 0.5 / 0.5 | 1.0 / 1.0 | 50.0 / 50.0 |" in once
+    assert "0.50 (1.0)" not in once  # the page's first table has it
+    assert "| floor | 0.50 (1.0) | 2.00 (4.0) |" in table.brief(report())
     assert saved.placed(once, "figures", table.markdown(report())) == once
     assert saved.placed("no place", "figures", "a table") == "no place"
 

@@ -226,7 +226,7 @@ def test_an_overflow_of_what_can_only_be_clipped_is_clipped_and_replayed(bench: 
 
 def test_compacting_without_a_conversation_clips_too(client: Client) -> None:
     """``POST /tidemark/compact``: the result is within the budget that was given, by the same rules."""
-    for said, summarized in ((PARALLEL, 0), ([*history(8), *PARALLEL[1:]], 13)):
+    for said, summarized in ((PARALLEL, 0), ([*history(8), *PARALLEL[1:]], 16)):
         asked = {"request": {"model": "small", "messages": said}, "max_tokens": 600, "strategy": "extractive"}
         got = client.http.post("/tidemark/compact", json=asked, headers=client.headers())
         assert got.status_code == 200, got.text

@@ -27,6 +27,12 @@ FACTS = (
     ("Doctor Okafor forbade me plums and kiwis.", "What did Doctor Okafor forbid me?"),
     ("Tomasz paid Halvorsen for the loom from Tallinn.", "For what did Tomasz pay Halvorsen?"),
 )
+OTHER_FACTS = (
+    "On 7 June 2021 Petra Zielinska sold 412 organ pipes to Brauer for 18,730 francs.",
+    "Flight QX4417 left Murmansk at 05:52 on 19 January 2020 with 83 huskies and 9 sledges.",
+    "Bishop Adeyemi printed 6,400 leaflets on 28 August 2018 for 2,115 shillings in Kisumu.",
+)
+"""They fill the small summary, so that it lacks the others."""
 RECALL = ", max_summary_tokens: 64, recall: {max_tokens: 1200}"
 WINDOW = 4000
 SMALL_TALK = user("Thanks! Now write a haiku about rain.")
@@ -44,6 +50,8 @@ def beginning() -> list[Said]:
     talk = history(44)
     for number, (fact, _) in enumerate(FACTS):
         talk[12 * number + 2 : 12 * number + 4] = [user(fact), assistant("I will remember it.")]
+    for number, fact in enumerate(OTHER_FACTS):
+        talk[12 * number + 6 : 12 * number + 8] = [user(fact), assistant("I see.")]
     return talk
 
 
