@@ -9,6 +9,7 @@ import asyncio
 import time
 from collections.abc import Callable, Iterable, Iterator
 from functools import partial
+from itertools import islice
 from math import inf
 from typing import ParamSpec, TypeVar
 
@@ -54,10 +55,10 @@ class Deadline:
 
         :raises SummaryOverdue: the time is over
         """
-        for number, item in enumerate(items):
-            if number % _ITEMS == 0:
-                self.check()
-            yield item
+        remaining = iter(items)
+        while some := list(islice(remaining, _ITEMS)):
+            self.check()
+            yield from some
 
     def abandon(self) -> None:
         """Stop the work at its next check; may be called from another thread."""
