@@ -42,6 +42,8 @@ _TOP_UP_TRIES = 8
 _LEAST_FREE_TOKENS = 4
 _TOP_UP_TOKENS = 8192
 """The largest bound that is topped up; a larger one loses less to its remainder than the counts would cost."""
+_FULL_TOKENS = 1.0
+"""With fewer free tokens nothing fits any more."""
 _LINE_TOKENS = 3.0
 """Tokens of a speaker and a line end."""
 _SHORTENED_RATIO = 1.4
@@ -150,8 +152,9 @@ class ExtractiveSummarizer:
         for candidate in deadline.over(ranked):
             if free < _LEAST_FREE_TOKENS or tries >= _TOP_UP_TRIES:
                 break
-            is_beside = not candidate.rides or candidate.line in lines
-            if candidate.place in places or not is_beside or candidate.tokens * error > free:
+            if candidate.tokens * error > free or candidate.place in places:
+                continue
+            if candidate.rides and candidate.line not in lines:
                 continue
             tries += 1
             longer = _assembled([*chosen, candidate])
@@ -175,7 +178,7 @@ def _candidates(task: SummaryTask, deadline: Deadline, *, with_bulk: bool = Fals
 
 def _needed_tokens(candidates: Sequence[Candidate]) -> float:
     """Return an estimate of the tokens of all candidates, each on a line of its own."""
-    return sum(candidate.tokens + _LINE_TOKENS for candidate in candidates)
+    return sum([candidate.tokens + _LINE_TOKENS for candidate in candidates])
 
 
 def _shortened(ranked: Sequence[Candidate], tokens: float, deadline: Deadline) -> list[Candidate]:
@@ -216,9 +219,13 @@ def _shorter(candidate: Candidate) -> Candidate:
 
 def _ranked(candidates: Sequence[Candidate]) -> list[Candidate]:
     """Return candidates, most important first: by class, then the densest, then in the order of the conversation."""
-    # Three stable sorts by one field each are twice as fast as one by a tuple of the three.
-    in_order = sorted(candidates, key=attrgetter("place"))
-    return sorted(sorted(in_order, key=attrgetter("density"), reverse=True), key=attrgetter("tier"))
+    return sorted(_by_density(candidates), key=attrgetter("tier"))
+
+
+def _by_density(candidates: Sequence[Candidate]) -> list[Candidate]:
+    """Return candidates, the densest first, those that are equally dense in the order of the conversation."""
+    # Stable sorts by one field each are twice as fast as one by a tuple of all.
+    return sorted(sorted(candidates, key=attrgetter("place")), key=attrgetter("density"), reverse=True)
 
 
 class _Choice:
@@ -226,19 +233,18 @@ class _Choice:
 
     def __init__(self, budget: float) -> None:
         self.candidates: list[Candidate] = []
-        self._free, self._earlier = budget, budget * _EARLIER_SHARE
+        self.free = budget
+        self._earlier = budget * _EARLIER_SHARE
         self._rules, self._listed = budget * _RULES_SHARE, budget * _LISTED_SHARE
         self._lines: set[int] = set()
         self._labels: set[tuple[str, str]] = set()
         self._subjects: set[tuple[int, str]] = set()
 
-    @property
-    def is_full(self) -> bool:
-        """Whether no candidate fits any more."""
-        return self._free < 1.0
+    def add(self, candidate: Candidate, *, has_share: bool = True) -> bool:
+        """Add a candidate if it fits; return False if its share is used up or its line is missing.
 
-    def add(self, candidate: Candidate) -> bool:
-        """Add a candidate if it fits; return False if its share is used up or its line is missing."""
+        :param has_share: whether it takes from the share of its kind, which bounds it
+        """
         cost = candidate.tokens
         if candidate.line not in self._lines:
             if candidate.rides:
@@ -248,7 +254,8 @@ class _Choice:
             cost += estimated_tokens(candidate.subject)
         if candidate.label and (candidate.speaker, candidate.label) in self._labels:
             cost -= candidate.label_tokens
-        is_rule, is_earlier = candidate.tier == 0, candidate.tier > 0 and candidate.earlier
+        is_rule = has_share and candidate.tier == 0
+        is_earlier = has_share and candidate.tier > 0 and candidate.earlier
         is_listed = is_rule and candidate.listed
         if (
             (is_listed and cost > self._listed)
@@ -256,12 +263,12 @@ class _Choice:
             or (is_earlier and cost > self._earlier)
         ):
             return False
-        if cost <= self._free:
+        if cost <= self.free:
             self.candidates.append(candidate)
             self._lines.add(candidate.line)
             self._labels.add((candidate.speaker, candidate.label))
             self._subjects.add((candidate.line, candidate.subject))
-            self._free -= cost
+            self.free -= cost
             self._rules -= cost if is_rule else 0.0
             self._listed -= cost if is_listed else 0.0
             self._earlier -= cost if is_earlier else 0.0
@@ -277,16 +284,20 @@ def _chosen(ranked: Sequence[Candidate], budget: float) -> list[Candidate]:
     """
     choice = _Choice(budget)
     start = next((place for place, candidate in enumerate(ranked) if candidate.tier > 0), len(ranked))
-    rules = [replace(rule, tier=1, earlier=False) for rule in ranked[:start] if not choice.add(rule)]
-    others = _ranked([*rules, *ranked[start:]]) if rules else ranked[start:]
+    rules = [rule for rule in ranked[:start] if not choice.add(rule)]
+    others = ranked[start:]
+    if rules:
+        others = sorted(_by_density([*rules, *others]), key=lambda candidate: candidate.tier > 1)
     late: list[Candidate] = []
     for candidate in others:
-        if choice.is_full:
+        if choice.free < _FULL_TOKENS:
             break
-        if not choice.add(candidate):
+        if candidate.tokens > choice.free and not candidate.label:
+            continue  # most do not fit any more when the best are in
+        if not choice.add(candidate, has_share=candidate.tier > 0):
             late.append(candidate)
     for candidate in late:
-        choice.add(replace(candidate, earlier=False))
+        choice.add(candidate, has_share=False)
     return choice.candidates
 
 
