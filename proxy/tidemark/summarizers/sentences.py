@@ -22,7 +22,8 @@ _NO_ORDINAL = (
 """A place after a number and a full stop at which the number is no ordinal one."""
 _ENDS = (
     # It starts with a simple class, so that the search skips from white space to white space.
-    r"[ \t\n](?:"
+    # Most white space is a blank after no stop, which one look tells.
+    r"[ \t\n](?<![^.!?…؟۔][ \t])(?:"
     r"(?<=[.!?…؟۔][ \t])(?<!\b[A-Z]\.[ \t])(?<!\b(?:Mr|Ms|Dr|vs|St)\.[ \t])(?<!\bMrs\.[ \t])(?<!(?:e\.g|i\.e)\.[ \t])"
     r"(?<!^\d\.[ \t])(?<!\n\d\.[ \t])(?<!\n\d\d\.[ \t])[ \t]*"
     rf"(?:(?<![ \t]\d\.[ \t])(?<![ \t]\d\d\.[ \t])|{_NO_ORDINAL})"
