@@ -27,4 +27,4 @@ def label_of(sentence: str) -> str:
 
 def is_safety(sentence: str) -> bool:
     """Return whether a sentence begins with a label that says it concerns safety."""
-    return bool(_SAFETY.match(sentence))
+    return ":" in sentence and bool(_SAFETY.match(sentence))

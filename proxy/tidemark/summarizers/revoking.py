@@ -23,6 +23,8 @@ _TURNS = frozenset(["change", "changed", "second", "correction", "scratch", "and
 _MINDS_TEXT = "mind minds plan plans thought thoughts correction scratch überlegt avis idea opinión"
 _MINDS = frozenset(_MINDS_TEXT.split())
 """A change of mind has one of these words and one of ``_TURNS``."""
+_SIGNS = _TRIGGERS | _TURNS
+"""A sentence without any of these words takes nothing back."""
 _LEAD = r"^(?:(?:actually|ok|okay|so|and|but|please|oh|sorry|well|also|bitte|por\ favor)[,:;]?\s+)*"
 _RULES = r"(?:rules?|instructions?|requirements?|restrictions?|constraints?|preferences?)"
 _TAKES_BACK = re.compile(
@@ -112,9 +114,9 @@ def revocation_of(sentence: str, words: Collection[str]) -> Revocation | None:
 
     :param words: the sentence's words, in small letters
     """
-    is_trigger, is_change = may_revoke(words), not (_MINDS.isdisjoint(words) or _TURNS.isdisjoint(words))
-    if len(sentence) > _MOST_CHARS or not (is_trigger or is_change):
+    if _SIGNS.isdisjoint(words) or len(sentence) > _MOST_CHARS:
         return None
+    is_trigger, is_change = may_revoke(words), not (_MINDS.isdisjoint(words) or _TURNS.isdisjoint(words))
     plain = " ".join(sentence.lower().split())  # between long runs of spaces, the patterns would try every place
     for pattern, least_named in ((_TAKES_BACK, _NAMED), (_ALLOWS, _NAMED_BY_LEAVE)) if is_trigger else ():
         if match := pattern.search(plain):

@@ -108,6 +108,8 @@ _FIRST_WORDS = frozenset(_FIRST_WORDS_TEXT.split())
 """Words with which a rule begins, perhaps after "please" or "and"; elsewhere they tell nothing."""
 _HAVE = frozenset(["has", "have"])
 _WITH_CAN = frozenset(["t", "only", "more", "up", "long", "leave"])
+_SIGNS = _RULE_WORDS | {"to", "can", "now"}
+"""A word of a rule, or one that is a sign of a rule with another word."""
 _VERBS = (
     "use|touch|push|deploy|delete|change|modify|run|send|reveal|execute|share|commit|merge|call|write|answer"
     "|exceed|edit|remove|install|mention|suggest|include|assume|ask|start|make|add|put|store|log|expose|print"
@@ -288,12 +290,13 @@ def rule_kind(sentence: str, words: Sequence[str]) -> RuleKind | None:
 
 def _may_rule(words: Sequence[str]) -> bool:
     """Return whether a sentence has a word by which an English rule is known; most have none."""
+    signs = _SIGNS.intersection(words)
     return (
-        not _RULE_WORDS.isdisjoint(words)
+        not _RULE_WORDS.isdisjoint(signs)
         or not _FIRST_WORDS.isdisjoint(words[:3])
-        or ("to" in words and not _HAVE.isdisjoint(words))
-        or ("can" in words and not _WITH_CAN.isdisjoint(words))
-        or ("now" in words and "from" in words)
+        or ("to" in signs and not _HAVE.isdisjoint(words))
+        or ("can" in signs and not _WITH_CAN.isdisjoint(words))
+        or ("now" in signs and "from" in words)
     )
 
 

@@ -97,9 +97,25 @@ def has_signs(sentence: str, words: Collection[str]) -> bool:
 # Each pattern is matched only if the sentence has one of its words; most have none.
 def is_fact(sentence: str, words: Collection[str]) -> bool:
     """Return whether a sentence says who the speaker is, names something of theirs, or has a date or a sum."""
-    if not _FACT_WORDS.isdisjoint(words) and _FACT.search(" " + sentence.lower()):
+    if not _FACT_WORDS.isdisjoint(words) and (
+        _FACT.search(" " + sentence.lower()) or ("i" in words and _OWN_NAME.search(" " + sentence))
+    ):
         return True
-    return bool(("i" in words and _OWN_NAME.search(" " + sentence)) or _DATED.search(sentence))
+    return _may_be_dated(sentence) and _DATED.search(sentence) is not None
+
+
+def _may_be_dated(sentence: str) -> bool:
+    """Return whether a sentence has a sign of a date or a sum; most have none."""
+    return (
+        "-" in sentence
+        or "$" in sentence
+        or "€" in sentence
+        or "£" in sentence
+        or "USD" in sentence
+        or "EUR" in sentence
+        or "euros" in sentence
+        or "dollars" in sentence
+    )
 
 
 def is_decision(sentence: str, words: Collection[str]) -> bool:

@@ -45,6 +45,8 @@ _LEAST_SHARED, _SIMILAR = 2, 0.6
 _A_VALUE = r"[$€£]?\w{0,20}\d[\w.,:-]{0,20}(?<=\w)"
 _VALUE = re.compile(rf"(?:(?<=\b(?:is|to|es) )|(?<=\b(?:are|ist|est) )){_A_VALUE}")
 """A value: the word with a digit after "is" or "to", in English, German, French and Spanish."""
+_BEFORE_VALUE = ("is ", "to ", "es ", "are ", "st ")
+"""How the words before a value end; most sentences have none."""
 _NOW = frozenset(["now", "jetzt", "nun", "maintenant", "désormais", "ahora"])
 _UPDATE = re.compile(rf"\b(is|are|ist|est|es) (?:{'|'.join(sorted(_NOW))}) (?={_A_VALUE})", re.IGNORECASE)
 
@@ -52,8 +54,10 @@ _UPDATE = re.compile(rf"\b(is|are|ist|est|es) (?:{'|'.join(sorted(_NOW))}) (?={_
 def answer_language(sentence: str) -> str | None:
     """Return the language in which a sentence wants all answers; None if it says anything else."""
     words = words_of(sentence) if len(sentence) < 12 * _MOST_WORDS else ()
+    if len(words) > _MOST_WORDS or _ANSWER.isdisjoint(words):
+        return None
     languages = [word for word in words if word in _LANGUAGES]
-    if len(languages) != 1 or len(words) > _MOST_WORDS or _ANSWER.isdisjoint(words):
+    if len(languages) != 1:
         return None
     return languages[0] if all(word in _BESIDE or word in _ANSWER or word == languages[0] for word in words) else None
 
@@ -63,6 +67,8 @@ def without_value(sentence: str) -> str | None:
 
     "The cap is $500 in all." and "The cap is $700 in all." give the same text.
     """
+    if not any(map(sentence.__contains__, _BEFORE_VALUE)):
+        return None
     values = _VALUE.findall(sentence)
     return _VALUE.sub("\0", sentence).lower() if len(values) == 1 else None
 
