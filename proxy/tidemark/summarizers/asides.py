@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 
 from tidemark.summarizers.labels import label_of
@@ -23,7 +23,10 @@ _LONG_CHARS = 90
 """A sentence of so many characters is no aside."""
 _UNSPACED_CHARS = 2
 """Such letters of a word, on an average."""
-_VALUE = re.compile(r"\d|[\w.-]/[\w.-]|\w[_@]\w|`|\w\.\w{2,4}\b")
+_VALUE = re.compile(
+    # It starts with a simple class, so that the search skips from sign to sign.
+    r"[\d`/_@.](?:(?<=[\d`])|(?<=[\w.-]/)(?=[\w.-])|(?<=\w[_@])(?=\w)|(?<=\w\.)(?=\w{2,4}\b))"
+)
 """A number, a path, an identifier, an address or a file."""
 _INNER_NAME = re.compile(r"(?<![,.!?:…])[ (\"'«„“¿¡]([A-ZÀ-ÖØ-ÞČĆŁŚŠŽŻŹΑ-ΩА-Я]\w+)")
 """A name or a German noun, neither at the beginning nor after a comma, where it may only call somebody."""
@@ -54,7 +57,7 @@ def without_asides(pieces: Sequence[Piece], weights: Mapping[str, float]) -> lis
         if (
             len(phrase.plain) < _LONG_CHARS
             and (len(informative.intersection(phrase.words)) < _LEAST_WORDS or (speakers and ": " in phrase.plain))
-            and not _tells(piece, weights, speakers)
+            and not _tells(piece, weights, informative, speakers)
         ):
             short.append(place)
     telling: list[Piece | None] = list(pieces)
@@ -64,23 +67,28 @@ def without_asides(pieces: Sequence[Piece], weights: Mapping[str, float]) -> lis
     beside: set[tuple[str, ...]] = set()
     for place in short:
         piece = pieces[place]
-        if piece.question and (question := _question_of(piece, weights, speakers)):
+        if piece.question and (question := _question_of(piece, weights, informative, speakers)):
             telling[place] = replace(piece, context=question)
         elif piece.line in lines and piece.phrase.words not in beside:
             beside.add(piece.phrase.words)
-            telling[place] = replace(piece, rides=True)
+            telling[place] = piece.beside()
     return [piece for piece in telling if piece is not None] or list(pieces)
 
 
 def _speakers(pieces: Sequence[Piece]) -> frozenset[str]:
     """Return the names with which several messages begin, with their colons: "Petra Holm: "."""
-    begins = {piece.line: piece for piece in reversed(pieces)}  # the first sentence of each message
-    texts = [piece.phrase.plain for piece in begins.values() if not piece.speaker.startswith("Tool")]
-    counts = Counter(match[0] for text in texts if ": " in text and (match := _SPEAKER.match(text)))
+    texts: list[str] = []
+    above = -1
+    for piece in pieces:
+        if piece.line != above:  # the first sentence of a message
+            above = piece.line
+            if ": " in piece.phrase.plain and not piece.speaker.startswith("Tool"):
+                texts.append(piece.phrase.plain)
+    counts = Counter(match[0] for text in texts if (match := _SPEAKER.match(text)))
     return frozenset(name for name, count in counts.items() if count >= _LEAST_TURNS)
 
 
-def _tells(piece: Piece, weights: Mapping[str, float], speakers: Collection[str]) -> bool:
+def _tells(piece: Piece, weights: Mapping[str, float], informative: Collection[str], speakers: Collection[str]) -> bool:
     """Return whether a piece may have a line of its own."""
     phrase, speaker = piece.phrase, piece.speaker
     if (
@@ -92,9 +100,9 @@ def _tells(piece: Piece, weights: Mapping[str, float], speakers: Collection[str]
         or speaker.startswith("Tool")
     ):
         return True
-    start, words = _start(phrase.plain, speakers), phrase.words
+    start, words = _start(phrase.plain, speakers) if speakers else 0, phrase.words
     words = words[len(words_of(phrase.plain[:start])) :] if start else words
-    if _count(words, weights) >= _LEAST_WORDS:
+    if _count(words, informative) >= _LEAST_WORDS:
         return True
     text = phrase.plain[start:]
     if speaker in LEDGER or text.startswith(CALLED) or _VALUE.search(text) or label_of(text):
@@ -108,22 +116,22 @@ def _start(text: str, speakers: Collection[str]) -> int:
     return match.end() if match and match[0] in speakers else 0
 
 
-def _count(words: Iterable[str], weights: Mapping[str, float]) -> int:
-    """Return how many words tell something, and not many more than needed."""
+def _count(words: Sequence[str], informative: Collection[str]) -> int:
+    """Return how many words tell something."""
+    if "".join(words).isascii():
+        return sum(map(informative.__contains__, words))
     count = 0
     for word in words:
-        if word.isascii():
-            count += word in weights and word not in _NUMERALS
-        elif letters := len(UNSPACED.findall(word)):
+        if not word.isascii() and (letters := len(UNSPACED.findall(word))):
             count += letters // _UNSPACED_CHARS
-        else:
-            count += word in weights
-        if count >= _LEAST_WORDS:
-            break
+        elif word in informative:
+            count += 1
     return count
 
 
-def _question_of(piece: Piece, weights: Mapping[str, float], speakers: Collection[str]) -> str:
+def _question_of(
+    piece: Piece, weights: Mapping[str, float], informative: Collection[str], speakers: Collection[str]
+) -> str:
     """Return the question that a few words answer; empty if they answer none.
 
     An answer has a rare word, and question and answer together tell as much as a line does.
@@ -131,7 +139,7 @@ def _question_of(piece: Piece, weights: Mapping[str, float], speakers: Collectio
     question = asked_before(piece, speakers)
     words = piece.phrase.words[len(words_of(piece.phrase.plain[: _start(piece.phrase.plain, speakers)])) :]
     is_answer = any(weights.get(word, 0.0) >= _RARE for word in words)
-    return question if is_answer and _count((*words_of(question), *words), weights) >= _LEAST_WORDS else ""
+    return question if is_answer and _count((*words_of(question), *words), informative) >= _LEAST_WORDS else ""
 
 
 def asked_before(piece: Piece, speakers: Collection[str] = ()) -> str:

@@ -71,11 +71,7 @@ def with_subjects(pieces: list[Piece]) -> list[Piece]:
     texts: dict[int, tuple[str, str]] = {}
     others = [piece for piece in pieces if not piece.phrase.plain.isascii()]
     for piece in others:
-        if (
-            not piece.phrase.plain.isascii()
-            and not piece.speaker.startswith("Tool")
-            and _RUN.search(piece.phrase.plain)
-        ):
+        if not piece.speaker.startswith("Tool") and _RUN.search(piece.phrase.plain):
             before = texts.get(piece.line, ("", ""))[1]
             texts[piece.line] = (piece.speaker, f"{before}\n{piece.phrase.plain}".lstrip())
     if not texts:
