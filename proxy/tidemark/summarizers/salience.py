@@ -230,7 +230,8 @@ def _is_no_request(request: Request, before: Sequence[Utterance]) -> bool:
     words = words_of(request.text)
     max_chars = 2 * len(request.text)
     users = (line.text for line in before if line.speaker.startswith("User") and len(line.text) <= max_chars)
-    return any(words_of(text) == words for text in users)
+    last = words[-1] if words else ""
+    return any(last in text.lower() and words_of(text) == words for text in users)
 
 
 def _bounded_request(line: Utterance, max_chars: tuple[int, int]) -> Utterance:
@@ -258,12 +259,7 @@ def _weigh(piece: Piece, place: int, weights: dict[str, float], recency: float) 
     """
     phrase, speaker = piece.phrase, piece.speaker
     text = phrase.plain
-    weight = 0.0
-    for word in filter(weights.__contains__, dict.fromkeys(piece.all_words if piece.context else phrase.words)):
-        worth = weights[word]
-        weight += worth
-        if worth > _LEAST_WORTH:
-            weights[word] = worth * _REPEATED
+    weight = _worth_of(piece.all_words if piece.context else phrase.words, weights)
     for number in _NUMBER.findall(text)[:_MOST_NUMBERS]:
         worth = weights.get(number, 1.2 + 0.12 * min(len(number), 10))
         weight += worth
@@ -274,7 +270,8 @@ def _weigh(piece: Piece, place: int, weights: dict[str, float], recency: float) 
         weight += 1.0  # names and paths have no other wording
     tier = 2 if piece.kind.bulk else -1 if speaker == REQUEST else 0 if piece.rule else 1
     label = label_of(text) if ":" in text and tier in (0, 1) else ""
-    weight += _wording(phrase) + (_LABELLED if label else 0.0)
+    if label or phrase.is_fact or phrase.is_decision or phrase.is_error:
+        weight += _wording(phrase) + (_LABELLED if label else 0.0)
     if tier == 1 and not label and not speaker.startswith("Tool"):
         weight = _in_talk(piece, weight)
     if "/" in text and text.startswith(CALLED):
@@ -286,18 +283,29 @@ def _weigh(piece: Piece, place: int, weights: dict[str, float], recency: float) 
     if tier == 0 and is_safety(text):
         weight *= _SAFETY_WEIGHT
     text = piece.text if piece.context else text
-    tokens, mark = estimated_tokens(text), ""
+    tokens, mark, listed = estimated_tokens(text), "", False
     if piece.kind is not ORDINARY:
         weight *= _TAKEN_UP if piece.kind.taken_up else 1.0
         weight += _ODD if piece.kind.odd and not phrase.is_error else 0.0
         mark = str(piece.kind.mark)
         tokens += len(mark) / _MARK_CHARS
+        listed = piece.kind.listed and not is_safety(text)
     density = weight / (tokens - len(label) / ASCII_CHARS + FIXED_TOKENS)
-    listed = piece.kind.listed and not is_safety(text)
     rides, subject = piece.rides, piece.subject
     return Candidate(
         speaker, text, piece.line, place, tier, density, tokens, piece.earlier, label, mark, listed, rides, subject
     )
+
+
+def _worth_of(words: Sequence[str], weights: dict[str, float]) -> float:
+    """Return the worth of the words of a sentence, and lower it for the sentences after it."""
+    total = 0.0
+    for word in dict.fromkeys(filter(weights.__contains__, words)):
+        worth = weights[word]
+        total += worth
+        if worth > _LEAST_WORTH:
+            weights[word] = worth * _REPEATED
+    return total
 
 
 def _new_paths(call: str, weights: dict[str, float]) -> float:
