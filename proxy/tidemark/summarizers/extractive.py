@@ -207,14 +207,14 @@ def _shorter(candidate: Candidate) -> Candidate:
     Rules, facts, decisions, the request and bulk stay as they are: what the ledger carries is the speaker's own words.
     """
     is_rule_too = candidate.label and is_rule(candidate.text, words_of(candidate.text))  # a newer one outranks it
-    if candidate.tier != 1 or is_rule_too or _is_ledgers(candidate.text):
+    if candidate.tier != 1 or is_rule_too:
         return candidate
     text = shorten(candidate.text)
-    if text == candidate.text:
+    if text == candidate.text or _is_ledgers(candidate.text):
         return candidate
     tokens = candidate.tokens - estimated_tokens(candidate.text) + estimated_tokens(text)
     density = candidate.density * (candidate.tokens + FIXED_TOKENS) / (tokens + FIXED_TOKENS)
-    return replace(candidate, text=text, tokens=tokens, density=density)
+    return candidate.with_text(text, tokens, density)
 
 
 def _ranked(candidates: Sequence[Candidate]) -> list[Candidate]:
@@ -303,8 +303,8 @@ def _chosen(ranked: Sequence[Candidate], budget: float) -> list[Candidate]:
 
 def _assembled(chosen: Sequence[Candidate]) -> str:
     """Return one line for each place in the conversation, in order; sentences of one place share a line."""
-    ordered = sorted(chosen, key=lambda candidate: (candidate.line, candidate.place))
-    places = [list(group) for _, group in groupby(ordered, key=lambda candidate: candidate.line)]
+    ordered = sorted(chosen, key=attrgetter("line", "place"))
+    places = [list(group) for _, group in groupby(ordered, key=attrgetter("line"))]
     return join_lines([(place[0].speaker, _line_of(place)) for place in places])
 
 
