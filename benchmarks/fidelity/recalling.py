@@ -85,7 +85,7 @@ def _recalled(
     for fact in case.facts:
         if id(fact) in names or not fact.question:
             continue
-        if not lacks_answer(index, fact.question, originals, passages, tells=False):
+        if not lacks_answer(index, fact.question, originals, passages, is_statement=False):
             continue
         ranking = ranked(index.scores(fact.question, covered), covered)
         exchanges = chosen(originals, tokens, ranking, max_tokens)

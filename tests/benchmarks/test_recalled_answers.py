@@ -50,7 +50,7 @@ def answered(cases: Sequence[Case]) -> dict[str, float]:
         index.add(messages)
         for fact in [*case.facts, *(Fact("no common word", (words,), asks) for words, asks in QUESTIONS.items())]:
             asked[fact.kind] += 1
-            if lacks_answer(index, fact.question, messages, [], tells=False):
+            if lacks_answer(index, fact.question, messages, [], is_statement=False):
                 ranking = ranked(index.scores(fact.question, len(messages)), len(messages))
                 exchanges = chosen(messages, tokens, ranking, sum(tokens) // 20)
                 texts = [messages[place].text for exchange in exchanges for place in exchange.places]

@@ -20,6 +20,8 @@ from tidemark.core.conversation.messages import Message
 from tidemark.core.ports import SummaryTask, TokenCounter
 from tidemark.dialects.chat.message import parse_message
 from tidemark.summarizers import ExtractiveSummarizer
+from tidemark.summarizers.pieces import spoken_phrases
+from tidemark.summarizers.sentences import SENTENCE_CHARS
 from tidemark.summarizers.transcript import read_back
 
 MODEL = "gpt-4o"
@@ -495,3 +497,9 @@ async def test_a_message_of_a_megabyte_is_no_trouble(counter: TokenCounter, talk
     """No text is slow to take apart, and its summary keeps the bound."""
     text = await summarize(counter, talk(unit * (1_000_000 // len(unit)), "ok"), 64)
     assert counter.count_text(text, MODEL) <= 64
+
+
+def test_denials_in_a_row_are_not_one_sentence() -> None:
+    """Each goes with the sentence before it while that is short, so that many of them take no time."""
+    for phrase in spoken_phrases("We take the train. " + "No. " * 400):
+        assert len(phrase.plain) <= SENTENCE_CHARS

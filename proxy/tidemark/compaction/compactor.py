@@ -188,6 +188,7 @@ class Compactor:
             cause=order.cause,
             created_at=self._clock(),
             count=self._count_for(order),
+            anew=bool(order.plan.earlier),
         )
         receipt = await self._writer.receipt(order, draft)
         return replace(record, receipt=receipt, first_question=_first_question(order))

@@ -26,12 +26,14 @@ def summary_record(
     cause: Cause,
     created_at: float,
     count: Callable[[Message], int],
+    anew: bool = False,
 ) -> PrefixSummary:
     """Return the record of a text that stands for the first ``covered`` messages of ``chain``.
 
     :param absorbed: digests of the system messages that the text takes in
     :param previous: the summary that the text continues
     :param count: counts the tokens of the summary message
+    :param anew: whether the strategy could read the messages behind ``previous``
     """
     return PrefixSummary(
         prefix=chain.at(covered),
@@ -46,7 +48,16 @@ def summary_record(
         absorbed=tuple(absorbed),
         stated=draft.stated,
         native=draft.native,
+        chosen=_is_chosen(draft, previous, anew=anew),
     )
+
+
+def _is_chosen(draft: SummaryText, previous: PrefixSummary | None, *, anew: bool) -> bool:
+    """Return whether a text, or the ledger of ``hybrid``, has nothing but what the messages say."""
+    if draft.made_by not in ("extractive", "hybrid"):
+        return False
+    # Lines alone go on from a summary with a model's narrative, which is in no message.
+    return previous is None or (anew and (draft.made_by == "hybrid" or previous.made_by == "extractive"))
 
 
 def sealed_record(text: str, covered: int, strategy: Strategy) -> PrefixSummary:

@@ -136,7 +136,7 @@ class BudgetFitter:
                 case Recall():
                     state = await self._recall(attempt, state)
                 case Crowded(attempt, put_back):
-                    state = self._plan_for(attempt.context, put_back)
+                    state = await self._plan_for(attempt.context, put_back)
                 case PutBack():
                     fitted = self._recaller.put_back(attempt.whole, state.fitted, state.recalled)
                     state = Measure(fitted, state.reason)
@@ -192,11 +192,12 @@ class BudgetFitter:
         """Decide the same as ``plan``, in a thread if there are very many messages."""
         return await offload_if_many(len(context.request.messages), partial(self.plan, context))
 
-    def _plan_for(self, context: RequestContext, put_back: PutBack) -> SwapSummary | PutBack:
+    async def _plan_for(self, context: RequestContext, put_back: PutBack) -> SwapSummary | PutBack:
         """Plan to use a prepared summary now, so that what is recalled fits; without one, all stays as it is."""
         recalled, bound = put_back.recalled, context.budget.max_recall
         wanted = recalled.share(bound) if recalled.outcome == "no_room" else 0
-        planned = plan(without_recalled(self._plan_input(context), recalled.tokens + wanted))
+        crowded = without_recalled(self._plan_input(context), recalled.tokens + wanted)
+        planned = await offload_if_many(len(crowded.messages), partial(plan, crowded))
         return planned if isinstance(planned, SwapSummary) else put_back
 
     async def _clip(self, attempt: Attempt, planned: CannotFit) -> Unplanned | Performed:

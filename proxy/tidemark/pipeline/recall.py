@@ -78,8 +78,8 @@ class _Query:
     text: str
     near: Sequence[Message]
     """The messages in context that may tell as much as an original does."""
-    is_agents: bool
-    """Whether it is said to an agent, which needs identifiers for what somebody tells it to do."""
+    is_statement: bool = False
+    """Whether it asks for nothing, and is said to an agent, which needs identifiers."""
 
 
 class Recaller:
@@ -208,7 +208,7 @@ class Recaller:
         passages = passages_of(source.summary, query.near)
         for earlier in epoch.texts:
             passages += earlier.text.split("\n")
-        if not lacks_answer(index, query.text, source.originals, passages, tells=query.is_agents):
+        if not lacks_answer(index, query.text, source.originals, passages, is_statement=query.is_statement):
             return epoch.extended("nothing")
         most = min(source.mark - turn.asked_tokens - epoch.tokens, epoch.share(source.bound))
         if most < LEAST_TOKENS:
@@ -258,11 +258,12 @@ def _query(index: MessageIndex, source: _Epoch, turn: _Question) -> _Query:
     near = [message for message in source.forwarded[: turn.at] if message.digest != question.digest]
     is_agents = index.first_call is not None and index.first_call < len(source.originals)
     if not is_agents or asking(question.text):
-        return _Query(question.text, near, is_agents)
+        return _Query(question.text, near)
     place = next((place for place in range(len(near) - 1, -1, -1) if _proposes(near[place])), None)
     if place is None:
-        return _Query(question.text, near, is_agents)
-    return _Query(f"{question.text}\n{near[place].text[-PROPOSAL_CHARS:]}", near[:place] + near[place + 1 :], is_agents)
+        return _Query(question.text, near, is_statement=True)
+    proposal, others = near[place].text[-PROPOSAL_CHARS:], near[:place] + near[place + 1 :]
+    return _Query(f"{question.text}\n{proposal}", others, is_statement=True)
 
 
 def _proposes(message: Message) -> bool:

@@ -29,6 +29,7 @@ from tidemark.core.conversation.summary import (
 from tidemark.core.errors import CompactionFailed, InvalidRequest
 from tidemark.core.frozen import frozen
 from tidemark.core.planning.budget import ModelProfile, budget_for
+from tidemark.core.planning.kinds import work_share
 from tidemark.core.planning.situation import Compact
 from tidemark.core.ports import Caller, Clock, ModelCatalog, Route, TokenCounter, Upstream, UpstreamReply
 from tidemark.core.report import Report
@@ -198,11 +199,12 @@ def _plan(request: ModelRequest, profile: ModelProfile, total: int) -> Compact:
             param=request.dialect.messages_member,
             code="empty_array",
         )
+    share = work_share(messages, [len(message.text) // 4 for message in messages])  # shares need no exact counts
     return Compact(
         covered=sum(not message.is_system for message in messages),
         messages=messages[first:],
         previous=previous,
-        max_summary_tokens=budget_for(profile, None).max_summary,
+        max_summary_tokens=budget_for(profile, None).summary_for(share),
         absorbed=(),
         replaced_tokens=total,
         rest_tokens=0,

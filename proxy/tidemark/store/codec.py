@@ -90,6 +90,7 @@ class _Summary(msgspec.Struct, array_like=True, frozen=True):
     """The counts of the receipt that earlier versions cannot read, whole: ``statements``, and what nobody said."""
     native: tuple[str, str, tuple[bytes, ...], int, bytes] | None = None
     """The fields of ``NativeForm``, in their order."""
+    chosen: bool = False
 
 
 class TurnEntry(msgspec.Struct, array_like=True, frozen=True):
@@ -263,6 +264,7 @@ class Codec:
                 if count.kind == "statements" or count.unsupported
             ),
             _fields_of(summary.native),
+            summary.chosen,
         )
         return self.seal(VERSION + _pack(record))
 
@@ -289,6 +291,7 @@ class Codec:
             first_question=record.first_question,
             stated=record.stated,
             native=None if record.native is None else NativeForm(*record.native),
+            chosen=record.chosen,
         )
 
     def readable_summary(self, packed: bytes) -> PrefixSummary | None:

@@ -96,7 +96,9 @@ class ExtractiveSummarizer:
 
     def _summarize(self, task: SummaryTask, deadline: Deadline = UNBOUNDED) -> str:
         task = task if task.reading else replace(task, reading=Reading())
-        if task.earlier and NARRATIVE not in (task.previous or ""):  # its lines are chosen again among all messages
+        if task.earlier and NARRATIVE not in (task.previous or "").split(
+            "\n"
+        ):  # its lines are chosen again among all messages
             task = replace(task, messages=[*task.earlier, *task.messages], previous=None, earlier=())
         candidates = _candidates(task, deadline)
         if not candidates:

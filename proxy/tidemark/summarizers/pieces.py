@@ -19,7 +19,7 @@ from tidemark.summarizers.passages import read_phrases, whole_phrase
 from tidemark.summarizers.request import REQUEST
 from tidemark.summarizers.results import TakenUp, is_trouble, odd_lines, tells
 from tidemark.summarizers.rules import is_document
-from tidemark.summarizers.sentences import sentences, tails, words_of
+from tidemark.summarizers.sentences import SENTENCE_CHARS, sentences, tails, words_of
 from tidemark.summarizers.transcript import CALLED, EARLIER, USER_SAID, Utterance
 
 _LEDGER_TEXT = "Fact Error Decision Files Commands Links Identifiers Numbers"
@@ -379,7 +379,8 @@ def _with_negations(phrases: Sequence[Phrase]) -> Sequence[Phrase]:
     joined: list[Phrase] = []
     for phrase in phrases:
         words = phrase.words
-        if joined and words and words[0] in _DENIALS and len(words) <= _DENIAL_WORDS and not phrase.rule:
+        is_denial = bool(words) and words[0] in _DENIALS and len(words) <= _DENIAL_WORDS and not phrase.rule
+        if joined and is_denial and len(joined[-1].plain) + len(phrase.sentence) < SENTENCE_CHARS:
             joined[-1] = whole_phrase(f"{joined[-1].plain} {phrase.sentence}", by_user=True)
         else:
             joined.append(phrase)

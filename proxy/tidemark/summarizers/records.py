@@ -17,11 +17,14 @@ RECORD_CHARS = 480
 """The most characters of a record that is one line. A flight with its seats and prices has some 350."""
 _SMALL_CHARS, _SHARED_CHARS = 90, 320
 """The most characters of records that share a line, and of the line. A table of numbers is read in a few lines."""
+_KEY_CHARS = 160
+"""The most characters of a key beside a long text."""
 _STRING = r'"[^"\\]*+(?:\\.[^"\\]*+)*+"'
 _FLAT = re.compile(rf'[{{\[][^{{}}\[\]"]*+(?:{_STRING}[^{{}}\[\]"]*+)*+[}}\]]', re.DOTALL)
 """An object or a list without another one inside."""
 _KEY = re.compile(rf"\s*{_STRING}\s*:")
-_TOKEN = re.compile(rf"{_STRING}|[{{}}\[\],]", re.DOTALL)
+_TOKEN = re.compile(rf"{_STRING}?+|[{{}}\[\],]", re.DOTALL)
+"""A string, also one without an end, so that none of its characters is looked at twice; or a sign."""
 
 
 @frozen
@@ -81,8 +84,8 @@ def _member(text: str) -> Sequence[str]:
     text = text.strip()
     if len(text) <= RECORD_CHARS or text.endswith(("}", "]")):
         return [text]
-    key = match[0] if (match := _KEY.match(text)) else ""
-    value = text[len(key) :].strip()
+    whole_key = match[0] if (match := _KEY.match(text)) else ""
+    key, value = whole_key[:_KEY_CHARS], text[len(whole_key) :].strip()
     if value.startswith('"') and "\\ud" not in value.lower():  # a lone surrogate must not reach a summary
         value = str(json.loads(value))
     lines = sentences(value, is_output=True)

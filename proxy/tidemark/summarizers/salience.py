@@ -143,7 +143,7 @@ def candidates_of(
             new[last_user] = Utterance(new[last_user].speaker, "")
     pieces = pieces_of(old, new, with_bulk=with_bulk, reading=reading or Reading(), deadline=deadline)
     weights = _word_weights(pieces)
-    pieces = with_subjects(without_asides(pieces, weights))
+    pieces = with_subjects(without_asides(pieces, weights), deadline)
     weighing = _Weighing(len(pieces), weights, _RECENCY_IN_CASCADE if old else _RECENCY)
     weighing.phrases.update(words_of(text) for text in sentences(request.within(*max_chars) if request else ""))
     weighing.read(pieces, deadline)

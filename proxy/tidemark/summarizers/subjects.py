@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from tidemark.summarizers.asides import asked_before
+from tidemark.summarizers.deadline import UNBOUNDED, Deadline
 from tidemark.summarizers.pieces import ORDINARY, Piece
 
 _LETTERS = "\u3040-\u30ff\u3400-\u9fff"
@@ -66,18 +67,25 @@ class _Talk:
         return any(part in text for name, text in others if name != speaker for part in _parts(clause))
 
 
-def with_subjects(pieces: list[Piece]) -> list[Piece]:
-    """Return the pieces; bare values have what they belong to as their context."""
-    texts: dict[int, tuple[str, str]] = {}
-    others = [piece for piece in pieces if not piece.phrase.plain.isascii()]
-    for piece in others:
-        if not piece.speaker.startswith("Tool") and _RUN.search(piece.phrase.plain):
-            before = texts.get(piece.line, ("", ""))[1]
-            texts[piece.line] = (piece.speaker, f"{before}\n{piece.phrase.plain}".lstrip())
+def with_subjects(pieces: list[Piece], deadline: Deadline = UNBOUNDED) -> list[Piece]:
+    """Return the pieces; bare values have what they belong to as their context.
+
+    :raises SummaryOverdue: the deadline has passed
+    """
+    sentences: dict[int, list[str]] = {}
+    speakers: dict[int, str] = {}
+    for piece in deadline.over(pieces):
+        plain = piece.phrase.plain
+        if not plain.isascii() and not piece.speaker.startswith("Tool") and _RUN.search(plain):
+            speakers[piece.line] = piece.speaker
+            message = sentences.setdefault(piece.line, [])
+            if len(message) <= _MOST_CHARS:  # a longer message introduces nothing, and is no bare value
+                message.append(plain)
+    texts = {line: (speakers[line], "\n".join(message)) for line, message in sentences.items()}
     if not texts:
         return pieces
     talk, result, above = _Talk(texts), list(pieces), -1
-    for place, piece in enumerate(pieces):
+    for place, piece in enumerate(deadline.over(pieces)):
         if piece.line != above and above in texts:
             talk.read(above)
         above = piece.line

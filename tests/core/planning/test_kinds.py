@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.core.histories import conversations, message
 from tidemark.core.conversation.messages import Message
+from tidemark.core.conversation.summary import PrefixSummary, Strategy, SummaryRecipe
 from tidemark.core.planning.budget import CompactionPolicy, ModelProfile, ModelWindow, budget_for
 from tidemark.core.planning.kinds import work_share
+from tidemark.core.planning.plan import plan, plan_ahead
+from tidemark.core.planning.situation import PlanInput, SwapSummary
 
 TASK = message(role="user", content="Mend the bug.\n" * 40)
 PRINTED = "\n".join(f"line {number}: ok" for number in range(40))
@@ -70,3 +74,29 @@ def test_more_work_never_makes_the_summary_longer(window: int, work: float, more
     assert auto.max_work_summary <= auto.summary_for(high) <= auto.summary_for(low) <= auto.max_summary
     stated = budget_for(ModelProfile("m", ModelWindow(window), CompactionPolicy(max_summary_tokens=300)), None)
     assert stated.summary_for(low) == stated.summary_for(high) == stated.max_summary
+
+
+@pytest.mark.parametrize("strategy", ["extractive", "hybrid"])
+@pytest.mark.parametrize("head", [0.0, 0.15, 0.25])
+@pytest.mark.parametrize("begun", [0.7, 0.8, 0.95])
+def test_a_prepared_summary_comes_into_use_although_the_kind_has_changed(
+    strategy: Strategy, head: float, begun: float
+) -> None:
+    """Results of tools after a talk lower the bound; no request waits for a summary because of that (promise 7)."""
+    policy = CompactionPolicy(strategy=strategy)
+    budget = budget_for(ModelProfile("m", ModelWindow(32_000, 4_000), policy), None)
+    other = int(head * budget.limit)
+    talk = [message(role="user", content="Hello.")]
+    while other + 150 * len(talk) <= max(begun * budget.high_water, budget.prepare_mark):
+        talk.append(message(role="assistant" if len(talk) % 2 else "user", content=f"Point {len(talk)}."))
+    sizes = [150] * len(talk)
+    ahead = plan_ahead(PlanInput(talk, sizes, other, budget, policy))
+    assert ahead is not None
+    prepared = PrefixSummary(b"", ahead.covered, "", SummaryRecipe(strategy, "", 1), strategy, "prepared", 0.0)
+    while other + sum(sizes) <= budget.high_water:
+        name = f"c{len(talk)}"
+        talk, sizes = [*talk, call(name), result(name)], [*sizes, 30, 300]
+    situation = PlanInput(
+        talk, sizes, other, budget, policy, prepared=prepared, prepared_tokens=ahead.max_summary_tokens
+    )
+    assert isinstance(plan(situation), SwapSummary)

@@ -22,7 +22,7 @@ def lacks(question: str, *context: str) -> bool:
     """Whether the originals bear on a question more than a context does."""
     index, originals = MessageIndex(), [message(role="user", content=text) for text in ORIGINALS]
     index.add(originals)
-    return lacks_answer(index, question, originals, [*CONTEXT, *context], tells=False)
+    return lacks_answer(index, question, originals, [*CONTEXT, *context], is_statement=False)
 
 
 @pytest.mark.parametrize(
@@ -92,3 +92,12 @@ def test_an_earlier_question_in_context_answers_nothing() -> None:
     answer = message(role="assistant", content="Your sister Ingrid is allergic to peanuts, are you too?")
     assert lacks("What is my sister Ingrid allergic to?", *passages_of("", [question]))
     assert not lacks("What is my sister Ingrid allergic to?", *passages_of("", [question, answer]))
+
+
+def test_a_statement_is_looked_up_whole_if_it_may_ask_for_something() -> None:
+    """What an agent proposed stands beside the words of whoever confirms it, often as a question."""
+    index, originals = MessageIndex(), [message(role="user", content=text) for text in ORIGINALS]
+    index.add(originals)
+    said = "Yes.\nThe spare key lies with Ingrid. Shall I proceed?"
+    assert lacks_answer(index, said, originals, [*CONTEXT], is_statement=True)
+    assert not lacks_answer(index, said, originals, [*CONTEXT], is_statement=False)

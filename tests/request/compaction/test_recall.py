@@ -284,9 +284,12 @@ def served(turns: int = 18) -> list[Said]:
     return [*looked_up, *history(turns)]
 
 
-def test_what_somebody_confirms_to_an_agent_brings_the_record_of_the_proposal(bench: Bench, recalling: Client) -> None:
+@pytest.mark.parametrize("proposal", ["I would pay with the certificate.", "Shall I pay with the certificate?"])
+def test_what_somebody_confirms_to_an_agent_brings_the_record_of_the_proposal(
+    bench: Bench, recalling: Client, proposal: str
+) -> None:
     """It asks for nothing, but the next call needs the identifier; of a long result the record comes alone."""
-    said = [*served(), assistant("Shall I pay with the certificate?"), user("Yes, please go ahead.")]
+    said = [*served(), assistant(proposal), user("Yes, please go ahead.")]
     got = recalling.chat(said)
     assert got.headers["x-tidemark-action"] == "compacted"
     text = newest_text(bench.upstream.last)

@@ -137,6 +137,10 @@ class PrefixSummary:
     reads them, so that no rule depends on what a model repeats."""
     native: NativeForm | None = None
     """Present if the provider wrote it: what goes out in place of the summary message, to that model."""
+    chosen: bool = field(default=False, compare=False)
+    """Whether lines of it without a model have nothing but what the messages say.
+
+    A text of a person, a model or an earlier version stands behind no such one. Only these are made anew."""
     first_question: int = field(default=0, compare=False)
     """The position, counted from 1, of the first question that was asked with the summary in use; 0 if unknown.
 

@@ -14,7 +14,7 @@ from typing import assert_never
 from tidemark.core.conversation.messages import Message
 from tidemark.core.conversation.native import may_part
 from tidemark.core.conversation.summary import PrefixSummary, inner_systems
-from tidemark.core.planning.budget import MIN_SUMMARY_TOKENS
+from tidemark.core.planning.budget import MIN_SUMMARY_TOKENS, SUMMARY_FLOOR_TOKENS
 from tidemark.core.planning.cuts import open_cuts
 from tidemark.core.planning.kinds import work_share
 from tidemark.core.planning.situation import (
@@ -68,7 +68,16 @@ class Candidates:
     @cached_property
     def max_summary(self) -> int:
         """Return the bound of the summary message, which follows from the kind of the conversation."""
-        return self.budget.summary_for(work_share(self.plan_input.messages, self.plan_input.tokens))
+        share = work_share(self.plan_input.messages, self.plan_input.tokens, is_whole=not self.left_out)
+        return min(self.budget.summary_for(share), self._most_summary)
+
+    @cached_property
+    def _most_summary(self) -> int:
+        """Return the bound in a talk: with ``auto``, two thirds of what the head leaves of the low water."""
+        if not self.budget.max_work_summary:
+            return self.budget.max_summary
+        beside_head = (self.budget.low_water - self.head_tokens) * 2 // 3
+        return min(self.budget.max_summary, max(beside_head, self.budget.max_work_summary // 2, SUMMARY_FLOOR_TOKENS))
 
     @cached_property
     def cuts(self) -> list[bool]:
@@ -137,7 +146,8 @@ class Candidates:
             return None
         # If the budget has become smaller, the swap might keep less than a summary that is made for this request.
         choices = self.within_retention(self.candidates(), self.budget.retention)
-        new_summary = self.first_fitting(choices, self.max_summary, None)
+        # The kind may have changed since the preparation; with the largest bound, such a change refuses no swap.
+        new_summary = self.first_fitting(choices, self._most_summary, None)
         if new_summary is None or swapped.start > new_summary.covered:
             return None
         after = swapped.current().tokens
@@ -309,22 +319,13 @@ class Candidates:
             - self._sum(absorbed_places)
             + self.tail_tokens(covered),
             fallback=fallback,
-            earlier=self._earlier(),
+            earlier=()
+            if self.left_out
+            else earlier_messages(self.summary, self.client_messages, self._client_tokens()),
         )
 
-    def _earlier(self) -> tuple[Message, ...]:
-        """Return the messages that the summary in use stands for, if they can be read again.
-
-        A summary of a summary loses what the first one left out for lack of space. What a person, a model or the
-        provider wrote is in no message, so those summaries go on.
-        """
-        summary = self.summary
-        if summary is None or self.left_out or summary.edited or summary.absorbed:
-            return ()
-        if summary.made_by not in ("extractive", "hybrid"):
-            return ()
-        places = self.places[: self.start]
-        return tuple(self.client_messages[: self.start]) if self._sum(places) <= MOST_EARLIER_TOKENS else ()
+    def _client_tokens(self) -> list[int]:
+        return [self.plan_input.tokens[place] for place in self.places]
 
     def _sum(self, places: Sequence[int]) -> int:
         return sum(self.plan_input.tokens[place] for place in places)
@@ -335,6 +336,23 @@ class Candidates:
         if not candidates:
             return self.current().tokens
         return self.head_tokens + MIN_SUMMARY_TOKENS + self.tail_tokens(candidates[-1])
+
+
+def earlier_messages(
+    summary: PrefixSummary | None, client_messages: Sequence[Message], tokens: Sequence[int]
+) -> tuple[Message, ...]:
+    """Return the messages that a summary stands for, if it may be made anew from them.
+
+    A summary of a summary loses what the first one left out for lack of space. What a person, a model or the provider
+    wrote is in no message, so such a summary is gone on from, and so is all that was made of it.
+
+    :param client_messages: all of the conversation
+    :param tokens: of each of them
+    """
+    if summary is None or not summary.chosen or summary.edited or summary.absorbed:
+        return ()
+    count = summary.covered
+    return tuple(client_messages[:count]) if sum(tokens[:count]) <= MOST_EARLIER_TOKENS else ()
 
 
 def _unchanged(current: NoCompaction | ReuseSummary, reason: Reason) -> NoCompaction | ReuseSummary:

@@ -15,16 +15,17 @@ _OBSERVATION_TOKENS, _OBSERVATION_LINES = 40, 3
 """A user message with so many tokens and lines is what a program printed: some agents have no tool messages."""
 
 
-def work_share(messages: Sequence[Message], tokens: Sequence[int]) -> float:
+def work_share(messages: Sequence[Message], tokens: Sequence[int], *, is_whole: bool = True) -> float:
     """Return the part of the tokens that stand in steps of an agent: in calls, and in what programs printed.
 
     The first message does not count: an agent's task is long, and a person's first message says little of the kind.
 
     :param tokens: of each message
+    :param is_whole: whether the first message is the conversation's
     :returns: 0 for a talk to 1 for an agent that nobody talks to
     """
     work = total = before = 0
-    for message, size in islice(_client_messages(messages, tokens), 1, None):
+    for message, size in islice(_client_messages(messages, tokens), int(is_whole), None):
         total += size
         if message.role == "tool" or message.calls:
             work += size

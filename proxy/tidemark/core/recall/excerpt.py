@@ -18,7 +18,8 @@ RECORD_CHARS = 700
 """The longest object that is one part; a longer one is divided into the objects and members inside it."""
 RELEVANT_SHARE = 0.4
 """Parts that share less with the question than this share of what the best one does are left out."""
-_MARKS = re.compile(r'"(?:[^"\\]|\\.)*"|[{}]')
+_MARKS = re.compile(r'"[^"\\]*+(?:\\.[^"\\]*+)*+(?:"|\Z|\\)|[{}]', re.DOTALL)
+"""A string, also one without an end, so that none of its characters is looked at twice; or a brace."""
 _KEY = re.compile(r'"[^"]{1,80}"\s*:\s*$')
 _MEMBER_END = re.compile(r'(?<=[,\[\]{}])\s*(?=")')
 

@@ -34,30 +34,30 @@ LEAST_LETTERS = 3
 _ROUNDING = 1e-9
 _SEPARATOR = "\0"
 """Stands between passages that are put in small letters together; hardly any text has it."""
-_VALUE = re.compile(r"\w*\d\w*|(?<=[\w,;:] )[A-Z\u00c0-\u00de\u0391-\u03a9\u0410-\u042f]\w+")
+_VALUE = re.compile(r"\b\w*\d\w*|(?<=[\w,;:] )[A-Z\u00c0-\u00de\u0391-\u03a9\u0410-\u042f]\w+")
 """A number, or a name inside a sentence."""
 
 
 def lacks_answer(
-    index: MessageIndex, question: str, originals: Sequence[Message], passages: Sequence[str], *, tells: bool
+    index: MessageIndex, question: str, originals: Sequence[Message], passages: Sequence[str], *, is_statement: bool
 ) -> bool:
     """Return whether an original bears on a message more than all that is in context does.
 
     :param originals: the first ones of the index
     :param passages: see ``passages_of``
-    :param tells: whether a message that asks for nothing counts as well
+    :param is_statement: whether the whole text is looked up; else what it asks, and nothing if it asks for nothing
     """
-    request = asking(question)
-    if not request and not tells:
+    asked_text = question if is_statement else asking(question)
+    if not asked_text:
         return False
     count = len(originals)
-    shared, total = index.rare_terms(request or question, count)
+    shared, total = index.rare_terms(asked_text, count)
     rare_terms = [term for term in shared if _names(term.text)]
     best, places = _best(rare_terms)
     once = rarity_of(1, count)
     if not best or best < LEAST_WORDS * once or best < LEAST_SHARE * min(total, MOST_WORDS * once):
         return False
-    if not request:
+    if is_statement:
         return not _tells(passages, [(term.text, term.rarity) for term in rare_terms], COVERED_SHARE * best - _ROUNDING)
     weights = dict.fromkeys((term.text for term in rare_terms[:RAREST]), 1.0)
     least = RAREST_SHARE * len(weights)

@@ -17,6 +17,8 @@ from tidemark.core.errors import CompactionFailed, ContextLengthExceeded
 from tidemark.core.events import Listener, ManualCompactionEnded
 from tidemark.core.frozen import frozen
 from tidemark.core.planning.budget import MIN_SUMMARY_TOKENS
+from tidemark.core.planning.candidates import earlier_messages
+from tidemark.core.planning.kinds import work_share
 from tidemark.core.planning.situation import Compact
 from tidemark.core.ports import Caller, ConversationStore
 from tidemark.core.report import Report
@@ -141,14 +143,16 @@ def regeneration(context: RequestContext, newest: PrefixSummary, stored: Sequenc
     pairs = zip(context.request.messages, context.count.messages, strict=True)
     covered = [(message, tokens) for message, tokens in pairs if not message.is_system][: newest.covered]
     new = covered[previous.covered if previous else 0 :]
-    replaced = sum(tokens for _, tokens in new) + (previous.tokens if previous else 0)
+    earlier_tokens, new_tokens = previous.tokens if previous else 0, sum(tokens for _, tokens in new)
+    bound = context.budget.summary_for(work_share(context.request.messages, context.count.messages))
     return Compact(
         covered=newest.covered,
         messages=tuple(message for message, _ in new),
         previous=previous,
-        max_summary_tokens=min(context.budget.max_summary, max(replaced // 2, MIN_SUMMARY_TOKENS)),
+        max_summary_tokens=min(bound, max(earlier_tokens + new_tokens // 2, MIN_SUMMARY_TOKENS)),
         absorbed=previous.absorbed if previous else (),
-        replaced_tokens=replaced,
+        replaced_tokens=earlier_tokens + new_tokens,
         rest_tokens=context.count.total - sum(tokens for _, tokens in covered),
         fallback=None,
+        earlier=earlier_messages(previous, [message for message, _ in covered], [tokens for _, tokens in covered]),
     )

@@ -177,7 +177,9 @@ class SummaryChanges:
             raise SummaryConflict
         tokens = await self._checked_tokens(place, text)
         stated = _still_stated(place.present.stated, text)
-        edited = replace(place.present, text=text, edited=True, cause="manual", tokens=tokens, stated=stated)
+        edited = replace(
+            place.present, text=text, edited=True, chosen=False, cause="manual", tokens=tokens, stated=stated
+        )
         edited = replace(edited, native=None)  # the provider's own form has the text of before
         messages = [message for message in place.context.request.messages if not message.is_system]
         draft = SummaryText(text, "extractive")  # a person may add what nobody said
