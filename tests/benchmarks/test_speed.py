@@ -82,7 +82,8 @@ def test_every_system_does_every_work_and_is_measured(bench: Bench) -> None:
         assert set(of_system) == {"cold", *(one.name for one in TINY)}, system
         assert all(one.failed == one.missing == 0 for one in of_system.values()), of_system
         assert all(one.cpu_ms > 0 and one.first_p50_ms > 0 for one in of_system.values())
-    assert found["tidemark"]["small"].cpu_ms > found["floor"]["small"].cpu_ms
+    # Counting 467 KB takes many times what relaying them does, however busy the machine is.
+    assert found["tidemark"]["cold"].cpu_ms > found["floor"]["cold"].cpu_ms
     assert found["tidemark"]["small"].store_ms > 0
     assert found["floor"]["small"].store_ms == 0
 
