@@ -20,7 +20,7 @@ from tidemark.upstream.litellm import load as load_litellm
 
 SAYS = Turn("Hello there from upstream.")
 TOLD = Turn("It is all done now.")
-LONG = Turn("It is a long talk by now.", input_tokens=30_000)
+LONG = Turn("It is a long talk about harbour berths by now.", input_tokens=30_000)
 """Says that the talk is longer than Codex wants it to be."""
 AGENT_WINDOW = 40_000
 SUMMARY = b"Summary of earlier turns"
