@@ -9,7 +9,7 @@ import pytest
 from playwright.sync_api import Page, Response, expect
 
 from tests.console.conftest import TOKEN, Console, consoled
-from tests.request.conftest import Client
+from tests.request.conftest import WINDOW, Client
 from tests.request.talk import Said, assistant, user
 
 pytestmark = pytest.mark.walk
@@ -33,7 +33,9 @@ TOTAL = """name => [...document.querySelectorAll(`#plot-${name}-figures tbody td
 @pytest.fixture(scope="module")
 def console(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Console]:
     """One for all tests of this file."""
-    with consoled(tmp_path_factory.mktemp("open"), window=100_000) as made:
+    # What is fetched has the summary, whose size is no matter of this file.
+    bounded = WINDOW.replace("{more}", ", max_summary_tokens: 4096{more}")
+    with consoled(tmp_path_factory.mktemp("open"), window=100_000, config=bounded) as made:
         yield made
 
 
