@@ -3,8 +3,8 @@
 ``python -m benchmarks.fidelity.production`` runs it, with a real server, its own store and a scripted upstream that
 answers with the talk's own texts. The model's window is small, so that a talk is compacted several times with the
 default marks. A fact is kept if it stands in the request that the upstream gets for its question: in a message word for
-word, in a line of the summary, or in what is recalled. Recall is measured off, as by default, and within 5 % of the
-limit; the talk's own messages recall as well, and leave less for the question.
+word, in a line of the summary, or in what is recalled. It is measured without recall, and with it as by
+default; the talk's own messages recall as well, and leave less for the question.
 """
 
 from __future__ import annotations

@@ -66,7 +66,7 @@ class _Epoch:
     mark: int
     """The most tokens of a request together with the recalled messages."""
     bound: int
-    """The most tokens that are recalled in the epoch."""
+    """The most tokens that are recalled for one question."""
     dialect: RequestFormat
     model: str
 

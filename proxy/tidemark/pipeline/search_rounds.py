@@ -93,7 +93,8 @@ class SearchRounds:
         offer, dialect = self.offer, self.offer.request.dialect
         context, report, function = offer.context, offer.fitted.report, offer.format
         overhead = self._count(dialect.parse_messages([function.result("", "")]))
-        bound = context.budget.max_recall or int(RECALL_SHARE * context.budget.limit)
+        # A model searches for more than one question asks: the ceiling of ``auto`` does not hold for it.
+        bound = context.profile.policy.max_recall_tokens or int(RECALL_SHARE * context.budget.limit)
         share = min(bound, free_tokens) // max(len(message.calls), 1) - overhead
         in_context = frozenset([message.digest for message in offer.fitted.messages])
         raws: list[bytes] = []

@@ -15,7 +15,7 @@ import respx
 from tests.request.compaction.test_recall import FACT, QUESTION, talk_with_fact
 from tests.request.compaction.test_recall_in_place import TRANSLATED
 from tests.request.conftest import Bench, Client
-from tests.request.talk import Said, assistant, history, user
+from tests.request.talk import Said, assistant, history, long, user
 from tests.request.wire.test_leaving_clients import CHAT, LONG, send_request
 from tests.support.answers import SSE_HEADERS
 from tests.support.chat_answers import DONE, chunk, event, failure
@@ -522,3 +522,17 @@ def test_a_stream_may_end_without_its_last_empty_line(bench: Bench, searching: C
 
     bench.upstream.script = script
     assert said_in(events(searching.post(body_of(TALK, stream=True)).text)) == ANSWER
+
+
+def test_a_search_may_bring_more_than_recall_does_for_one_question(
+    bench: Bench, request: pytest.FixtureRequest
+) -> None:
+    """8 % of the limit, in a window of any size: the ceiling of ``auto`` is for what nobody asked to search."""
+    client = bench.client(request.node.nodeid, window=60_000, more=TOOL)
+    doors = [one for number in range(60) for one in (user(f"Door {number}: {long(number, 500)}"), assistant("Noted."))]
+    bench.upstream.script = searches_then(Turn(ANSWER), Turn(calls=(SEARCH,)))
+    got = client.chat([*doors, *history(4), user("Go on.")], summarize="force")
+    assert got.headers["x-tidemark-action"] == "forced"
+    result = bench.upstream.last.messages[-1]
+    assert result["role"] == "tool"
+    assert len(result["content"]) > 3 * 2_000

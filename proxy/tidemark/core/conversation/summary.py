@@ -138,9 +138,10 @@ class PrefixSummary:
     native: NativeForm | None = None
     """Present if the provider wrote it: what goes out in place of the summary message, to that model."""
     chosen: bool = field(default=False, compare=False)
-    """Whether lines of it without a model have nothing but what the messages say.
+    """Whether its lines, or the ledger of ``hybrid``, were chosen from the messages alone, so that they may be again.
 
-    A text of a person, a model or an earlier version stands behind no such one. Only these are made anew."""
+    It is false for what a person or a model wrote, for records of earlier versions, and for all that goes on from
+    such a summary."""
     first_question: int = field(default=0, compare=False)
     """The position, counted from 1, of the first question that was asked with the summary in use; 0 if unknown.
 

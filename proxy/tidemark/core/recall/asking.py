@@ -7,9 +7,12 @@ nothing, and what would come back for it takes space that the next question need
 from __future__ import annotations
 
 import re
+from itertools import islice
 
 QUESTION_MARKS = ("?", "\uff1f", "\u061f", "\u037e")
 """Those of Latin, Chinese and Japanese, Arabic and Greek."""
+_MOST_POLITE = 2
+"""Words of politeness before a request."""
 _MOST_CHARS = 4_000
 """Of a longer message the beginning and the end are read, as by the index."""
 _SENTENCE = re.compile(r"(?<=[.!?…؟;。！？])[\s\"'”’»)\]]+|(?<=[。！？؟])|\n+")
@@ -41,43 +44,59 @@ el los las una uno del es son era fue había mi mis tu tus su sus
 EMPTY_WORDS = QUESTION_WORDS | frozenset(_HELPER_TEXT.split())
 """Words of a question that name nothing it is about."""
 _REQUEST_TEXT = """
-tell give show list remind explain describe summarize summarise find recall quote repeat name write draft compare check
-calculate compute look help please continue
-sag sagen nenn nenne zeig zeige erklär erkläre erinner erinnere schreib schreibe liste vergleiche bitte fasse
-dis donne montre rappelle explique décris résume écris cite compare vérifie
-dime dame muestra recuérdame explica describe resume escribe busca compara
-dimmi dammi mostra ricordami spiega scrivi riassumi
+tell show list remind explain describe summarize summarise recall quote repeat write draft compare compute
+sag sagen nenn nenne zeig zeige erklär erkläre erinner erinnere beschreib beschreibe schreib schreibe vergleiche
+dis montre rappelle explique décris résume écris cite compare
+dime muestra recuérdame explica describe resume escribe compara
+dimmi mostra ricordami spiega scrivi riassumi
 diga mostre lembre explique escreva resuma
-zeg geef toon schrijf leg vat
+zeg toon schrijf
 powiedz podaj pokaż przypomnij wyjaśnij napisz
-скажи скажите покажи напомни напомните объясни опиши напиши перечисли найди
+скажи скажите покажи напомни напомните объясни опиши напиши перечисли
 قل أخبرني اذكر اشرح اكتب لخص
 söyle göster hatırlat açıkla yaz
-can could would will do does did is are was were has have should
 """
-_OPENERS = QUESTION_WORDS | frozenset(_REQUEST_TEXT.split())
+_REQUESTS = frozenset(_REQUEST_TEXT.split())
+_POLITE_TEXT = "please bitte por favor per prego proszę пожалуйста lütfen من فضلك"
+_POLITE = frozenset(_POLITE_TEXT.split())
+_AUXILIARY_TEXT = "can could would will do does did is are was were has have should"
+_OPENERS = QUESTION_WORDS.union(_AUXILIARY_TEXT.split())
+_STOP = re.compile(r"[.!…。！][\"'”’»)\]*_\s]*$")
 _UNSPACED = re.compile(
-    "什么|甚么|哪|谁|誰|几[个点时月号岁]|幾|多少|多大|多长|多久|怎么|怎样|如何|为什么|請問|请问|告诉|告訴|吗|嗎|呢$|是不是|有没有"
-    "|何|どこ|いつ|だれ|どの|どう|なぜ|いくら|いくつ|教えて|ですか|ますか|でしたか|ましたか"
-    "|무엇|뭐|어디|언제|누구|누가|얼마|어떻게|왜|몇|알려|습니까|나요|까요|인가요"
-    "|อะไร|ที่ไหน|เมื่อไ|ใคร|เท่าไ|อย่างไร|ทำไม|กี่|ไหม|หรือเปล่า|บอก"
+    "什么|甚么|哪|谁|誰|几[个点时月号岁]|幾|多少|多大|多长|多久|怎么|怎样|如何|为什么|是不是|有没有"
+    "|何|どこ|いつ|だれ|どの|どう|なぜ|いくら|いくつ"
+    "|무엇|뭐|어디|언제|누구|누가|얼마|어떻게|왜|몇"
+    "|อะไร|ที่ไหน|เมื่อไ|ใคร|เท่าไ|อย่างไร|ทำไม|กี่"
 )
-"""Words that ask in scripts without spaces, and endings of questions in Korean."""
+"""Words that ask in scripts without spaces. They stand in statements, too ("谁都知道。")."""
+_UNSPACED_END = re.compile(
+    "(?:[吗嗎呢]|ですか|ますか|でしたか|ましたか|습니까|나요|까요|인가요|ไหม|หรือเปล่า)[。.！!]?$|告诉我|告訴我|教えて|알려"
+)
+"""Endings of a question, and requests."""
 _WORD = re.compile(r"[^\W\d_]+")
 
 
 def asking(text: str) -> str:
     """Return the sentences of a message that ask for something.
 
-    A sentence asks by its question mark, or by its first word: a question word or the name of a request. Scripts
-    without spaces ask by a word anywhere.
+    A sentence asks by its question mark, or by the name of a request at its beginning. Without a mark a question word
+    counts only if no full stop follows, as people type: "When I was young." and "What a day!" ask for nothing.
     """
     ends = text if len(text) <= _MOST_CHARS else text[: _MOST_CHARS // 2] + "\n" + text[-_MOST_CHARS // 2 :]
-    return "\n".join([sentence for sentence in _SENTENCE.split(ends) if _asks(sentence)])
+    return "\n".join([sentence for sentence in _SENTENCE.split(ends) if _asks(sentence.strip())])
 
 
 def _asks(sentence: str) -> bool:
-    if _MARK.search(sentence.rstrip()) or (not sentence.isascii() and _UNSPACED.search(sentence)):
+    if _MARK.search(sentence) or (not sentence.isascii() and _UNSPACED_END.search(sentence)):
         return True
-    first = _WORD.search(sentence)
-    return first is not None and first.group().casefold() in _OPENERS
+    first = next((word for word in _first_words(sentence) if word not in _POLITE), "")
+    if first in _REQUESTS:
+        return True
+    if _STOP.search(sentence):
+        return False
+    return first in _OPENERS or (not sentence.isascii() and _UNSPACED.search(sentence) is not None)
+
+
+def _first_words(sentence: str) -> list[str]:
+    """Return the first words of a sentence in small letters."""
+    return [match.group().casefold() for match in islice(_WORD.finditer(sentence), _MOST_POLITE + 1)]
