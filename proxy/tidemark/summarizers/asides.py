@@ -2,7 +2,7 @@
 
 ``salience`` uses it. An aside has fewer than three words that tell something, and no value, rule or decision. A short
 answer is none: it stands with its question. The words are counted in the conversation at hand, so that no language
-needs a list of interjections.
+needs a list of interjections; English numerals alone are listed.
 """
 
 from __future__ import annotations

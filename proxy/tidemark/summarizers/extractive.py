@@ -96,9 +96,8 @@ class ExtractiveSummarizer:
 
     def _summarize(self, task: SummaryTask, deadline: Deadline = UNBOUNDED) -> str:
         task = task if task.reading else replace(task, reading=Reading())
-        if task.earlier and NARRATIVE not in (task.previous or "").split(
-            "\n"
-        ):  # its lines are chosen again among all messages
+        earlier_lines = (task.previous or "").split("\n")
+        if task.earlier and NARRATIVE not in earlier_lines:  # what a model wrote is in no message, and goes on
             task = replace(task, messages=[*task.earlier, *task.messages], previous=None, earlier=())
         candidates = _candidates(task, deadline)
         if not candidates:
