@@ -11,6 +11,7 @@ from typing import Literal
 
 from tidemark.core.conversation.summary import Strategy, Template
 from tidemark.core.frozen import frozen
+from tidemark.core.recall.epoch import LEAST_SHARE_TOKENS
 
 WindowSource = Literal["api", "manual", "default"]
 """FR-3.2.1: read from data or the upstream, set by the operator, or assumed."""
@@ -40,12 +41,10 @@ SUMMARY_CEILING_TOKENS, CHOSEN_CEILING_TOKENS = 4096, 16_384
 """The largest summary that ``auto`` allows a model, and a strategy that chooses lines."""
 RECALL_SHARE = 0.08
 """More brings little: most answers are among the first messages that a question finds (docs/fidelity.md)."""
-LEAST_RECALL_TOKENS = 400
-"""Less has no space for an answer with its question: ``auto`` is at least that."""
 MOST_RECALL_TOKENS = 2_000
 """More messages than that seldom bear on one question."""
 MOST_RECALL_SHARE = 0.2
-"""Share of the limit from which on ``LEAST_RECALL_TOKENS`` would crowd out the newest messages."""
+"""Share of the limit from which on ``LEAST_SHARE_TOKENS`` would crowd out the newest messages."""
 
 
 @frozen
@@ -228,9 +227,9 @@ def recall_bound(policy: CompactionPolicy, limit: int) -> int:
     """
     if policy.max_recall_tokens is not None:
         return min(policy.max_recall_tokens, limit // 2)
-    if limit * MOST_RECALL_SHARE < LEAST_RECALL_TOKENS:
+    if limit * MOST_RECALL_SHARE < LEAST_SHARE_TOKENS:
         return 0
-    return min(max(int(RECALL_SHARE * limit), LEAST_RECALL_TOKENS), MOST_RECALL_TOKENS)
+    return min(max(int(RECALL_SHARE * limit), LEAST_SHARE_TOKENS), MOST_RECALL_TOKENS)
 
 
 def summary_bound(policy: CompactionPolicy, limit: int, *, work: bool = False) -> int:

@@ -11,14 +11,15 @@ from dataclasses import replace
 
 from tidemark.core.conversation.messages import Message
 from tidemark.core.frozen import frozen
-from tidemark.core.planning.budget import LEAST_RECALL_TOKENS
 from tidemark.core.recall.quotation import FRAME_TOKENS
 from tidemark.core.report import RecallOutcome
 
 SHARE = 0.5
 """One question may use this part of what earlier ones left of the bound. So later questions find some left."""
-LEAST_SHARE_TOKENS = LEAST_RECALL_TOKENS
-"""Each question may use so much in any case, if the bound is that large. It was asked now, and the others before."""
+LEAST_SHARE_TOKENS = 400
+"""Each question may use so much in any case, if the bound is that large. It was asked now, and the others before.
+
+Less has no space for an answer with its question."""
 LEAST_TOKENS = FRAME_TOKENS + 32
 """A smaller quotation would have no more than its frame."""
 
