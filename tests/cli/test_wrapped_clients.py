@@ -11,12 +11,12 @@ import click
 import pytest
 from click.testing import CliRunner, Result
 
-from tidemark.catalog.litellm_data import ModelPrice
 from tidemark.cli.agents import AGENTS
 from tidemark.cli.bill import bill_between
 from tidemark.cli.main import cli
 from tidemark.cli.metrics_text import read_metrics
 from tidemark.cli.unwrap import InstallRefusal
+from tidemark.core.money import ModelPrice, Rates
 
 URL = "http://127.0.0.1:8787"
 BODY_OF_CLAUDE = "model_list:\n  - {model_name: '*', litellm_params: {model: 'anthropic/*'%s}}\n"
@@ -260,7 +260,7 @@ def test_a_bill_has_the_share_of_the_cache_and_the_money() -> None:
         + line % ("completion", "a", 100)
         + line % ("prompt", "b", 10_000)
     )
-    bill = bill_between(before, after, {"a": ModelPrice(0.001, 0.0001, 0.01)})
+    bill = bill_between(before, after, {"a": ModelPrice(Rates(0.001, 0.01, 0.0001, 0.001))})
     assert bill.usd == pytest.approx(2 + 0.8 + 1)
     assert bill.line() == (
         "; upstreams read 20,000 tokens (40% from a cache) and wrote 100, about $3.8000, no known price for b"

@@ -15,6 +15,7 @@ from dataclasses import replace
 from tidemark.catalog.learned import LearnedWindows, learn_from_reply, learn_window, learn_window_and_density
 from tidemark.catalog.litellm_data import LiteLLMModelData
 from tidemark.catalog.overrides import LiveOverrides
+from tidemark.catalog.prices import Prices
 from tidemark.catalog.probe import Probe, entries_of, window_of
 from tidemark.catalog.windows import ModelInfo, Windows
 from tidemark.core.bounded import BoundedCache
@@ -23,6 +24,7 @@ from tidemark.core.errors import UpstreamError
 from tidemark.core.events import Listener, WindowAssumed
 from tidemark.core.frozen import frozen
 from tidemark.core.models import NOTHING_SET, ModelObservation, ModelOverrides
+from tidemark.core.money import ModelPrice
 from tidemark.core.planning.budget import CompactionPolicy, ModelProfile, ModelWindow
 from tidemark.core.ports import Caller, Lane, Route
 from tidemark.store.lessons import RedisLearnedWindows
@@ -42,8 +44,8 @@ REMEMBERED = 1024
 class _CachedProfile:
     """A model's profile, cached for later requests whose inputs are the same."""
 
-    inputs: tuple[Route, ModelWindow, CompactionPolicy, ModelOverrides]
-    """The route, the window from its source, the configured policy, and the registry's settings."""
+    inputs: tuple[Route, ModelWindow, CompactionPolicy, ModelOverrides, ModelPrice | None]
+    """The route, the window from its source, the configured policy, the registry's settings, and the price."""
     profile: ModelProfile
     """Without a learned window, which belongs to one caller."""
     observation: ModelObservation
@@ -83,6 +85,7 @@ class Catalog:
             data=self._data,
             probe=probe or Probe(upstream.wire.get_json),
         )
+        self._prices = Prices(self._windows.stated, self._data.price)
         self._profiles: BoundedCache[str, _CachedProfile] = BoundedCache(REMEMBERED)
         """By the client's name."""
         self.learned_windows = LearnedWindows(learned_window_store, emit)
@@ -111,9 +114,12 @@ class Catalog:
             )
         else:
             window = await self._windows.find(route, caller)
-        cached, inputs = self._profiles.get(route.name), (route, window, policy, overrides)
+        price = await self._prices.find(route)
+        cached, inputs = self._profiles.get(route.name), (route, window, policy, overrides, price)
         if cached is None or cached.inputs != inputs:  # mostly the same objects, which tuples compare first
-            profile = ModelProfile(route.name, overrides.over_window(window), overrides.over_policy(policy))
+            profile = ModelProfile(
+                route.name, overrides.over_window(window), overrides.over_policy(policy), price=price
+            )
             cached = _CachedProfile(inputs, profile, _observation(route, window, policy))
             self._profiles.put(route.name, cached)
             if cached.profile.window.source == "default":
@@ -126,9 +132,8 @@ class Catalog:
         learned = await self.learned_windows.of(learning_route, caller, overrides)
         if learned is None:
             return profile
-        return ModelProfile(
-            route.name, learned.over(profile.window), profile.policy, learned.density, learned.whole_reply
-        )
+        window = learned.over(profile.window)
+        return replace(profile, window=window, density=learned.density, whole_reply=learned.whole_reply)
 
     async def observe(self, route: Route, caller: Caller) -> ModelObservation:
         """Return a model as its sources describe it now, without the registry's settings."""
@@ -260,7 +265,7 @@ class Catalog:
 def _with_beta(profile: ModelProfile, tokens: int) -> ModelProfile:
     """Return the profile for a request whose beta header changes the window to ``tokens``."""
     window = replace(profile.window, max_input_tokens=tokens, context_window=None)
-    return ModelProfile(profile.name, window, profile.policy)
+    return replace(profile, window=window)
 
 
 def _learning_route(route: Route, beta: tuple[str, int] | None) -> Route:

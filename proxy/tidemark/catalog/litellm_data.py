@@ -15,8 +15,10 @@ from pathlib import Path
 
 import msgspec
 
+from tidemark.catalog.prices import PRICE_KEYS, read_price
 from tidemark.core.conversation.messages import JsonValue
 from tidemark.core.frozen import frozen
+from tidemark.core.money import ModelPrice
 from tidemark.upstream.providers import KEYED, KEYLESS, WIRE_UNLISTED, WIRE_WITHOUT_LITELLM
 
 DATA_FILE = "model_prices_and_context_window_backup.json"
@@ -68,22 +70,11 @@ class _Entry(msgspec.Struct):
     litellm_provider: object = None
     input_cost_per_token: object = None
     output_cost_per_token: object = None
-    cache_read_input_token_cost: object = None
 
 
-@frozen
-class ModelPrice:
-    """What a model costs, in USD for each token."""
-
-    prompt: float
-    cached: float
-    """Of input that the provider takes from its cache."""
-    reply: float
-
-    def usd(self, prompt_tokens: int, cached_tokens: int, reply_tokens: int) -> float:
-        """Return what tokens cost; the input's include those from the cache."""
-        fresh = max(0, prompt_tokens - cached_tokens)
-        return fresh * self.prompt + cached_tokens * self.cached + reply_tokens * self.reply
+_PricedEntry: type[_Entry] = msgspec.defstruct(  # type: ignore[assignment] # it is one, by its base
+    "_PricedEntry", [(key, object, None) for key in PRICE_KEYS if key not in _Entry.__struct_fields__], bases=(_Entry,)
+)
 
 
 class LiteLLMModelData:
@@ -134,20 +125,14 @@ class LiteLLMModelData:
             if isinstance(prompt, int | float) and isinstance(reply, int | float)
         }
 
-    async def price(self, model: str) -> ModelPrice | None:
-        """Return the price of a model, with or without its provider's name before it; None if it is not known."""
+    async def price(self, names: Iterable[str]) -> ModelPrice | None:
+        """Return the price of the first of ``names`` that has one in the file."""
         entries = await self._read()
-        entry = entries.get(model) or entries.get(model.rpartition("/")[2])
-        if entry is None:
-            return None
-        prompt, reply, cached = (
-            entry.input_cost_per_token,
-            entry.output_cost_per_token,
-            entry.cache_read_input_token_cost,
-        )
-        if not isinstance(prompt, int | float) or not isinstance(reply, int | float):
-            return None
-        return ModelPrice(float(prompt), float(cached if isinstance(cached, int | float) else prompt), float(reply))
+        for name in names:
+            entry = entries.get(name) or entries.get(name.rpartition("/")[2])
+            if entry is not None and (price := read_price(msgspec.structs.asdict(entry))) is not None:
+                return price
+        return None
 
     async def providers(self) -> frozenset[str]:
         """Return every provider that the file or our own tables name."""
@@ -173,7 +158,7 @@ def data_path() -> Path | None:
 def _read_file(path: Path | None) -> Mapping[str, _Entry]:
     """Return the file's entries; none if it cannot be read, because windows have defaults."""
     try:
-        entries = msgspec.json.decode(path.read_bytes() if path else b"{}", type=dict[str, _Entry])
+        entries = msgspec.json.decode(path.read_bytes() if path else b"{}", type=dict[str, _PricedEntry])  # type: ignore[valid-type] # made above
     except (OSError, msgspec.MsgspecError):
         return {}
     return entries

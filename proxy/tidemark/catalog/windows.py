@@ -123,15 +123,20 @@ class Windows:
     def _manual(self, name: str) -> WindowData:
         if not self._overrides:
             return NO_WINDOW_DATA
-        info = self._overrides.get(name)
-        if info is None:
-            globs = sorted((glob for glob in self._overrides if fnmatchcase(name, glob)), key=len)
-            info = self._overrides[globs[-1]] if globs else {}
+        info = self.stated(name)
         read = self._read.get(name)
         if read is None or read[0] != info:
             read = (dict(info), read_window_data(info))
             self._read.put(name, read)
         return read[1]
+
+    def stated(self, name: str) -> ModelInfo:
+        """Return the configured ``model_info`` of a model, by the client's name; empty if there is none."""
+        info = self._overrides.get(name)
+        if info is None:
+            globs = sorted((glob for glob in self._overrides if fnmatchcase(name, glob)), key=len)
+            info = self._overrides[globs[-1]] if globs else {}
+        return info
 
     async def _lookup(self, route: Route) -> WindowData | None:
         """Look a model up in our own data, then in litellm's."""

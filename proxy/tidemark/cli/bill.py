@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 
-from tidemark.catalog.litellm_data import ModelPrice
 from tidemark.cli.metrics_text import MetricsReading
 from tidemark.core.frozen import frozen
+from tidemark.core.money import BilledTokens, ModelPrice
 
 PROMPT, CACHED, REPLY = (f"tidemark_upstream_{name}_tokens_total" for name in ("prompt", "cached_prompt", "completion"))
 
@@ -48,7 +49,11 @@ def bill_between(before: MetricsReading, after: MetricsReading, prices: Mapping[
         if not prompt:
             continue
         price = prices.get(model)
-        usd = 0.0 if price is None else price.usd(prompt, cached, reply)
+        usd = (
+            0.0
+            if price is None
+            else replace(price, long_rates=None).usd(BilledTokens(max(0, prompt - cached), cached, 0, reply))
+        )
         bill = Bill(
             bill.prompt_tokens + prompt,
             bill.cached_tokens + cached,

@@ -32,8 +32,8 @@ from tidemark.terminal.http_client import configured_url, page, running_url
 from tidemark.terminal.options import config_option
 
 if TYPE_CHECKING:
-    from tidemark.catalog.litellm_data import ModelPrice
     from tidemark.config import Settings
+    from tidemark.core.money import ModelPrice
 
 EXIT_NOT_FOUND = 127
 EXIT_NOT_EXECUTABLE = 126
@@ -186,7 +186,7 @@ async def _prices(settings: Settings, models: Iterable[str]) -> Mapping[str, Mod
     for model in models:
         entry = settings.entry_for(model)
         name = model if entry is None or "*" in entry.name else entry.upstream_model
-        if (price := await data.price(name)) is not None:
+        if (price := await data.price([name])) is not None:
             prices[model] = price
     return prices
 

@@ -91,6 +91,7 @@ Days = Annotated[float, Meta(description="a number of days above 0", gt=0)]
 Seconds = Annotated[float, Meta(description="a number of seconds above 0", gt=0)]
 Megabytes = Annotated[int, whole("megabytes", least=1)]
 Tokens = Annotated[int, whole("tokens", least=1)]
+Amount = Annotated[float, Meta(description="a number of 0 or more, such as 1.0e-6", ge=0)]
 Mark = Annotated[
     float,
     Meta(

@@ -13,7 +13,7 @@ from typing import Any, Literal, TypeVar
 
 from msgspec import Struct
 
-from tidemark.config.kinds import Text, Tokens, kind_of, kinds_of
+from tidemark.config.kinds import Amount, Text, Tokens, kind_of, kinds_of
 from tidemark.config.masking import Parameters
 from tidemark.config.reader import MISSING, REFERENCE, Reader
 from tidemark.config.sections import CompactionSettings, DialectName, StatedKeys
@@ -80,6 +80,16 @@ class ModelInfo(Struct, frozen=True, kw_only=True):
     """Whether the model checks what its signed thinking stands behind; without it, its name says so."""
     native_compaction: bool
     """Whether the upstream writes summaries itself, for `strategy: native`; without it, its name says so."""
+    input_cost_per_token: Amount | None
+    """What input costs, in USD for each token; without it and the next one, litellm's price."""
+    output_cost_per_token: Amount | None
+    """The same of output."""
+    cache_read_input_token_cost: Amount | None
+    """The same of input that the provider reads from its prompt cache."""
+    cache_creation_input_token_cost: Amount | None
+    """The same of input that it writes to its prompt cache."""
+    cache_seconds: Amount | None
+    """How long a cached prefix lives after its last use; 0 if the provider caches nothing."""
     dialects: tuple[DialectName, ...]
     """The client formats that the upstream speaks itself."""
 

@@ -69,6 +69,8 @@ class Usage:
     cached_tokens: int | None = None
     """The part of the input that came from the provider's prompt cache."""
     output_tokens: int | None = None
+    cache_write_tokens: int | None = None
+    """The part of the input that the provider wrote to its prompt cache."""
 
 
 NO_USAGE = Usage()

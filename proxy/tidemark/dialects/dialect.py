@@ -82,8 +82,11 @@ class BaseDialect(Dialect):
 def usage_of(usage: Mapping[str, JsonValue], input_name: str, output_name: str) -> Usage:
     """Read OpenAI's counts of input, cached input and output, whose names differ between its formats."""
     details = usage.get(f"{input_name}_details")
-    cached = count_of(details.get("cached_tokens")) if isinstance(details, dict) else None
-    return Usage(count_of(usage.get(input_name)), cached, count_of(usage.get(output_name)))
+    total, output = count_of(usage.get(input_name)), count_of(usage.get(output_name))
+    if not isinstance(details, dict):
+        return Usage(total, None, output)
+    cache_writes = details.get("cache_write_tokens", details.get("cache_creation_tokens"))  # OpenAI's, litellm's name
+    return Usage(total, count_of(details.get("cached_tokens")), output, count_of(cache_writes))
 
 
 def count_of(value: JsonValue) -> int | None:

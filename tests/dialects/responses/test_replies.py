@@ -41,7 +41,7 @@ def assert_whole(reply: Reply) -> None:
     assert reply.complete
     assert reply.error is None
     assert items_of(reply) == OUTPUT
-    assert RESPONSES.usage(reply.usage) == Usage(11, 7, 5)
+    assert RESPONSES.usage(reply.usage) == Usage(11, 7, 5, 0)
     assert reply.message is not None
     assert [call.id for call in reply.message.calls] == ["call_1", "call_2"]
 
@@ -211,4 +211,4 @@ def test_the_events_before_the_end_can_be_told_from_it() -> None:
 def test_usage_of_another_form_is_none() -> None:
     """An upstream may send anything in its place."""
     assert RESPONSES.usage({"input_tokens": "11", "input_tokens_details": None}) == Usage(None, None, None)
-    assert RESPONSES.usage(USAGE) == Usage(11, 7, 5)
+    assert RESPONSES.usage(USAGE) == Usage(11, 7, 5, 0)

@@ -11,6 +11,7 @@ from typing import Literal
 
 from tidemark.core.conversation.summary import Strategy, Template
 from tidemark.core.frozen import frozen
+from tidemark.core.money import ModelPrice
 from tidemark.core.recall.epoch import LEAST_SHARE_TOKENS
 
 WindowSource = Literal["api", "manual", "default"]
@@ -139,6 +140,8 @@ class ModelProfile:
     whole_reply: bool = False
     """Whether the upstream refuses a request whose input and requested reply together exceed the window. vLLM does; a
     refusal teaches it."""
+    price: ModelPrice | None = None
+    """None if no source states it."""
 
 
 @frozen

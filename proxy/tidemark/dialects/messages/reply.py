@@ -66,8 +66,8 @@ def read_usage(usage: Mapping[str, JsonValue]) -> Usage:
     inputs = [count_of(usage.get(name)) for name in _INPUTS]
     read, output = count_of(usage.get("cache_read_input_tokens")), count_of(usage.get("output_tokens"))
     if inputs[0] is None:
-        return Usage(None, read, output)
-    return Usage(sum([tokens for tokens in inputs if tokens is not None]), read, output)
+        return Usage(None, read, output, inputs[1])
+    return Usage(sum([tokens for tokens in inputs if tokens is not None]), read, output, inputs[1])
 
 
 class MessageFold:

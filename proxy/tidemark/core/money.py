@@ -1,0 +1,91 @@
+"""Money: what a model costs, and what a request cost by the provider's own count of its tokens.
+
+The catalog finds a model's price. The plan reads it where ``threshold`` is ``price``, and the bill prices what the
+upstreams counted.
+"""
+
+from __future__ import annotations
+
+from tidemark.core.frozen import frozen
+from tidemark.core.report import Usage
+
+CACHE_SECONDS = 300.0
+"""How long a cached prefix lives after its last use, if nobody states it.
+
+It is the shorter one of Anthropic's, and about what OpenAI promises. Source: their pages on prompt caching.
+"""
+
+
+@frozen
+class BilledTokens:
+    """The tokens of requests, as a provider bills them."""
+
+    fresh: int = 0
+    """Input that came from no cache and went into none."""
+    cached: int = 0
+    """Input that was read from the prompt cache."""
+    cache_writes: int = 0
+    """Input that was written to the prompt cache."""
+    output: int = 0
+
+    @property
+    def input(self) -> int:
+        """Return all input."""
+        return self.fresh + self.cached + self.cache_writes
+
+
+@frozen
+class Rates:
+    """What tokens cost, in USD for each."""
+
+    input: float
+    output: float
+    cache_read: float
+    cache_write: float
+
+
+@frozen
+class ModelPrice:
+    """What a model costs."""
+
+    rates: Rates
+    long_rates: Rates | None = None
+    """For all tokens of a request whose input is longer than ``long_from``; None if the model has one price."""
+    long_from: int = 0
+    """Tokens."""
+    cache_seconds: float = CACHE_SECONDS
+    """The life of a cached prefix after its last use; 0 if the provider caches nothing."""
+
+    @property
+    def is_free(self) -> bool:
+        """Whether input costs nothing, as with most servers of one's own."""
+        return self.rates.input <= 0
+
+    def rates_for(self, input_tokens: int) -> Rates:
+        """Return the rates of a request.
+
+        :param input_tokens: all of its input, from the cache or not
+        """
+        return self.long_rates if self.long_rates is not None and input_tokens > self.long_from else self.rates
+
+    def usd(self, tokens: BilledTokens) -> float:
+        """Return what the tokens of one request cost."""
+        rates = self.rates_for(tokens.input)
+        return (
+            tokens.fresh * rates.input
+            + tokens.cached * rates.cache_read
+            + tokens.cache_writes * rates.cache_write
+            + tokens.output * rates.output
+        )
+
+
+def billed_tokens(usage: Usage) -> BilledTokens | None:
+    """Return what a provider's counts bill; None if it left its input out, or sent what cannot be.
+
+    Counts below 0 and cached input beyond all input are no bill, so no money is derived from them.
+    """
+    total, cached, writes = usage.input_tokens, usage.cached_tokens or 0, usage.cache_write_tokens or 0
+    output = usage.output_tokens or 0
+    if total is None or min(total, cached, writes, output) < 0 or cached + writes > total:
+        return None
+    return BilledTokens(total - cached - writes, cached, writes, output)
