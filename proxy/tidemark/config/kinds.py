@@ -86,6 +86,8 @@ def is_windows_path(text: str) -> bool:
 
 Auto = Annotated[None, Meta(description="auto")]
 """None, if a file says ``auto`` for it; otherwise it says ``null``."""
+ByPrice = Annotated[None, Meta(description="price")]
+"""None, if a file says ``price`` for it."""
 Text = Annotated[str, Meta(description="a text", pattern=r"\S")]
 Days = Annotated[float, Meta(description="a number of days above 0", gt=0)]
 Seconds = Annotated[float, Meta(description="a number of seconds above 0", gt=0)]
@@ -193,8 +195,8 @@ def kind_of(stated: Any) -> Kind:
     """
     origin, members = get_origin(stated), get_args(stated)
     if origin in (Union, UnionType):
-        [kind] = [kind_of(member) for member in members if member not in (NoneType, Auto)]
-        none = "auto" if Auto in members else None
+        [kind] = [kind_of(member) for member in members if member not in (NoneType, Auto, ByPrice)]
+        none = next((word for word, meaning in (("auto", Auto), ("price", ByPrice)) if meaning in members), None)
         return replace(kind, none=(none,), wanted=f"{yaml_word(none)} or {kind.wanted}")
     if origin is tuple:
         each = kind_of(members[0])

@@ -281,10 +281,11 @@ def _check_marks(reader: Reader, settings: CompactionSettings, keys: StatedKeys,
     """Note marks that contradict each other, if ``keys`` sets one of them."""
     if not any(name in keys for name in _MARKS):
         return
-    if settings.threshold <= 1 and settings.target >= settings.threshold:
+    mark = settings.threshold
+    if mark is not None and mark <= 1 and settings.target >= mark:
         reader.problem(
             line,
-            f"{label}: target is {settings.target:g}, not below the threshold {settings.threshold:g}; "
+            f"{label}: target is {settings.target:g}, not below the threshold {mark:g}; "
             "a compaction must bring a request well below the mark at which it is due",
         )
     elif settings.retention_ratio >= settings.target:

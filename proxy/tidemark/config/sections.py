@@ -16,6 +16,7 @@ from msgspec.structs import replace
 from tidemark.config.addresses import HeaderName, HostName, Ip, Origin, url
 from tidemark.config.kinds import (
     Auto,
+    ByPrice,
     Days,
     Folder,
     Kind,
@@ -92,8 +93,10 @@ class CompactionSettings(Struct, frozen=True, kw_only=True):
     """Off: the model's requests are never compacted, and the upstream refuses a request that does not fit."""
     strategy: Strategy = "hybrid"
     """How summaries are written. ``hybrid``: verbatim facts beside a model's narrative; ``extractive``: no model."""
-    threshold: Mark = 0.95
-    """The high water: compaction is due above it (FR-1.2.2: 95 %)."""
+    threshold: Mark | ByPrice = 0.95
+    """The high water: compaction is due above it (FR-1.2.2: 95 %). ``price``: where it pays, by the model's price."""
+    price_floor: Annotated[int, whole("tokens", least=1000)] = 40_000
+    """The lowest high water of ``threshold: price``, because each compaction loses something."""
     margin: Annotated[float, share("the window", ge=0, lt=1)] = 0.05
     """The share that no request uses, because local counts may be wrong (FR-1.2.4: 5 %). The limit is the window
     without it and without the reply reserve."""
@@ -141,6 +144,8 @@ class CompactionSettings(Struct, frozen=True, kw_only=True):
 
     def policy(self) -> CompactionPolicy:
         plain = {key: getattr(self, key) for key in self.__struct_fields__ if key in _POLICY_FIELDS}
+        if self.threshold is None:
+            plain |= {"by_price": True, "threshold": CompactionPolicy().threshold}
         return CompactionPolicy(
             **plain,
             max_recall_tokens=self.recall.max_tokens,

@@ -80,7 +80,8 @@ def check_stored(settings: Settings, values: SettingValues) -> None:
     after = with_stored(settings, values)
     names = [*after.compaction.models, *(entry.name for entry in after.model_list)]
     for compaction in (after.compaction.defaults, *map(after.compaction_for, names)):
-        if compaction.threshold <= 1 and compaction.target >= compaction.threshold:
+        mark = compaction.threshold
+        if mark is not None and mark <= 1 and compaction.target >= mark:
             raise InvalidRequest(
                 f"'threshold' must lie between the target, {compaction.target:g}, and 1, or be a number of tokens: a "
                 "compaction brings a request well under the mark that it is due at.",

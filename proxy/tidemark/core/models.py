@@ -68,6 +68,7 @@ class ModelOverrides:
         return replace(
             policy,
             threshold=policy.threshold if self.threshold is None else self.threshold,
+            by_price=policy.by_price and self.threshold is None,
             retention_tokens=policy.retention_tokens if self.retention_tokens is None else self.retention_tokens,
         )
 

@@ -15,12 +15,13 @@ from typing import Any, TypedDict
 from tidemark.catalog.catalog import Catalog
 from tidemark.catalog.litellm_data import LiteLLMModelData
 from tidemark.catalog.overrides import LiveOverrides
+from tidemark.catalog.prices import CACHE_LIFE, RATE_KEYS
 from tidemark.compaction.background import BackgroundCompaction
 from tidemark.compaction.compactor import Compactor
 from tidemark.compaction.immediate import ImmediateCompaction
 from tidemark.compaction.storing import SummaryStorage
 from tidemark.compaction.writer import SummaryWriter
-from tidemark.config import ModelEntry, Settings, StoreSettings, TenantSettings, WindowNote
+from tidemark.config import ModelEntry, Settings, StoreSettings, TenantSettings
 from tidemark.core.conversation.request import Dialect
 from tidemark.core.events import Listener, Listeners
 from tidemark.core.ports import DeletionHook, MemoryFlush
@@ -167,7 +168,7 @@ class StoreParts(ModelParts):
         return Catalog(
             self.upstream,
             policy_for=settings.policy_for,
-            overrides={entry.name: _window(entry.window) for entry in settings.model_list},
+            overrides={entry.name: _stated(entry) for entry in settings.model_list},
             shipped={name: _window(default.window) for name, default in settings.model_defaults.patterns.items()},
             data=self.model_data,
             live=self.live if has_store else None,
@@ -318,8 +319,11 @@ def _lifetime_of(section: StoreSettings | TenantSettings) -> Lifetime:
     return lifetime(section.ttl_days * SECONDS_A_DAY, None if age is None else age * SECONDS_A_DAY)
 
 
-def _window(note: WindowNote) -> Mapping[str, Any]:
+def _stated(entry: ModelEntry) -> Mapping[str, Any]:
+    """Return the window and the price that an entry states."""
+    note = entry.window
     return {
+        **{key: entry.model_info[key] for key in (*RATE_KEYS, CACHE_LIFE) if key in entry.model_info},
         "max_input_tokens": note.max_input_tokens,
         "max_output_tokens": note.max_output_tokens,
         "context_window": note.context_window,

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -23,7 +25,7 @@ def chat(count: int) -> list[Message]:
 
 def budget(**marks: int) -> Budget:
     """A budget of a window of 10,000 tokens, but for the given marks."""
-    plain = {
+    plain: dict[str, Any] = {
         "window": 10_000,
         "limit": 9000,
         "high_water": 8000,

@@ -40,6 +40,8 @@ MIN_SUMMARY_TOKENS = 64
 SUMMARY_FLOOR_TOKENS = 256
 SUMMARY_CEILING_TOKENS, CHOSEN_CEILING_TOKENS = 4096, 16_384
 """The largest summary that ``auto`` allows a model, and a strategy that chooses lines."""
+PRICE_TARGET = 0.25
+"""The low water by price, as a share of its floor beside the head: the deeper, the cheaper, and the more is lost."""
 RECALL_SHARE = 0.08
 """More brings little: most answers are among the first messages that a question finds (docs/fidelity.md)."""
 MOST_RECALL_TOKENS = 2_000
@@ -72,6 +74,10 @@ class CompactionPolicy:
     strategy: Strategy = "hybrid"
     threshold: float = 0.95
     """Share of the window (up to 1) or an absolute number of tokens (above 1) from which compaction is due."""
+    by_price: bool = False
+    """Whether the model's price sets the marks (``core/planning/price.py``); ``threshold`` does if none is known."""
+    price_floor: int = 40_000
+    """The lowest high water by price, in tokens, since each compaction loses something."""
     margin: float = MARGIN_RATIO
     """Share of the window that stays free (FR-1.2.4)."""
     prepare: float = 0.70
@@ -164,6 +170,8 @@ class Budget:
     """Bound of the earlier messages that are put back for one question; 0 for none."""
     max_work_summary: int = 0
     """Bound of the summary message for an agent's work; 0 if it is the same as in a talk."""
+    price: ModelPrice | None = None
+    """What sets the marks of each conversation; None if they are the same for all of them."""
 
     def summary_for(self, work_share: float) -> int:
         """Return the bound of a summary message, between those of a talk and of an agent's work.
@@ -190,21 +198,35 @@ def budget_for(
     if least_reply:
         reserve = min(reserve, max(int(LEAST_REPLY_SHARE * window.window), LEAST_REPLY_TOKENS))
     limit = max(min(window.max_input_tokens, window.window - reserve) - margin, 0)
+    price = price_for(profile, limit)
     mark = policy.threshold if policy.threshold > 1 else policy.threshold * window.window
-    high_water = min(int(mark), limit)
-    whole = high_water if policy.threshold > 1 else limit
+    high_water = min(int(mark), limit) if price is None else policy.price_floor
+    is_absolute = price is not None or policy.threshold > 1
+    whole, target = high_water if is_absolute else limit, policy.target if price is None else PRICE_TARGET
     return Budget(
         window=window.window,
         limit=limit,
         high_water=high_water,
         prepare_mark=int(policy.prepare * high_water),
-        low_water=min(int(policy.target * whole), high_water),
+        low_water=min(int(target * whole), high_water),
         retention=max(policy.retention_tokens, int(policy.retention_ratio * whole)) if retention is None else retention,
         max_summary=summary_bound(policy, whole),
         max_work_summary=0 if policy.max_summary_tokens is not None else summary_bound(policy, whole, work=True),
         min_tokens=min(policy.min_tokens, limit // 2),
         max_recall=recall_bound(policy, whole),
+        price=price,
     )
+
+
+def price_for(profile: ModelProfile, limit: int) -> ModelPrice | None:
+    """Return the price that sets a model's marks; None if they are a share of its window, or a number of tokens.
+
+    A model without a price, one that costs nothing, and one whose limit is below the floor have their usual marks.
+    """
+    price, policy = profile.price, profile.policy
+    if not policy.by_price or price is None or price.is_free or limit <= policy.price_floor:
+        return None
+    return price
 
 
 def reply_reserve(window: ModelWindow, max_output_tokens: int | None, *, whole: bool = False, margin: int = 0) -> int:

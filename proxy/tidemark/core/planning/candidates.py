@@ -17,6 +17,7 @@ from tidemark.core.conversation.summary import PrefixSummary, inner_systems
 from tidemark.core.planning.budget import MIN_SUMMARY_TOKENS, SUMMARY_FLOOR_TOKENS
 from tidemark.core.planning.cuts import open_cuts
 from tidemark.core.planning.kinds import work_share
+from tidemark.core.planning.price import Growth, priced
 from tidemark.core.planning.situation import (
     CannotFit,
     Compact,
@@ -40,7 +41,6 @@ class Candidates:
         if cuts is not None:
             self.cuts = cuts
         self.plan_input = plan_input
-        self.budget = plan_input.budget
         self.places = [place for place, message in enumerate(plan_input.messages) if not message.is_system]
         self.client_messages = [plan_input.messages[place] for place in self.places]
         self.left_out = plan_input.left_out.count
@@ -50,11 +50,23 @@ class Candidates:
         self.head_tokens = (
             plan_input.other_tokens + plan_input.first_summary_tokens + sum(plan_input.tokens[: self.head_end])
         )
+        self.budget = plan_input.budget
+        if self.budget.price is not None:
+            head_tokens, is_cold = self.head_tokens, plan_input.is_cold
+            self.budget = priced(self.budget, plan_input.policy, self._growth(), head_tokens, is_cold=is_cold)
         self.summary = self._usable_summary()
         self.start = self.summary.covered if self.summary else 0
         self.absorbed = frozenset(self.summary.absorbed if self.summary else ())
         if self.left_out and self.summary is None:
             raise EarlierMessagesNeeded
+
+    def _growth(self) -> Growth:
+        """Return how the conversation has grown. Of left-out messages only the tokens are known."""
+        client_tokens = self._sum(self.places)
+        turns = sum(message.role == "assistant" for message in self.client_messages)
+        tokens = client_tokens / max(turns, 1)
+        left_out_turns = self.plan_input.left_out.tokens / tokens if tokens else 0
+        return Growth(turns + round(left_out_turns), tokens)
 
     def place(self, covered: int) -> int:
         """Return the place of the first message that is not covered.

@@ -41,7 +41,7 @@ def plan(plan_input: PlanInput) -> CompactionPlan:
     current = candidates.current()
     if plan_input.mode == "force":
         planned = candidates.plan_forced(current)
-    elif current.tokens <= budget.high_water:
+    elif current.tokens <= candidates.budget.high_water:
         planned = current
     else:
         planned = candidates.plan_due(current)
@@ -81,7 +81,7 @@ def plan_ahead(plan_input: PlanInput) -> Compact | None:
     if plan_input.mode != "auto" or not policy.enabled or early:
         return None
     candidates = Candidates(plan_input)
-    current = candidates.current()
+    budget, current = candidates.budget, candidates.current()
     if not budget.prepare_mark < current.tokens <= budget.high_water:
         return None
     if candidates.total < budget.min_tokens or candidates.count < policy.min_messages:

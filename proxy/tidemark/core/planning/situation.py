@@ -62,6 +62,9 @@ class PlanInput:
     asks_provider: bool = False
     """Whether the provider is to write the next summary itself, which wants a cut of its own kind."""
 
+    is_cold: bool = False
+    """Whether the provider's cache has lost the conversation since its last turn."""
+
     @property
     def total(self) -> int:
         """Return the tokens of the request as it came."""

@@ -191,7 +191,7 @@ class ModelRegistry:
             "max_input_tokens": window.max_input_tokens,
             "max_output_tokens": window.max_output_tokens,
             "context_window": window.context_window,
-            "threshold": policy.threshold,
+            "threshold": "price" if policy.by_price else policy.threshold,
             "retention_tokens": policy.retention_tokens,
             "source": window.source,
             "overrides": record.overrides.set_fields,
