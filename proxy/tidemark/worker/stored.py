@@ -21,7 +21,7 @@ from tidemark.compaction.compactor import Compactor
 from tidemark.compaction.immediate import ImmediateCompaction
 from tidemark.compaction.storing import SummaryStorage
 from tidemark.compaction.writer import SummaryWriter
-from tidemark.config import ModelEntry, Settings, StoreSettings, TenantSettings
+from tidemark.config import ModelEntry, Settings, StoreSettings, TenantSettings, WindowNote
 from tidemark.core.conversation.request import Dialect
 from tidemark.core.events import Listener, Listeners
 from tidemark.core.ports import DeletionHook, MemoryFlush
@@ -321,9 +321,12 @@ def _lifetime_of(section: StoreSettings | TenantSettings) -> Lifetime:
 
 def _stated(entry: ModelEntry) -> Mapping[str, Any]:
     """Return the window and the price that an entry states."""
-    note = entry.window
+    price = {key: entry.model_info[key] for key in (*RATE_KEYS, CACHE_LIFE) if key in entry.model_info}
+    return {**_window(entry.window), **price}
+
+
+def _window(note: WindowNote) -> Mapping[str, Any]:
     return {
-        **{key: entry.model_info[key] for key in (*RATE_KEYS, CACHE_LIFE) if key in entry.model_info},
         "max_input_tokens": note.max_input_tokens,
         "max_output_tokens": note.max_output_tokens,
         "context_window": note.context_window,
