@@ -368,6 +368,7 @@ class BudgetFitter:
             first_summary_tokens=context.count.first_summary_tokens + self._searches.tokens(context),
             left_out=context.count.left_out,
             asks_provider=self._natives.is_due(context),
+            is_cold=budget.price is not None and context.idle_seconds > budget.price.cache_seconds > 0,
         )
 
     def _order(self, context: RequestContext, planned: Compact) -> CompactionOrder:

@@ -136,7 +136,9 @@ class Identifier:
         count = await self._count(request, stored, route.upstream_model, left_out.count)
         if left_out.count:
             count = replace(count, left_out=left_out)
-        conversation = response_conversation_id(stored, chain, self._clock())
+        now = self._clock()
+        conversation = response_conversation_id(stored, chain, now)
+        idle_seconds = now - stored.updated_at if stored.updated_at else 0.0
         return RequestContext(  # in the fields' order
             request,
             controls,
@@ -151,6 +153,7 @@ class Identifier:
             started,
             conversation,
             prompt,
+            idle_seconds=idle_seconds,
         )
 
     async def _recall(self, chain: PrefixChain, recipe: SummaryRecipe, systems: InnerSystems) -> ConversationState:

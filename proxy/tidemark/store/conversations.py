@@ -130,7 +130,7 @@ class RedisStore(RecordReader):
                 answer = await self._recall(chain, 0, recipe, systems)
         if answer is None:
             return NOTHING_STORED
-        own, shared, count, summary, prepared, lease, name, bindings, prompt_record = answer
+        own, shared, count, summary, prepared, lease, name, bindings, prompt_record, updated = answer
         preparing, absorbed = prepared_for(lease, chain, recipe, systems) if lease else (0, ())
         conversation_state = ConversationState(
             conversation=chain.family + own.decode() if own else None,
@@ -143,6 +143,7 @@ class RedisStore(RecordReader):
             preparing_lease=name.decode() if lease else "",
             bindings=bindings or b"",
             prompt_record=prompt_record or b"",
+            updated_at=float(updated or 0),
         )
         return replace(conversation_state, unwritable=True) if node.backoff.refuses_writes else conversation_state
 

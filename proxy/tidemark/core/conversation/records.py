@@ -51,6 +51,8 @@ class ConversationState:
     prompt_record: bytes = b""
     """What was sent before the messages, and what was told of its changes (``sent_prompts.py``); empty in
     conversations of earlier versions."""
+    updated_at: float = 0.0
+    """When the conversation's newest turn was stored, Unix time in seconds; 0 if nothing is."""
 
     def repeating(self, echo: ChangedEcho) -> ConversationState:
         """Return the state of a request that goes on with a conversation although its wording differs."""

@@ -1,7 +1,7 @@
 -- Arguments: hashes, before, recipe, the argument of recall_first, the request's inner system messages (position,
 -- digest). Answer: own or nil; how many messages the request shares with it; its messages; the newest summary or nil;
 -- a prepared one or nil; the lease of a preparation or nil; the conversation of that lease; what thinking is bound to;
--- what was sent before the messages. A summary of all N messages is of no use: the newest message stays.
+-- what was sent before the messages; when its newest turn was stored. A summary of all N messages is of no use: the newest message stays.
 local recipe = ARGV[3]
 local conv, k = locate(nil, 0)
 if conv then conv, k = settle(conv, k) else k = 0 end
@@ -67,4 +67,4 @@ for i, own in ipairs(holders) do
   end
 end
 return {conv and conv.own or false, k, conv and conv.count or 0, best, waiting, lease, preparing, conv and conv.bound or false,
-  conv and conv.sent or false}
+  conv and conv.sent or false, conv and conv.updated or false}

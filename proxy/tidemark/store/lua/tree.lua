@@ -41,9 +41,9 @@ local function drop_state(own) states[own] = nil end
 local function state(own)  -- a conversation's record; `whole` is whether all its messages are stored
   local c = states[own]
   if c then return c end
-  local values = call('HMGET', key('c', own), 'base', 'count', 'parent', 'touched', 'summaries', 'bound', 'sent')
+  local values = call('HMGET', key('c', own), 'base', 'count', 'parent', 'touched', 'summaries', 'bound', 'sent', 'updated')
   c = {own = own, base = tonumber(values[1]), count = tonumber(values[2]), parent = values[3], touched = values[4],
-    summaries = values[5], bound = values[6], sent = values[7]}
+    summaries = values[5], bound = values[6], sent = values[7], updated = values[8]}
   if c.base then
     local stored = call('LLEN', key('m', own))
     -- a wrong count: messages and hashes give it, if they agree; the next turn stores it
