@@ -9,9 +9,8 @@ from click.testing import CliRunner
 
 from benchmarks.fidelity.__main__ import main
 from benchmarks.fidelity.corpora import KINDS, SHORT_KINDS, WrittenTalk, corpus_cases, measured_talks, written_talks
-from benchmarks.fidelity.production import Sums, measure_talk, parts_of, running_proxy
+from benchmarks.fidelity.production import Sums, measure_talk, running_proxy
 from benchmarks.fidelity.survival import surviving, text_of
-from tidemark.core.recall.quotation import CLOSING, OPENING
 
 TALKS = [*written_talks(), *measured_talks(SHORT_KINDS)]
 ASKED = ("private", "meetings", "chinese", "arabic", "german")
@@ -114,27 +113,14 @@ def test_an_unknown_kind_is_refused() -> None:
     assert "private" in done.output
 
 
-def test_a_whole_tidemark_forwards_what_the_figures_count() -> None:
+async def test_a_whole_tidemark_forwards_what_the_figures_count() -> None:
     """Where nothing is compacted every fact is kept; in a small window some are lost."""
     talk, wide, narrow = written_talks(["meetings"])[1], Sums(), Sums()
-    with running_proxy(8192) as proxy:
-        measure_talk(proxy, talk, wide)
+    async with running_proxy(8192) as proxy:
+        await measure_talk(proxy, talk, wide)
     assert (wide.survivors, wide.verbatim, wide.compactions) == (wide.facts, wide.facts, 0)
-    with running_proxy(2048) as proxy:
-        measure_talk(proxy, talk, narrow)
+    async with running_proxy(2048) as proxy:
+        await measure_talk(proxy, talk, narrow)
     assert narrow.compactions > 1
     assert 0 < narrow.survivors < narrow.facts
     assert narrow.means()[0] < wide.means()[0]
-
-
-def test_a_forwarded_request_is_taken_apart() -> None:
-    """The question itself keeps no fact, and each quotation counts as recalled."""
-    messages = [
-        {"role": "system", "content": "Summary of earlier turns (4 messages). A record.\n<<<\nUser: one\n>>>"},
-        {"role": "user", "content": "two"},
-        {"role": "user", "content": f"{OPENING}\n<<<user\nthree\n>>>\n<<<assistant\nfour\n>>>\n{CLOSING}\nfive"},
-    ]
-    parts = parts_of(messages)
-    assert "User: one" in parts.summary
-    assert list(parts.messages) == ["two"]
-    assert ["three" in quote for quote in parts.recalled[:2]] == [True, False]

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, get_args
 from urllib.parse import quote, urlencode
 
 import click
+from click.core import ParameterSource
 
 from tidemark.cli.variants import Compactions, Variant, variants_of
 from tidemark.core.conversation.summary import Strategy
@@ -37,6 +38,8 @@ MOVED = (
 )
 MOVED_OPTIONS = ("--file", "--recall", "--plot")
 CONVERSATIONS = "/tidemark/conversations"
+LEAST_WINDOW = 1024
+"""In tokens: no summary is worth its tokens in less."""
 PAGE = 200
 """The most conversations that the server lists at once."""
 SPENDING_HEADS = ("template", "model", "asked", "answered", "USD", "seconds", "rejected")
@@ -83,7 +86,9 @@ def bench() -> None:
 
 @bench.command(
     cls=_Measure,
-    epilog=example("tidemark bench fidelity --stored 20 --budgets 25,50"),
+    epilog=example(
+        "tidemark bench fidelity --stored 20 --budgets 25,50", "tidemark bench fidelity --stored 20 --window 8192"
+    ),
     short_help="Measure what would survive of your own conversations.",
 )
 @server_options
@@ -93,10 +98,17 @@ def bench() -> None:
     metavar="N",
     help="How many of your conversations, those that were used last; the running server has them, and keeps them.",
 )
+@click.option(
+    "--window",
+    type=click.IntRange(min=LEAST_WINDOW),
+    metavar="TOKENS",
+    help="Send them turn by turn through a Tidemark of this process whose models have this window.",
+)
 @measure_options
 def fidelity(
     *,
     stored: int | None,
+    window: int | None,
     strategy: Strategy,
     templates: str | None,
     models: str | None,
@@ -106,15 +118,40 @@ def fidelity(
 ) -> None:
     """Measure what would survive a compaction of your own conversations, beside the tokens that it leaves.
 
-    With several templates or models, each is measured with each, and one table has them all. Nothing is changed.
+    With several templates or models, each is measured with each, and one table has them all. Nothing is changed. With
+    --window, no provider is asked, and the table says what stands in the requests that Tidemark forwards.
     """
     if stored is None:
         raise click.UsageError(MOVED)
+    if window is not None:
+        _refuse_beside_window(strategy, templates, models)
+        _measure_window(server, stored, window, as_json=as_json)
+        return
     percent = percentages(budgets)
     refuse_unasked(strategy, templates, models)
     subject = _stored_subject(server, stored, percent)
     rows = asyncio.run(_measure(server["config"], subject, strategy, templates, models))
     show(rows, strategy, as_json=as_json)
+
+
+def _refuse_beside_window(strategy: Strategy, templates: str | None, models: str | None) -> None:
+    """Refuse what a measure in a window does not have.
+
+    :raises click.UsageError: the message names the option
+    """
+    if strategy != "extractive" or templates is not None or models is not None:
+        raise click.UsageError("--window asks no model: leave --strategy, --template and --model out.")
+    if click.get_current_context().get_parameter_source("budgets") is not ParameterSource.DEFAULT:
+        raise click.UsageError("--window takes the place of --budgets: the configuration says when to compact.")
+
+
+def _measure_window(server: Mapping[str, Any], stored: int, window: int, *, as_json: bool) -> None:
+    """Measure what a whole Tidemark forwards."""
+    conversations = _long_conversations(server, stored)
+    from tidemark.cli.bench_window import measure_window, show_window
+
+    rows = asyncio.run(measure_window(server["config"], conversations, window))
+    show_window(rows, window, as_json=as_json)
 
 
 @frozen
@@ -183,7 +220,7 @@ def _stored_subject(server: Mapping[str, Any], stored: int, percent: list[int]) 
     """Return the caller's own conversations."""
     from tidemark.fidelity import LEAST_MESSAGES, measure_exported
 
-    conversations = [talk for talk in _conversations(server, stored) if len(talk.messages) >= LEAST_MESSAGES]
+    conversations = _long_conversations(server, stored)
 
     async def measured(run: Compactions) -> Sequence[Figure]:
         result = await measure_exported(
@@ -198,6 +235,13 @@ def _stored_subject(server: Mapping[str, Any], stored: int, percent: list[int]) 
         return result.figures
 
     return Subject(len(conversations) * len(percent), measured)
+
+
+def _long_conversations(server: Mapping[str, Any], stored: int) -> Sequence[ExportedConversation]:
+    """Return those of the conversations that are long enough to be measured."""
+    from tidemark.fidelity import LEAST_MESSAGES
+
+    return [talk for talk in _conversations(server, stored) if len(talk.messages) >= LEAST_MESSAGES]
 
 
 def _conversations(server: Mapping[str, Any], count: int) -> Iterator[ExportedConversation]:

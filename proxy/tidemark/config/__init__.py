@@ -15,6 +15,7 @@ from tidemark.config.schema import configuration_schema
 from tidemark.config.sections import (
     AuthSettings,
     CompactionSettings,
+    EventSettings,
     HistorySettings,
     KeyNote,
     LimitSettings,
@@ -35,6 +36,7 @@ __all__ = [
     "AuthSettings",
     "CompactionByModel",
     "CompactionSettings",
+    "EventSettings",
     "HistorySettings",
     "KeyNote",
     "LaneChoice",
