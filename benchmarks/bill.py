@@ -68,7 +68,7 @@ USER_TURNS = 15
 VALUES_EACH = 4
 """The values that a result prints, for later calls."""
 NEAR = 0.25
-"""A call uses a value of the newest result with this chance, of the one before it with this chance of the rest, ..."""
+"""The chance that a call uses a value of the newest result. Of the rest, as many use the one before it."""
 FAR_SHARE = 0.05
 """So many calls use a value of any earlier result."""
 
@@ -130,7 +130,9 @@ def session_of(name: str, turns: Sequence[Turn]) -> Session:
     chance, session = random.Random(name), Session(name)
     head = max(turns[0].context - 400, 200)
     session.messages.append({"role": "system", "content": _text(chance, head, (), 0)})
-    session.messages.append({"role": "user", "content": f"Find out why {name} fails, and mend it. " + _asked(chance)})
+    session.messages.append(
+        {"role": "user", "content": f"Find out why {name} fails, and mend it. " + _question(chance)}
+    )
     results: list[Sequence[str]] = []
     for number, turn in enumerate(turns):
         session.ends.append(len(session.messages))
@@ -141,17 +143,17 @@ def session_of(name: str, turns: Sequence[Turn]) -> Session:
         reply: dict[str, Any] = {"role": "assistant", "content": text}
         reply["tool_calls"] = [{"id": f"call_{number}", "type": "function", "function": call}]
         session.replies.append(reply)
-        grown = turns[number + 1].context - turn.context if number + 1 < len(turns) else 0
+        growth = turns[number + 1].context - turn.context if number + 1 < len(turns) else 0
         values = [f"{chance.choice(_words())[:3].upper()}-{chance.randrange(10**5, 10**6)}" for _ in range(VALUES_EACH)]
         results.append(values)
-        result = _text(chance, max(grown - turn.output, 40), values, number)
+        result = _text(chance, max(growth - turn.output, 40), values, number)
         session.messages += [reply, {"role": "tool", "tool_call_id": f"call_{number}", "content": result}]
         if chance.random() < 1 / USER_TURNS:
-            session.messages.append({"role": "user", "content": _asked(chance)})
+            session.messages.append({"role": "user", "content": _question(chance)})
     return session
 
 
-def _asked(chance: random.Random) -> str:
+def _question(chance: random.Random) -> str:
     return f"Now look at the {chance.choice(_words())} of the {chance.choice(_words())}, and keep its tests green."
 
 
@@ -262,7 +264,7 @@ def without_proxy(session: Session, newest: int = 0) -> Bill:
     return bill
 
 
-def recorded_sessions(path: Path) -> Mapping[str, Sequence[Turn]]:
+def sessions_in(path: Path) -> Mapping[str, Sequence[Turn]]:
     """Read recorded usage; a chain ends if its client compacts, and a new one begins."""
     chains: dict[str, list[Turn]] = {}
     for name, session in json.loads(path.read_text()).items():
@@ -276,17 +278,17 @@ def recorded_sessions(path: Path) -> Mapping[str, Sequence[Turn]]:
     return {name: turns for name, turns in chains.items() if len(turns) > 1}
 
 
-def made_sessions() -> Mapping[str, Sequence[Turn]]:
+def own_sessions() -> Mapping[str, Sequence[Turn]]:
     """Return sessions of our own making: a short one, a usual one, and one with large results."""
-    made = {}
+    sessions = {}
     for name, count, mean in (("short", 12, 900), ("usual", 120, 900), ("large", 90, 3000)):
         chance, context, turns = random.Random(name), 12_000, []
         for _ in range(count):
             output = max(40, int(chance.lognormvariate(5, 0.8)))
             turns.append(Turn(context, output))
             context += output + max(60, int(mean * chance.lognormvariate(-0.5, 1)))
-        made[name] = turns
-    return made
+        sessions[name] = turns
+    return sessions
 
 
 def main() -> None:
@@ -297,14 +299,14 @@ def main() -> None:
     parser.add_argument("--turns", type=int, default=0, help="the most turns of each session; 0: all")
     parser.add_argument("--sessions", type=int, default=0, help="the most sessions; 0: all")
     options = parser.parse_args()
-    sessions = recorded_sessions(options.recorded) if options.recorded else made_sessions()
+    sessions = sessions_in(options.recorded) if options.recorded else own_sessions()
     chosen = list(sessions.items())[: options.sessions or None]
-    made = [session_of(name, turns[: options.turns or None]) for name, turns in chosen]
-    whole_bills = [without_proxy(session) for session in made]
+    billed_sessions = [session_of(name, turns[: options.turns or None]) for name, turns in chosen]
+    whole_bills = [without_proxy(session) for session in billed_sessions]
     _show("no proxy", whole_bills, whole_bills)
-    _show("newest, 40k", [without_proxy(session, 40_000) for session in made], whole_bills)
+    _show("newest, 40k", [without_proxy(session, 40_000) for session in billed_sessions], whole_bills)
     for name in options.policies.split(","):
-        _show(name, [through_tidemark(session, POLICIES[name]) for session in made], whole_bills)
+        _show(name, [through_tidemark(session, POLICIES[name]) for session in billed_sessions], whole_bills)
 
 
 def _show(name: str, bills: Sequence[Bill], whole_bills: Sequence[Bill]) -> None:

@@ -10,7 +10,7 @@ import dataclasses
 from collections.abc import Mapping
 from typing import Annotated, Any
 
-from tidemark.config.kinds import Kind, Unfit, kind_of, kinds_of, whole
+from tidemark.config.kinds import Kind, Mark, Unfit, kind_of, kinds_of, whole
 from tidemark.config.models import WINDOW_KEYS
 from tidemark.config.sections import CompactionSettings, changed
 from tidemark.config.settings import Settings
@@ -26,13 +26,15 @@ _NUMBERS = ("threshold", "retention_tokens", "retention_ratio")
 _COMPACTION = kinds_of(CompactionSettings)
 STORED_KINDS: Mapping[str, Kind] = {
     **{name: _COMPACTION[name] for name in (*_NUMBERS, "strategy")},
+    "threshold": kind_of(Mark),
     "template": kind_of(TemplateName),
     "notices": kind_of(bool),
 }
 """The settings for all models. A template of one's own needs a file, so only shipped ones are stored."""
 OVERRIDE_KINDS: Mapping[str, Kind] = {
     **dict.fromkeys(WINDOW_KEYS, kind_of(Annotated[int, whole("tokens", least=1, most=MOST_TOKENS)])),
-    **{name: _COMPACTION[name] for name in ("threshold", "retention_tokens")},
+    "threshold": kind_of(Mark),
+    "retention_tokens": _COMPACTION["retention_tokens"],
 }
 """The settings of one model."""
 
@@ -94,6 +96,8 @@ def configured_values(settings: Settings) -> SettingValues:
     defaults = settings.compaction.defaults
     template = defaults.template.name if isinstance(defaults.template, Template) else defaults.template
     numbers = {name: getattr(defaults, name) for name in _NUMBERS}
+    if defaults.threshold is None:
+        numbers["threshold"] = "price"
     return {**numbers, "strategy": defaults.strategy, "template": template, "notices": True}
 
 

@@ -157,7 +157,7 @@ class RequestContext:
     owner: str = ""
     """Whose conversation it is, if somebody else may ask (the operator); empty for the caller's own."""
     idle_seconds: float = 0.0
-    """Since the conversation's newest turn was stored; 0 if there is none, and below 0 if a clock was set back."""
+    """Since the conversation's newest turn was stored; 0 if there is none. It is below 0 if a clock was set back."""
 
     @property
     def budget(self) -> Budget:

@@ -68,6 +68,8 @@ def test_what_fits_the_marks_fits_the_budget(factor: float, window: int) -> None
     """Promise 4 in the provider's tokens: no rounding leads over a mark."""
     measure = CalibratedBudget(budget_for(ModelProfile("m", ModelWindow(window), CompactionPolicy()), None), factor)
     for one in fields(measure.marks):
+        if one.name == "price":  # no number of tokens
+            continue
         assert measure.provider_tokens(getattr(measure.marks, one.name)) <= getattr(measure.budget, one.name)
 
 

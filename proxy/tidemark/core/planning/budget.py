@@ -41,7 +41,7 @@ SUMMARY_FLOOR_TOKENS = 256
 SUMMARY_CEILING_TOKENS, CHOSEN_CEILING_TOKENS = 4096, 16_384
 """The largest summary that ``auto`` allows a model, and a strategy that chooses lines."""
 PRICE_TARGET = 0.25
-"""The low water by price, as a share of its floor beside the head: the deeper, the cheaper, and the more is lost."""
+"""The low water by price, beside the head, as a share of its floor. Deeper is cheaper, and loses more."""
 RECALL_SHARE = 0.08
 """More brings little: most answers are among the first messages that a question finds (docs/fidelity.md)."""
 MOST_RECALL_TOKENS = 2_000
@@ -219,7 +219,7 @@ def budget_for(
 
 
 def price_for(profile: ModelProfile, limit: int) -> ModelPrice | None:
-    """Return the price that sets a model's marks; None if they are a share of its window, or a number of tokens.
+    """Return the price that sets a model's marks; None if the threshold does.
 
     A model without a price, one that costs nothing, and one whose limit is below the floor have their usual marks.
     """

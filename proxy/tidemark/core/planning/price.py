@@ -1,4 +1,4 @@
-"""The marks of a conversation by the price of its model: it is compacted as soon as that makes the rest cheaper.
+"""The marks by price: a conversation is compacted as soon as that makes the rest of it cheaper.
 
 ``threshold: price`` asks for it. An agent's bill is mostly input that the provider reads from its cache, turn after
 turn, so a shorter prefix saves a little at each turn, and a compaction costs the new prefix once. Between two
