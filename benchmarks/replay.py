@@ -57,6 +57,8 @@ class Bill:
     written_tokens: int = 0
     output_price: float = 1.0
     """The price of a written token, in new tokens."""
+    cache_write_price: float = 1.0
+    """The price of a token that is written to the cache, in new tokens."""
     recalled: int = 0
     """Tokens of recalled messages that were new."""
     largest: int = 0
@@ -97,7 +99,8 @@ class Bill:
     @property
     def cost(self) -> float:
         """Return the cost in new input tokens, with the summarizer's own."""
-        return CACHED_PRICE * self.cached + self.fresh + self.read + self.output_price * self.written_tokens
+        sent = CACHED_PRICE * self.cached + self.cache_write_price * self.fresh
+        return sent + self.read + self.output_price * self.written_tokens
 
 
 class Policy(Protocol):

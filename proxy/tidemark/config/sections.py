@@ -34,7 +34,7 @@ from tidemark.config.kinds import (
 from tidemark.config.masking import Address
 from tidemark.core.conversation.summary import Strategy
 from tidemark.core.frozen import frozen
-from tidemark.core.planning.budget import CompactionPolicy, OnFailure, Oversize
+from tidemark.core.planning.budget import CompactionMode, CompactionPolicy, OnFailure, Oversize
 
 Section = TypeVar("Section", bound=Struct)
 StatedKeys = Mapping[str, Any]
@@ -91,6 +91,8 @@ class CompactionSettings(Struct, frozen=True, kw_only=True):
 
     enabled: bool = True
     """Off: the model's requests are never compacted, and the upstream refuses a request that does not fit."""
+    mode: CompactionMode = "active"
+    """``shadow``: every request goes on as it came, and Tidemark reports what a compaction would have saved."""
     strategy: Strategy = "hybrid"
     """How summaries are written. ``hybrid``: verbatim facts beside a model's narrative; ``extractive``: no model."""
     threshold: Mark | ByPrice = 0.95

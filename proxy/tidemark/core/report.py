@@ -46,6 +46,10 @@ class Report:
     """Tokens of all earlier messages that were put back since the compaction, with their frames."""
     local_recalled_tokens: int = 0
     """The same by our own count."""
+    shadow_tokens: int = 0
+    """Tokens of what would have been forwarded, in shadow mode; 0 in any other."""
+    shadow_compacted: bool = False
+    """Whether a summary would have come into use with this request, in shadow mode."""
     cache_break: str = ""
     """Which part of its earlier request the client has changed, as ``PromptChange.words``; reported once."""
 

@@ -98,7 +98,7 @@ class BudgetFitter:
         self._timer = timer
 
     def plan(self, context: RequestContext) -> CompactionPlan:
-        planned = _plan_at_once(context) or plan(self._plan_input(context))
+        planned = _plan_at_once(context) or plan(self.plan_input(context))
         if isinstance(planned, NoCompaction | CannotFit):
             _check_whole(context)
         return planned
@@ -157,12 +157,12 @@ class BudgetFitter:
 
     def could_shrink(self, context: RequestContext) -> bool:
         """Return whether the request, which an upstream refused, can be sent in another way than as it came."""
-        if could_shrink(self._plan_input(context)):
+        if could_shrink(self.plan_input(context)):
             return True
         _check_whole(context)
         # An upstream that counts the whole reply would refuse less space for it again.
         wider = None if context.profile.whole_reply else _with_least_reply(context)
-        return wider is not None and could_shrink(self._plan_input(wider))
+        return wider is not None and could_shrink(self.plan_input(wider))
 
     def prepare_after(self, context: RequestContext, report: Report) -> Prepare | None:
         """Return what prepares the next summary when the reply has ended; None if nothing is due."""
@@ -171,13 +171,13 @@ class BudgetFitter:
         stored = context.stored
         if stored.degraded or stored.preparing_count or context.controls.retention is not None:
             return None
-        if context.request.left_to_upstream:
+        if context.request.left_to_upstream or context.is_shadow:
             return None
 
         recalled_tokens = recalled_before_next(report, context.budget)
 
         async def prepare(conversation: str) -> None:
-            plan_input = self._plan_input(context, recalled_tokens)
+            plan_input = self.plan_input(context, recalled_tokens)
             try:
                 planned = await offload_if_many(len(plan_input.messages), partial(plan_ahead, plan_input))
             except EarlierMessagesNeeded:  # the next compaction is made when it is due, with all messages
@@ -196,7 +196,7 @@ class BudgetFitter:
         """Plan to use a prepared summary now, so that what is recalled fits; without one, all stays as it is."""
         recalled, bound = put_back.recalled, context.budget.max_recall
         wanted = recalled.share(bound) if recalled.outcome == "no_room" else 0
-        crowded = without_recalled(self._plan_input(context), recalled.tokens + wanted)
+        crowded = without_recalled(self.plan_input(context), recalled.tokens + wanted)
         planned = await offload_if_many(len(crowded.messages), partial(plan, crowded))
         return planned if isinstance(planned, SwapSummary) else put_back
 
@@ -205,7 +205,7 @@ class BudgetFitter:
         context = attempt.context
         clips: tuple[Clip, ...] = ()
         if context is attempt.whole:
-            clips = await offload_if_many(len(context.request.messages), partial(clips_for, self._plan_input(context)))
+            clips = await offload_if_many(len(context.request.messages), partial(clips_for, self.plan_input(context)))
         if clips:
             clipped = await clip(context, clips, self._counter)
             return Unplanned(replace(attempt, context=clipped.context, clipped=clipped))
@@ -258,7 +258,7 @@ class BudgetFitter:
         tokens = fitted.report.local_tokens - fitted.report.local_recalled_tokens
         if reason == "left_to_upstream" or not is_full(context, tokens):
             return fitted
-        if reason == "fits" and not is_full(context, least_tokens(self._plan_input(context))):
+        if reason == "fits" and not is_full(context, least_tokens(self.plan_input(context))):
             return fitted
         return Full(fitted)
 
@@ -282,7 +282,7 @@ class BudgetFitter:
         stored, controls = context.stored, context.controls
         if not stored.preparing_count or controls.mode != "auto" or controls.retention is not None:
             return False
-        return would_help(self._plan_input(context), stored.preparing_count, stored.preparing_absorbed)
+        return would_help(self.plan_input(context), stored.preparing_count, stored.preparing_absorbed)
 
     async def _with_preparation(self, context: RequestContext, seconds: float) -> RequestContext:
         """Return the context with the summary that is in preparation, if it comes in time."""
@@ -342,7 +342,7 @@ class BudgetFitter:
         report = context.report("reused", planned.tokens, self._timer(), summary=summary, warning=warning)
         return self._fitted(context, summary, report)
 
-    def _plan_input(self, context: RequestContext, recalled_tokens: int = 0) -> PlanInput:
+    def plan_input(self, context: RequestContext, recalled_tokens: int = 0) -> PlanInput:
         """Return everything that a plan depends on.
 
         :param recalled_tokens: of the epoch, which leave the conversation so much less below the marks
@@ -360,7 +360,7 @@ class BudgetFitter:
             other_tokens=context.count.other_tokens,
             budget=budget,
             policy=context.profile.policy,
-            mode=context.controls.mode,
+            mode=context.mode,
             summary=summary,
             summary_tokens=self._natives.tokens(context, summary) if summary else 0,
             prepared=prepared,
@@ -442,6 +442,6 @@ def _plan_at_once(context: RequestContext) -> NoCompaction | None:
         context.count.total,
         context.measure.marks,
         context.profile.policy,
-        context.controls.mode,
+        context.mode,
         summarized=is_summarized,
     )

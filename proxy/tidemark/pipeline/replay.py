@@ -49,7 +49,7 @@ class Replay:
     async def __call__(self, walk: Walk) -> Result:
         """Return the exchange, or that of the smaller request."""
         exchange = walk.exchange
-        if walk.controls.mode == "off" or exchange.turn.answered_here:
+        if exchange.turn.answered_here or walk.context.mode in ("off", "shadow"):
             return exchange
         context = walk.context
         if exchange.reply.status < 400:

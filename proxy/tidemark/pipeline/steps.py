@@ -24,6 +24,7 @@ from tidemark.pipeline.replay import Replay
 from tidemark.pipeline.sealed_compaction import AnswerTrigger, SealedCompaction
 from tidemark.pipeline.search_offers import SearchOffers
 from tidemark.pipeline.sending import PendingTurns, RequestSender, Send
+from tidemark.pipeline.shadow import Shadow
 from tidemark.pipeline.shared_accounts import CheckAccounts, SharedAccounts
 from tidemark.pipeline.stored_history import StoredHistory
 from tidemark.pipeline.turn_taking import TakeTurn
@@ -128,10 +129,11 @@ class Fit:
 
     def __init__(self, fitter: BudgetFitter) -> None:
         self._fitter = fitter
+        self._shadow = Shadow(fitter)
 
     async def __call__(self, walk: Walk) -> Walk | Result:
         fitted = await self._fitter.fit(walk.context, walk.progress)
         if isinstance(fitted, Refused):
             return fitted
-        walk.fitted = fitted
+        walk.fitted = await self._shadow.look(walk.context, fitted) if walk.context.is_shadow else fitted
         return walk

@@ -160,6 +160,17 @@ class RequestContext:
     """Since the conversation's newest turn was stored; 0 if there is none. It is below 0 if a clock was set back."""
 
     @property
+    def mode(self) -> Mode:
+        """Return what is done to the request: as its client asks, else as its model's policy says."""
+        asked = self.controls.mode
+        return "shadow" if asked == "auto" and self.profile.policy.mode == "shadow" else asked
+
+    @property
+    def is_shadow(self) -> bool:
+        """Return whether the request travels as it came, and is only reported on."""
+        return self.mode == "shadow"
+
+    @property
     def budget(self) -> Budget:
         """The marks, in the tokens that ``count`` and all summaries are in."""
         return self.measure.marks

@@ -18,7 +18,7 @@ MAX_NAME_LENGTH = 256
 """The most characters of a name that a client gives a conversation."""
 NO_CONTROLS = Controls()
 _HISTORIES: Mapping[str, History] = {"client": "client", "stored": "stored"}
-_MODES: Mapping[str, Mode] = {"auto": "auto", "force": "force", "off": "off"}
+_MODES: Mapping[str, Mode] = {"auto": "auto", "force": "force", "off": "off", "shadow": "shadow"}
 
 
 def forwarded_lines(headers: Iterable[tuple[bytes, bytes]]) -> Headers:
@@ -74,7 +74,7 @@ def read_controls(headers: Sequence[tuple[bytes, bytes]]) -> Controls:
         raise _refused("X-Tidemark-History", history, "stored beside X-Tidemark-Conversation only")
     mode = values.get(b"x-tidemark-summarize", "auto").lower()
     if mode not in _MODES:
-        raise _refused("X-Tidemark-Summarize", mode, "force, auto or off")
+        raise _refused("X-Tidemark-Summarize", mode, "force, auto, off or shadow")
     overflow = values.get(b"x-tidemark-overflow")
     if overflow is not None and overflow.lower() != "acknowledge":
         raise _refused("X-Tidemark-Overflow", overflow, "acknowledge")

@@ -42,6 +42,7 @@ class ServedLine(msgspec.Struct, omit_defaults=True):
     receipt: str | None = None
     recall: str | None = None
     recalled_tokens: int | None = None
+    shadow_tokens: int | None = None
     cache_break: str | None = None
     warning: str | None = None
     store: str | None = None
@@ -85,6 +86,7 @@ def served_line(served: RequestServed, name: str | None = None, level: str | Non
         line.receipt = report.receipt or None
         if report.recall:
             line.recall, line.recalled_tokens = report.recall, report.recalled_tokens
+        line.shadow_tokens = report.shadow_tokens or None
         line.cache_break = report.cache_break or None
         line.warning, line.store = _text(report.warning), "degraded" if report.degraded else "ok"
     line.code, line.cause = _text(served.code), _text(served.cause)

@@ -18,6 +18,8 @@ WindowSource = Literal["api", "manual", "default"]
 """FR-3.2.1: read from data or the upstream, set by the operator, or assumed."""
 OnFailure = Literal["deterministic", "block", "passthrough"]
 Oversize = Literal["clip", "error"]
+CompactionMode = Literal["active", "shadow"]
+"""``shadow``: requests travel as they came, and are only reported on (``core/planning/forecast.py``)."""
 
 MARGIN_RATIO = 0.05
 """FR-1.2.4: the default share of the window that stays free, because local counts may be wrong."""
@@ -71,6 +73,7 @@ class CompactionPolicy:
     """When and how far a model's conversations are compacted: the keys of ``compaction.defaults``."""
 
     enabled: bool = True
+    mode: CompactionMode = "active"
     strategy: Strategy = "hybrid"
     threshold: float = 0.95
     """Share of the window (up to 1) or an absolute number of tokens (above 1) from which compaction is due."""

@@ -61,8 +61,8 @@ def plan_at_once(
 
     :param summarized: whether there is a summary, which would be reused
     """
-    if mode == "off":
-        return NoCompaction("off", total)
+    if mode in ("off", "shadow"):
+        return NoCompaction(mode, total)
     if mode == "auto" and not policy.enabled:
         return NoCompaction("disabled", total)
     if mode == "auto" and not summarized and total <= budget.high_water:

@@ -13,10 +13,18 @@ from tidemark.core.conversation.summary import PrefixSummary
 from tidemark.core.frozen import frozen
 from tidemark.core.planning.budget import Budget, CompactionPolicy
 
-Mode = Literal["auto", "force", "off"]
+Mode = Literal["auto", "force", "off", "shadow"]
 """``X-Tidemark-Summarize``."""
 Reason = Literal[
-    "fits", "off", "disabled", "below_minimum", "small_gain", "nothing_to_summarize", "retained", "left_to_upstream"
+    "fits",
+    "off",
+    "shadow",
+    "disabled",
+    "below_minimum",
+    "small_gain",
+    "nothing_to_summarize",
+    "retained",
+    "left_to_upstream",
 ]
 """``retained``: all messages must stay (FR-2.2.1); ``nothing_to_summarize``: no cut is allowed; ``left_to_upstream``:
 the client asks the provider to compact."""

@@ -1,0 +1,115 @@
+"""What a conversation would be today, had it been compacted so far: for shadow mode, which compacts nothing.
+
+The plan decides for each of its requests, from the first one on, with summaries that nobody writes: each counts with
+the tokens that it would probably have. ``pipeline/shadow.py`` goes on from the forecast of the request before.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from itertools import accumulate
+
+from tidemark.core.conversation.summary import PrefixSummary, SummaryRecipe
+from tidemark.core.frozen import frozen
+from tidemark.core.planning.plan import plan, plan_ahead
+from tidemark.core.planning.situation import CannotFit, Compact, PlanInput, SwapSummary
+
+WRITTEN_RATIO, LEAST_WRITTEN = 20, 500
+"""A model writes about a twentieth of what it replaces, and seldom fewer tokens than these."""
+_RECIPE = SummaryRecipe("extractive", "", 0)
+
+
+@frozen
+class Forecast:
+    """What one request would have been."""
+
+    tokens: int
+    """Of what would have been forwarded."""
+    compacted: bool = False
+    """Whether a summary would have come into use with this very request."""
+    compactions: int = 0
+    """How many there would have been until now."""
+    summary: PrefixSummary | None = None
+    """The summary in use, without its text."""
+    prepared: PrefixSummary | None = None
+    count: int = 0
+    """The messages of the request."""
+    last_digest: bytes = b""
+    """Of the newest of them."""
+
+    def continues(self, plan_input: PlanInput) -> bool:
+        """Return whether a request goes on from the one of this forecast."""
+        messages = plan_input.messages
+        return 0 < self.count <= len(messages) and messages[self.count - 1].digest == self.last_digest
+
+
+def forecast(plan_input: PlanInput, earlier: Forecast | None = None) -> Forecast:
+    """Return what a request would have been.
+
+    :param plan_input: of the request as it came, without any summary
+    :param earlier: the forecast of an earlier request of the conversation; without one, all of them are gone through
+    """
+    latest = earlier if earlier is not None and earlier.continues(plan_input) else Forecast(0)
+    tokens_before = [0, *accumulate(plan_input.tokens)]
+    for end in _ends(plan_input, latest.count):
+        whole_tokens = plan_input.other_tokens + tokens_before[end]
+        if latest.summary is None and whole_tokens <= plan_input.budget.prepare_mark:
+            latest = replace(latest, tokens=whole_tokens, compacted=False)
+        else:
+            latest = _next(_request_of(plan_input, end, latest), latest)
+        latest = replace(latest, count=end, last_digest=plan_input.messages[end - 1].digest)
+    return latest
+
+
+def _ends(plan_input: PlanInput, first: int) -> Iterator[int]:
+    """Yield how many messages each request had: all before an answer, and at last all."""
+    messages = plan_input.messages
+    yield from (place for place in range(first + 1, len(messages)) if messages[place].role == "assistant")
+    yield len(messages)
+
+
+def _request_of(plan_input: PlanInput, end: int, latest: Forecast) -> PlanInput:
+    """Return the plan's input of an earlier request, with the summaries that there would have been."""
+    summary, prepared = latest.summary, latest.prepared
+    return replace(
+        plan_input,
+        messages=plan_input.messages[:end],
+        tokens=plan_input.tokens[:end],
+        mode="auto",
+        summary=summary,
+        summary_tokens=summary.tokens if summary else 0,
+        prepared=prepared,
+        prepared_tokens=prepared.tokens if prepared else 0,
+        is_cold=plan_input.is_cold and end == len(plan_input.messages),
+    )
+
+
+def _next(plan_input: PlanInput, latest: Forecast) -> Forecast:
+    """Return the forecast of a request after the one before it."""
+    planned = plan(plan_input)
+    summary, prepared = latest.summary, latest.prepared
+    if isinstance(planned, Compact):
+        summary, prepared = _expected(planned, plan_input), None
+        tokens = planned.rest_tokens + summary.tokens
+    elif isinstance(planned, SwapSummary):
+        summary, prepared, tokens = planned.summary, None, planned.tokens
+    elif isinstance(planned, CannotFit):
+        tokens = plan_input.total
+    else:
+        tokens = planned.tokens
+    compacted = isinstance(planned, Compact | SwapSummary)
+    coming = plan_ahead(replace(plan_input, summary=summary, summary_tokens=summary.tokens if summary else 0))
+    if coming is not None:
+        prepared = _expected(coming, plan_input)
+    return Forecast(tokens, compacted, latest.compactions + compacted, summary, prepared)
+
+
+def _expected(planned: Compact, plan_input: PlanInput) -> PrefixSummary:
+    """Return a summary without a text, of the tokens that it would probably have."""
+    tokens = planned.max_summary_tokens
+    if plan_input.policy.strategy != "extractive":
+        tokens = min(tokens, max(planned.replaced_tokens // WRITTEN_RATIO, LEAST_WRITTEN))
+    return PrefixSummary(
+        b"", planned.covered, "", _RECIPE, "extractive", "automatic", 0.0, tokens=tokens, absorbed=planned.absorbed
+    )
