@@ -3,7 +3,7 @@
 ``make bench-replay`` runs it. The real plan decides. Nothing is sent and nothing is timed, so the figures are the same
 everywhere. A provider's cache contains the prefix of the previous request, whose tokens cost a tenth. All other tokens
 cost one each, and so do those that a summarizer reads and writes. ``--output-price 5`` is nearer to the price of
-written tokens at large providers.
+written tokens at large providers, and ``--write-price 1.25`` to what Anthropic and GPT-5.6 bill for a cache write.
 """
 
 from __future__ import annotations
@@ -364,12 +364,15 @@ def main() -> None:
     """Print a table for each shape."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--output-price", type=float, default=1.0, help="of a written token, in new input tokens")
-    output_price = parser.parse_args().output_price
+    parser.add_argument("--write-price", type=float, default=1.0, help="of a token that is written to the cache")
+    options = parser.parse_args()
     for shape in shapes():
         print(f"\n{shape.name}: {len(shape.ends)} requests, {shape.total_tokens / 1e6:.1f} million tokens uncompacted")
         print(f"  {'policy':40} {'cache hit':>9} {'cost, M':>8} {'summaries':>10} {'waited for':>11} {'largest':>8}")
         for policy in policies():
-            bill = replace(policy.replay(shape), output_price=output_price)
+            bill = replace(
+                policy.replay(shape), output_price=options.output_price, cache_write_price=options.write_price
+            )
             print(
                 f"  {policy.name:40} {bill.hit:9.1%} {bill.cost / 1e6:8.2f} {bill.summaries:10} {bill.waits:11} "
                 f"{bill.largest:8,}"

@@ -12,7 +12,7 @@ from tests.request.talk import assistant, long, user
 from tests.support.scripted import Received, error, says
 
 SHADOW = ", mode: shadow"
-TURNS = 30
+TURNS = 36
 
 
 def talk(client: Client, bench: Bench, turns: int = TURNS, **asked: str) -> Iterator[tuple[dict[str, str], Received]]:
