@@ -100,6 +100,10 @@ class _ModelEffect:
         budget, compaction = self.budget, self.compaction
         source, limit = self.window_source, budget.limit
         yield f"  window {self.window.window:,} ({source}), limit {limit:,} with the longest reply kept free"
+        if compaction.mode == "shadow":
+            yield "  shadow mode: every request goes on as it came, and is only reported on"
+        if compaction.threshold is None:
+            yield f"  high water by price, {compaction.price_floor:,} or more; without a known price as follows"
         yield (
             f"  high water {budget.high_water:,}, prepare {budget.prepare_mark:,}, "
             f"low water {budget.low_water:,}, retention {budget.retention:,}, summary {self._summary()}"
@@ -129,6 +133,8 @@ class _ModelEffect:
             "upstream": self.upstream,
             "lane": self.lane,
             "enabled": compaction.enabled,
+            "mode": compaction.mode,
+            "price_floor": compaction.price_floor if compaction.threshold is None else None,
             "window": self.window.window,
             "window_source": self.window_source,
             "limit": budget.limit,
