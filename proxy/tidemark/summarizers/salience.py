@@ -18,10 +18,11 @@ from tidemark.core.phrases import Phrase, Reading
 from tidemark.core.recall.asking import asking
 from tidemark.summarizers.asides import without_asides
 from tidemark.summarizers.candidates import Candidate
+from tidemark.summarizers.days import days_of
 from tidemark.summarizers.deadline import UNBOUNDED, Deadline
 from tidemark.summarizers.fitting import ASCII_CHARS, estimated_tokens
 from tidemark.summarizers.labels import is_safety, label_of
-from tidemark.summarizers.pieces import ENCODED_MARK, ORDINARY, Piece, pieces_of, spoken_phrases
+from tidemark.summarizers.pieces import ENCODED_MARK, LEDGER, ORDINARY, Piece, pieces_of, spoken_phrases
 from tidemark.summarizers.request import REQUEST, Request, request_of
 from tidemark.summarizers.revoking import Revocation, revocation_of
 from tidemark.summarizers.sentences import sentences, words_of
@@ -130,6 +131,7 @@ def candidates_of(
     """
     old = list(read_back(previous or ""))
     new = list(deadline.over(utterances(messages)))
+    days = days_of([_talked(line) for line in (*old, *new)], [line.day for line in old])
     last_user = next((place for place in range(len(new) - 1, -1, -1) if new[place].speaker.startswith("User")), None)
     request, max_chars = request_of(messages), (int(max_tokens * _REQUEST_SHARE),) * 2
     if request is None or last_user is None:
@@ -150,9 +152,17 @@ def candidates_of(
     candidates = weighing.finish(request)
     informative = [candidate for candidate in candidates if candidate.density or candidate.tier != 1]
     candidates = informative or candidates
+    if days:
+        candidates = [replace(one, day="" if one.speaker in LEDGER else days[one.line]) for one in candidates]
     if request is not None:
         candidates.append(_request(request.within(*max_chars), pieces))
     return candidates
+
+
+def _talked(line: Utterance) -> str:
+    """Return what a person or a model said; empty for a tool, a call and a ledger."""
+    is_talk = line.speaker.startswith(("User", "Assistant")) and line.speaker not in LEDGER
+    return line.text if is_talk and not line.text.startswith(CALLED) else ""
 
 
 class _Weighing:
