@@ -14,7 +14,7 @@ from tidemark.core.recall.asking import asking
 _HEAD_CHARS = 120
 """The most characters of a heading with a day."""
 _LEAST_BARE = 3
-"""How many messages begin with a day and no sign of a heading before they are headings; one alone may be an answer."""
+"""How many messages begin with a day alone before it is a heading. A single one may be an answer."""
 _MONTH_TEXT = """
 january february march april may june july august september october november december
 jan feb mar apr jun jul aug sep sept oct nov dec
@@ -26,7 +26,7 @@ gennaio febbraio aprile maggio giugno luglio settembre ottobre dicembre
 يناير فبراير مارس أبريل مايو يونيو يوليو أغسطس سبتمبر أكتوبر نوفمبر ديسمبر
 """
 _WEEKDAY_TEXT = """
-monday tuesday wednesday thursday friday saturday sunday mon tue tues wed thu thur thurs fri sat sun
+monday tuesday wednesday thursday friday saturday sunday mon tue tues wed thu thurs fri sat sun
 montag dienstag mittwoch donnerstag freitag samstag sonntag
 lundi mardi mercredi jeudi vendredi samedi dimanche lunes martes miércoles jueves viernes sábado domingo
 """
@@ -67,13 +67,18 @@ _MARK = re.compile(rf"\[(?P<day>{_DAY})\] (?=\S)", re.IGNORECASE)
 
 
 def marked_day(text: str) -> tuple[str, str]:
-    """Return the day with which a line of a summary is marked, and the line without it; empty if it has none."""
+    """Return the day with which a summary's line is marked, and the line without it.
+
+    The day is empty if the line has none.
+    """
     match = _MARK.match(text) if text.startswith("[") else None
     return (match["day"], text[match.end() :]) if match else ("", text)
 
 
 def days_of(texts: Sequence[str], marks: Sequence[str] = ()) -> list[str]:
-    """Return the day of each text, which it or one before it states; none at all if no text states one.
+    """Return the day of each text, which it or one before it states.
+
+    The list is empty if no text states a day, and so is a day before the first one.
 
     :param texts: what people and models said, in order; empty for all else
     :param marks: days of the first texts that an earlier summary has

@@ -146,14 +146,12 @@ def candidates_of(
     pieces = pieces_of(old, new, with_bulk=with_bulk, reading=reading or Reading(), deadline=deadline)
     weights = _word_weights(pieces)
     pieces = with_subjects(without_asides(pieces, weights), deadline)
-    weighing = _Weighing(len(pieces), weights, _RECENCY_IN_CASCADE if old else _RECENCY)
+    weighing = _Weighing(len(pieces), weights, _RECENCY_IN_CASCADE if old else _RECENCY, days)
     weighing.phrases.update(words_of(text) for text in sentences(request.within(*max_chars) if request else ""))
     weighing.read(pieces, deadline)
     candidates = weighing.finish(request)
     informative = [candidate for candidate in candidates if candidate.density or candidate.tier != 1]
     candidates = informative or candidates
-    if days:
-        candidates = [replace(one, day="" if one.speaker in LEDGER else days[one.line]) for one in candidates]
     if request is not None:
         candidates.append(_request(request.within(*max_chars), pieces))
     return candidates
@@ -168,19 +166,20 @@ def _talked(line: Utterance) -> str:
 class _Weighing:
     """Weighs pieces one after the other, each once, and notes what they take back and say anew."""
 
-    def __init__(self, count: int, weights: dict[str, float], recency: float) -> None:
+    def __init__(self, count: int, weights: dict[str, float], recency: float, days: Sequence[str]) -> None:
         """Begin with nothing but the worth of each word.
 
         :param count: how many pieces will be weighed
         :param weights: the worth of each word, which the weighing changes
         :param recency: what the newest piece gains over the oldest
+        :param days: the day of each line; empty if the talk states none
         """
         self.phrases: set[tuple[str, ...]] = set()
         """The words of the sentences that were chosen already."""
         self._candidates: list[Candidate] = []
         self._taken_up: list[tuple[int, Piece]] = []
         self._weights = weights
-        self._recency, self._count = recency, count
+        self._recency, self._count, self._days = recency, count, days
         self._revocations: dict[int, Revocation] = {}
         self._updates: dict[int, str] = {}
 
@@ -189,7 +188,7 @@ class _Weighing:
 
         :raises SummaryOverdue: the deadline has passed
         """
-        phrases, weights, recency = self.phrases, self._weights, self._recency / max(self._count, 1)
+        phrases, recency = self.phrases, self._recency / max(self._count, 1)
         for place, piece in enumerate(deadline.over(pieces)):
             words = piece.all_words if piece.context else piece.phrase.words
             by_user = piece.speaker.startswith("User")
@@ -199,21 +198,24 @@ class _Weighing:
                     self._updates[place] = statement
                 if by_user and (revocation := revocation_of(piece.phrase.plain, words)):
                     self._revocations[place] = revocation
-                    self._candidates.append(_weigh(_with_rule(piece, revocation), place, weights, recency * place))
+                    self._weigh(_with_rule(piece, revocation), place, recency * place)
                 elif piece.kind is not ORDINARY and piece.kind.taken_up and not piece.phrase.is_error:
                     self._taken_up.append((place, piece))
                 else:
-                    self._candidates.append(_weigh(piece, place, weights, recency * place))
+                    self._weigh(piece, place, recency * place)
             elif words and by_user and self._revocations:
                 say_again(self._candidates, self._revocations, piece, place)
+
+    def _weigh(self, piece: Piece, place: int, recency: float) -> None:
+        day = self._days[piece.line] if self._days and piece.speaker not in LEDGER else ""
+        self._candidates.append(_weigh(piece, place, self._weights, recency, day))
 
     def finish(self, request: Request | None) -> list[Candidate]:
         """Return the candidates that stand, in their order."""
         if self._taken_up:  # who takes it up says more, so that one repeats nothing, and the line does
             recency = self._recency / self._count
-            self._candidates += [
-                _weigh(piece, place, self._weights, recency * place) for place, piece in self._taken_up
-            ]
+            for place, piece in self._taken_up:
+                self._weigh(piece, place, recency * place)
             self._candidates.sort(key=attrgetter("place"))
         if request is not None:
             self._revocations.update(_revocations_in(request.text, self._count))
@@ -261,11 +263,12 @@ def _word_weights(pieces: Sequence[Piece]) -> dict[str, float]:
     }
 
 
-def _weigh(piece: Piece, place: int, weights: dict[str, float], recency: float) -> Candidate:
+def _weigh(piece: Piece, place: int, weights: dict[str, float], recency: float, day: str) -> Candidate:
     """Weigh a sentence, and lower the worth of its words for the sentences after it.
 
     :param weights: the worth of each word, which this changes
     :param recency: what it gains by its place in the conversation; 0 for the oldest
+    :param day: the day on which it was said, if the talk states days
     """
     phrase, speaker = piece.phrase, piece.speaker
     text = phrase.plain
@@ -301,10 +304,8 @@ def _weigh(piece: Piece, place: int, weights: dict[str, float], recency: float) 
         tokens += len(mark) / _MARK_CHARS
         listed = piece.kind.listed and not is_safety(text)
     density = weight / (tokens - len(label) / ASCII_CHARS + FIXED_TOKENS)
-    rides, subject = piece.rides, piece.subject
-    return Candidate(
-        speaker, text, piece.line, place, tier, density, tokens, piece.earlier, label, mark, listed, rides, subject
-    )
+    shown = label, mark, listed, piece.rides, piece.subject, day
+    return Candidate(speaker, text, piece.line, place, tier, density, tokens, piece.earlier, *shown)
 
 
 def _worth_of(words: Sequence[str], weights: dict[str, float]) -> float:
