@@ -100,6 +100,14 @@ def test_a_mark_is_read_as_it_was_written(text: str, day: str) -> None:
     assert marked_day(f"[{day}] x{text}") == (day, f"x{text}")
 
 
+@pytest.mark.parametrize("speaker", ["Open request", "User said"])
+def test_a_request_and_a_rule_of_a_ledger_stay_word_for_word(speaker: str) -> None:
+    """What the user wrote before them is no mark of a summary."""
+    line = f"{speaker}: [8 May 2024] Never touch prod."
+    assert [one.text for one in read_back(line)] == ["[8 May 2024] Never touch prod."]
+    assert join_lines([(speaker, "[8 May 2024] Never touch prod.")]) == line
+
+
 @pytest.mark.anyio
 async def test_the_first_line_of_each_day_says_so(counter: TokenCounter, talk: Talk) -> None:
     """Within the bound, whichever lines were chosen; and in the next summary, too."""

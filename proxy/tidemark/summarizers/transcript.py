@@ -148,7 +148,9 @@ def read_back(summary: str) -> Iterator[Utterance]:
             label, statements = text, 0
         elif pair is not None:
             statements += 1
-            day, text = marked_day(text)
+            # A request and a ledger's rule are word for word.
+            is_dated = speaker != USER_SAID and speaker.partition(" ")[0] in _SPEAKERS.values()
+            day, text = marked_day(text) if is_dated else ("", text)
             yield Utterance(speaker, f"{label} {text}" if label else text, day=day)
         elif line.strip() and not line.lstrip().startswith("#") and not line.rstrip().endswith(":"):
             yield Utterance(EARLIER, _MARKUP.sub("", line).strip())
