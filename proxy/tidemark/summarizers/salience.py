@@ -188,7 +188,8 @@ class _Weighing:
 
         :raises SummaryOverdue: the deadline has passed
         """
-        phrases, recency = self.phrases, self._recency / max(self._count, 1)
+        phrases, weights, recency = self.phrases, self._weights, self._recency / max(self._count, 1)
+        days = self._days
         for place, piece in enumerate(deadline.over(pieces)):
             words = piece.all_words if piece.context else piece.phrase.words
             by_user = piece.speaker.startswith("User")
@@ -198,24 +199,23 @@ class _Weighing:
                     self._updates[place] = statement
                 if by_user and (revocation := revocation_of(piece.phrase.plain, words)):
                     self._revocations[place] = revocation
-                    self._weigh(_with_rule(piece, revocation), place, recency * place)
+                    self._candidates.append(
+                        _weigh(_with_rule(piece, revocation), place, weights, recency * place, days)
+                    )
                 elif piece.kind is not ORDINARY and piece.kind.taken_up and not piece.phrase.is_error:
                     self._taken_up.append((place, piece))
                 else:
-                    self._weigh(piece, place, recency * place)
+                    self._candidates.append(_weigh(piece, place, weights, recency * place, days))
             elif words and by_user and self._revocations:
                 say_again(self._candidates, self._revocations, piece, place)
-
-    def _weigh(self, piece: Piece, place: int, recency: float) -> None:
-        day = self._days[piece.line] if self._days and piece.speaker not in LEDGER else ""
-        self._candidates.append(_weigh(piece, place, self._weights, recency, day))
 
     def finish(self, request: Request | None) -> list[Candidate]:
         """Return the candidates that stand, in their order."""
         if self._taken_up:  # who takes it up says more, so that one repeats nothing, and the line does
             recency = self._recency / self._count
-            for place, piece in self._taken_up:
-                self._weigh(piece, place, recency * place)
+            self._candidates += [
+                _weigh(piece, place, self._weights, recency * place, self._days) for place, piece in self._taken_up
+            ]
             self._candidates.sort(key=attrgetter("place"))
         if request is not None:
             self._revocations.update(_revocations_in(request.text, self._count))
@@ -263,12 +263,12 @@ def _word_weights(pieces: Sequence[Piece]) -> dict[str, float]:
     }
 
 
-def _weigh(piece: Piece, place: int, weights: dict[str, float], recency: float, day: str) -> Candidate:
+def _weigh(piece: Piece, place: int, weights: dict[str, float], recency: float, days: Sequence[str]) -> Candidate:
     """Weigh a sentence, and lower the worth of its words for the sentences after it.
 
     :param weights: the worth of each word, which this changes
     :param recency: what it gains by its place in the conversation; 0 for the oldest
-    :param day: the day on which it was said, if the talk states days
+    :param days: the day of each line; empty if the talk states none
     """
     phrase, speaker = piece.phrase, piece.speaker
     text = phrase.plain
@@ -304,6 +304,7 @@ def _weigh(piece: Piece, place: int, weights: dict[str, float], recency: float, 
         tokens += len(mark) / _MARK_CHARS
         listed = piece.kind.listed and not is_safety(text)
     density = weight / (tokens - len(label) / ASCII_CHARS + FIXED_TOKENS)
+    day = days[piece.line] if days and speaker not in LEDGER else ""
     shown = label, mark, listed, piece.rides, piece.subject, day
     return Candidate(speaker, text, piece.line, place, tier, density, tokens, piece.earlier, *shown)
 
