@@ -34,9 +34,10 @@ class Candidate:
     """Whether it is a rule among many of one text."""
     rides: bool = False
     """Whether it may only stand beside another sentence of its line."""
-
     subject: str = ""
     """What a value belongs to. It stands in square brackets before it, once in a line."""
+    day: str = ""
+    """The day on which it was said, in words of the talk; empty if the talk states none."""
 
     def with_text(self, text: str, tokens: float, density: float) -> Candidate:
         """Return it with another text, in a third of the time that ``replace`` takes."""
@@ -54,6 +55,7 @@ class Candidate:
             self.listed,
             self.rides,
             self.subject,
+            self.day,
         )
 
     @property

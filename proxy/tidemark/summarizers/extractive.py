@@ -46,6 +46,8 @@ _FULL_TOKENS = 1.0
 """With fewer free tokens nothing fits any more."""
 _LINE_TOKENS = 3.0
 """Tokens of a speaker and a line end."""
+_DAY_TOKENS = 2.0
+"""Tokens of the brackets of a day."""
 _SHORTENED_RATIO = 1.4
 """Tokens of the sentences that are shortened, as a multiple of the bound."""
 _NOTHING = "Nothing was said."
@@ -82,7 +84,7 @@ class ExtractiveSummarizer:
     @cached_property
     def recipe(self) -> SummaryRecipe:
         """Return what its summaries depend on: these rules only."""
-        return SummaryRecipe("extractive", "", version=13)
+        return SummaryRecipe("extractive", "", version=14)
 
     async def summarize(self, task: SummaryTask) -> SummaryText:
         """Return the best sentences within the bound; a large task is weighed in a thread.
@@ -238,6 +240,7 @@ class _Choice:
         self._earlier = budget * _EARLIER_SHARE
         self._rules, self._listed = budget * _RULES_SHARE, budget * _LISTED_SHARE
         self._lines: set[int] = set()
+        self._days: set[str] = set()
         self._labels: set[tuple[str, str]] = set()
         self._subjects: set[tuple[int, str]] = set()
 
@@ -253,6 +256,8 @@ class _Choice:
             cost += _LINE_TOKENS
         if candidate.subject and (candidate.line, candidate.subject) not in self._subjects:
             cost += estimated_tokens(candidate.subject)
+        if candidate.day and candidate.day not in self._days:
+            cost += estimated_tokens(candidate.day) + _DAY_TOKENS
         if candidate.label and (candidate.speaker, candidate.label) in self._labels:
             cost -= candidate.label_tokens
         is_rule = has_share and candidate.tier == 0
@@ -267,6 +272,7 @@ class _Choice:
         if cost <= self.free:
             self.candidates.append(candidate)
             self._lines.add(candidate.line)
+            self._days.add(candidate.day)
             self._labels.add((candidate.speaker, candidate.label))
             self._subjects.add((candidate.line, candidate.subject))
             self.free -= cost
@@ -306,7 +312,8 @@ def _assembled(chosen: Sequence[Candidate]) -> str:
     """Return one line for each place in the conversation, in order; sentences of one place share a line."""
     ordered = sorted(chosen, key=attrgetter("line", "place"))
     places = [list(group) for _, group in groupby(ordered, key=attrgetter("line"))]
-    return join_lines([(place[0].speaker, _line_of(place)) for place in places])
+    days = [place[0].day for place in places]
+    return join_lines([(place[0].speaker, _line_of(place)) for place in places], days if any(days) else ())
 
 
 def _line_of(place: Sequence[Candidate]) -> str:

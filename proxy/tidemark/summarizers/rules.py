@@ -25,7 +25,18 @@ _IDIOM = re.compile(
         |(?:me|us)\ (?:posted|updated))
     | (?:never|don['’]t(?:\ ever)?|do\ not)\ (?:give\ up(?=\W*$|\ on\b|,)|lose\ (?:hope|heart|faith)|beat\ yourself
         |stop\ (?:believing|dreaming|learning|trying|smiling)|too\ late|hesitate|be\ (?:afraid|shy|discouraged)
-        |worry)
+        |worry|cry\b|wait\ up\b|tempt\ me\b|hold\ your\ breath|try\ this\ at\ home|ask(?=\W*$)|look\ back(?=\W*$)
+        |(?:rush|fight|resist|regret|overthink|jinx)\ (?:it|this|that)(?=\W*$)|(?:blame|punish|doubt)\ yourself
+        |be\ (?:a\ stranger|too\ hard\ on)|take\ (?:it|that|this)\ personally|(?:look|think|try)\ too\ hard
+        |ask\ me\ (?:why|how|what|when|where)(?=\W*$|\ (?:i|it|he|she|they|we|that)\b)|tell\ (?:anyone|anybody),\ or\b
+        |(?:leave\ me\ hanging|keep\ me\ in\ suspense))
+    | (?:nobody|no\ one)\ can\ (?:take\ (?:it|that|this)\ away|know\ everything) | nothing\ has\ to\ be\b
+    | i\ keep\ \w+ing\ [^,;:.]{1,40}\band\ never\ \w+ | i\ might\ [^,;:.]{1,60}\bfrom\ now\ on
+    | they\ (?:(?:only|just|really)\ don['’]t\ \w+|don['’]t\ (?:allow|let)\b) | we\ all\ need\b
+    | must\ [^,;:.]{1,40}\bby\ now(?=\W*$) | must\ be\ due\b | you\ must\ (?:think\ i\b|come\ (?:and|over)\b)
+    | keep\ (?:(?:the\ faith|breathing|dancing|laughing|me\ company)\b|(?:warm|safe|well)(?=\W*$))
+    | never\ (?:in\ my\ life|stop\ being\ you|(?:change|fear|again)(?=\W*$)) | stop\ (?:worrying|teasing|crying)\b
+    | no\ (?:shame\ in|harm\ done|worries)\b | call\ me\ (?:whenever|any\ ?time)\b
     | (?:always|never)\ (?:here\ for|there\ for|happy\ to|a\ (?:pleasure|joy)|great\ to|nice\ to|good\ to|fun\ to)
     | always\ (?:follow\ your|believe\ in|be\ yourself|remember\ that\ you\ are)
     | (?:make\ sure\ to|remember\ to|please)\ (?:have\ fun|enjoy|take\ care|rest|relax|treat\ yourself)
@@ -233,7 +244,7 @@ DIRECTIVE = Wording.of(
 This pattern and the next ones are matched against lower-case text after a space, and start with a simple class. So the
 search skips from word to word; a pattern that ignores case, or starts with a boundary, stops at every letter."""
 _NO_RULE = re.compile(
-    r"\W(?:don['’]t (?:know|think|mind|understand|worry|believe|care|feel|see|you|get|have to|really|ask\W*$"
+    r"\W(?:don['’]t (?:know|think|mind|understand|worry|believe|care|feel|see|you|get|have to|really"
     r"|bother|forget"
     r"|tell me (?:you|it|that|he|she|they)|make me (?:cry|laugh|blush)|remind me|laugh|panic|need|like"
     r"|want to (?!see|hear))\b"
@@ -273,7 +284,7 @@ def rule_kind(sentence: str, words: Sequence[str]) -> RuleKind | None:
     label = LABEL.match(sentence) if ":" in sentence else None
     if label and RULE_LABEL.match(sentence):
         return "directive"
-    if sentence.endswith("?"):
+    if sentence.endswith("?") or (len(words) < 2 and sentence.isascii()):
         return None
     if not sentence.isascii() and is_foreign_rule(sentence):
         return "directive"

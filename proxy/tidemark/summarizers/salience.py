@@ -18,10 +18,11 @@ from tidemark.core.phrases import Phrase, Reading
 from tidemark.core.recall.asking import asking
 from tidemark.summarizers.asides import without_asides
 from tidemark.summarizers.candidates import Candidate
+from tidemark.summarizers.days import days_of
 from tidemark.summarizers.deadline import UNBOUNDED, Deadline
 from tidemark.summarizers.fitting import ASCII_CHARS, estimated_tokens
 from tidemark.summarizers.labels import is_safety, label_of
-from tidemark.summarizers.pieces import ENCODED_MARK, ORDINARY, Piece, pieces_of, spoken_phrases
+from tidemark.summarizers.pieces import ENCODED_MARK, LEDGER, ORDINARY, Piece, pieces_of, spoken_phrases
 from tidemark.summarizers.request import REQUEST, Request, request_of
 from tidemark.summarizers.revoking import Revocation, revocation_of
 from tidemark.summarizers.sentences import sentences, words_of
@@ -130,6 +131,7 @@ def candidates_of(
     """
     old = list(read_back(previous or ""))
     new = list(deadline.over(utterances(messages)))
+    days = days_of([_talked(line) for line in (*old, *new)], [line.day for line in old])
     last_user = next((place for place in range(len(new) - 1, -1, -1) if new[place].speaker.startswith("User")), None)
     request, max_chars = request_of(messages), (int(max_tokens * _REQUEST_SHARE),) * 2
     if request is None or last_user is None:
@@ -144,7 +146,7 @@ def candidates_of(
     pieces = pieces_of(old, new, with_bulk=with_bulk, reading=reading or Reading(), deadline=deadline)
     weights = _word_weights(pieces)
     pieces = with_subjects(without_asides(pieces, weights), deadline)
-    weighing = _Weighing(len(pieces), weights, _RECENCY_IN_CASCADE if old else _RECENCY)
+    weighing = _Weighing(len(pieces), weights, _RECENCY_IN_CASCADE if old else _RECENCY, days)
     weighing.phrases.update(words_of(text) for text in sentences(request.within(*max_chars) if request else ""))
     weighing.read(pieces, deadline)
     candidates = weighing.finish(request)
@@ -155,22 +157,29 @@ def candidates_of(
     return candidates
 
 
+def _talked(line: Utterance) -> str:
+    """Return what a person or a model said; empty for a tool, a call and a ledger."""
+    is_talk = line.speaker.startswith(("User", "Assistant")) and line.speaker not in LEDGER
+    return line.text if is_talk and not line.text.startswith(CALLED) else ""
+
+
 class _Weighing:
     """Weighs pieces one after the other, each once, and notes what they take back and say anew."""
 
-    def __init__(self, count: int, weights: dict[str, float], recency: float) -> None:
+    def __init__(self, count: int, weights: dict[str, float], recency: float, days: Sequence[str]) -> None:
         """Begin with nothing but the worth of each word.
 
         :param count: how many pieces will be weighed
         :param weights: the worth of each word, which the weighing changes
         :param recency: what the newest piece gains over the oldest
+        :param days: the day of each line; empty if the talk states none
         """
         self.phrases: set[tuple[str, ...]] = set()
         """The words of the sentences that were chosen already."""
         self._candidates: list[Candidate] = []
         self._taken_up: list[tuple[int, Piece]] = []
         self._weights = weights
-        self._recency, self._count = recency, count
+        self._recency, self._count, self._days = recency, count, days
         self._revocations: dict[int, Revocation] = {}
         self._updates: dict[int, str] = {}
 
@@ -180,6 +189,7 @@ class _Weighing:
         :raises SummaryOverdue: the deadline has passed
         """
         phrases, weights, recency = self.phrases, self._weights, self._recency / max(self._count, 1)
+        days = self._days
         for place, piece in enumerate(deadline.over(pieces)):
             words = piece.all_words if piece.context else piece.phrase.words
             by_user = piece.speaker.startswith("User")
@@ -189,11 +199,13 @@ class _Weighing:
                     self._updates[place] = statement
                 if by_user and (revocation := revocation_of(piece.phrase.plain, words)):
                     self._revocations[place] = revocation
-                    self._candidates.append(_weigh(_with_rule(piece, revocation), place, weights, recency * place))
+                    self._candidates.append(
+                        _weigh(_with_rule(piece, revocation), place, weights, recency * place, days)
+                    )
                 elif piece.kind is not ORDINARY and piece.kind.taken_up and not piece.phrase.is_error:
                     self._taken_up.append((place, piece))
                 else:
-                    self._candidates.append(_weigh(piece, place, weights, recency * place))
+                    self._candidates.append(_weigh(piece, place, weights, recency * place, days))
             elif words and by_user and self._revocations:
                 say_again(self._candidates, self._revocations, piece, place)
 
@@ -202,7 +214,7 @@ class _Weighing:
         if self._taken_up:  # who takes it up says more, so that one repeats nothing, and the line does
             recency = self._recency / self._count
             self._candidates += [
-                _weigh(piece, place, self._weights, recency * place) for place, piece in self._taken_up
+                _weigh(piece, place, self._weights, recency * place, self._days) for place, piece in self._taken_up
             ]
             self._candidates.sort(key=attrgetter("place"))
         if request is not None:
@@ -251,11 +263,12 @@ def _word_weights(pieces: Sequence[Piece]) -> dict[str, float]:
     }
 
 
-def _weigh(piece: Piece, place: int, weights: dict[str, float], recency: float) -> Candidate:
+def _weigh(piece: Piece, place: int, weights: dict[str, float], recency: float, days: Sequence[str]) -> Candidate:
     """Weigh a sentence, and lower the worth of its words for the sentences after it.
 
     :param weights: the worth of each word, which this changes
     :param recency: what it gains by its place in the conversation; 0 for the oldest
+    :param days: the day of each line; empty if the talk states none
     """
     phrase, speaker = piece.phrase, piece.speaker
     text = phrase.plain
@@ -291,10 +304,9 @@ def _weigh(piece: Piece, place: int, weights: dict[str, float], recency: float) 
         tokens += len(mark) / _MARK_CHARS
         listed = piece.kind.listed and not is_safety(text)
     density = weight / (tokens - len(label) / ASCII_CHARS + FIXED_TOKENS)
-    rides, subject = piece.rides, piece.subject
-    return Candidate(
-        speaker, text, piece.line, place, tier, density, tokens, piece.earlier, label, mark, listed, rides, subject
-    )
+    day = days[piece.line] if days and speaker not in LEDGER else ""
+    shown = label, mark, listed, piece.rides, piece.subject, day
+    return Candidate(speaker, text, piece.line, place, tier, density, tokens, piece.earlier, *shown)
 
 
 def _worth_of(words: Sequence[str], weights: dict[str, float]) -> float:

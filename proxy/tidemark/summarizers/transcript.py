@@ -11,10 +11,12 @@ import re
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import field
+from itertools import repeat
 
 from tidemark.core.conversation.messages import JsonValue, Message, ToolCall, kind_of, printable
 from tidemark.core.conversation.summary import NARRATIVE
 from tidemark.core.frozen import frozen
+from tidemark.summarizers.days import begins_with, marked_day
 from tidemark.summarizers.labels import label_of
 
 CALLED = "called "
@@ -50,6 +52,8 @@ class Utterance:
     """For a tool call it starts with ``CALLED``, and follows the speaker without a colon."""
     call: str = field(default="", compare=False)
     """The id of the call that it is or answers; empty for all else, and in an earlier summary."""
+    day: str = field(default="", compare=False)
+    """The day with which an earlier summary marks it; empty for all else."""
 
     @property
     def line(self) -> str:
@@ -80,12 +84,13 @@ def utterances(messages: Sequence[Message]) -> Iterator[Utterance]:
             yield Utterance(_SPEAKERS["assistant"], call_text(call), call.id)
 
 
-def join_lines(parts: Sequence[tuple[str, str]]) -> str:
+def join_lines(parts: Sequence[tuple[str, str]], days: Sequence[str] = ()) -> str:
     """Return a summary's lines: statements that share a label first, under it, then all others in their order.
 
-    A label, and a speaker, stands once for the lines that follow it.
+    A label, a speaker and a day stand once for the lines that follow them.
 
     :param parts: each speaker and text
+    :param days: the day of each part, if the talk states days; empty for one that has none
     """
     labels = [_split_label(speaker, text) for speaker, text in parts]
     groups: dict[tuple[str, str], list[str]] = defaultdict(list)
@@ -100,10 +105,12 @@ def join_lines(parts: Sequence[tuple[str, str]]) -> str:
         lines.append(_INDENT + label if speaker == above else join_line(speaker, label))
         lines += [_INDENT + text for text in texts]
         above = speaker
-    above = ""  # an indented line would stand under the last label
-    for (speaker, text), (label, _) in zip(parts, labels, strict=True):
+    above = today = ""  # an indented line would stand under the last label
+    for (speaker, text), (label, _), day in zip(parts, labels, days or repeat(""), strict=bool(days)):
         if (speaker, label) not in groups:
-            lines.append(_INDENT + one_line(text).strip() if speaker == above else join_line(speaker, text))
+            is_told = day in ("", today) or begins_with(text, day)
+            line, today = text if is_told else f"[{day}] {text}", day or today
+            lines.append(_INDENT + one_line(line).strip() if speaker == above else join_line(speaker, line))
             above = "" if _is_label(text) else speaker
     return "\n".join(lines)
 
@@ -141,7 +148,10 @@ def read_back(summary: str) -> Iterator[Utterance]:
             label, statements = text, 0
         elif pair is not None:
             statements += 1
-            yield Utterance(speaker, f"{label} {text}" if label else text)
+            # A request and a ledger's rule are word for word.
+            is_dated = speaker != USER_SAID and speaker.partition(" ")[0] in _SPEAKERS.values()
+            day, text = marked_day(text) if is_dated else ("", text)
+            yield Utterance(speaker, f"{label} {text}" if label else text, day=day)
         elif line.strip() and not line.lstrip().startswith("#") and not line.rstrip().endswith(":"):
             yield Utterance(EARLIER, _MARKUP.sub("", line).strip())
     if label and not statements:
