@@ -69,14 +69,14 @@ def text(report: Report) -> str:
 
 BRIEF = ("small", "history-1000", "stream-100-paced")
 """The works of the page's first table."""
-OF_PAGE = (*BRIEF, "unseen-1000", "stream-100", "reused", "crossing", "streams-500")
+OF_PAGE = (*BRIEF, "unseen-1000", "reused", "crossing", "streams-500")
 """The works of the page's last tables; a terminal gets all of them."""
 
 
 def markdown(report: Report) -> str:
-    """Return the page's tables: the machine, the most telling works on each system, and its memory."""
+    """Return the page's last tables: the most telling works on each system, and its memory."""
     works = [work for work in report.works if work in OF_PAGE and report.at(OURS, work)]
-    lines = [f"Measured {machine_line(report)}.", ""]
+    lines = []
     for title, cell in (
         ("CPU of the proxy per request, ms (times the bare relay's)", _cost),
         ("p50 / p99 to the first byte, ms", _waits),
