@@ -269,8 +269,8 @@ def sessions_in(path: Path) -> Mapping[str, Sequence[Turn]]:
     chains: dict[str, list[Turn]] = {}
     for name, session in json.loads(path.read_text()).items():
         number, before = 0, 0
-        for _, fresh, output, cached, written, *_ in session["points"]:
-            context = fresh + cached + written
+        for _, fresh, output, cached, writes, *_ in session["points"]:
+            context = fresh + cached + writes
             if context < before // 2:
                 number += 1
             before = context

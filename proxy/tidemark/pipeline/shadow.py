@@ -32,9 +32,9 @@ class Shadow:
         plan_input = replace(self._fitter.plan_input(context), summary=None, prepared=None)
         earlier = self._forecasts.get(context.conversation)
         try:
-            made = await offload_if_many(len(plan_input.messages), partial(forecast, plan_input, earlier))
+            latest = await offload_if_many(len(plan_input.messages), partial(forecast, plan_input, earlier))
         except EarlierMessagesNeeded:  # of a stored history that is not read whole
             return fitted
-        self._forecasts.put(context.conversation, made)
-        tokens = context.measure.provider_tokens(made.tokens)
-        return replace(fitted, report=replace(fitted.report, shadow_tokens=tokens, shadow_compacted=made.compacted))
+        self._forecasts.put(context.conversation, latest)
+        tokens = context.measure.provider_tokens(latest.tokens)
+        return replace(fitted, report=replace(fitted.report, shadow_tokens=tokens, shadow_compacted=latest.compacted))

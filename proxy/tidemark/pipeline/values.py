@@ -162,8 +162,8 @@ class RequestContext:
     @property
     def mode(self) -> Mode:
         """Return what is done to the request: as its client asks, else as its model's policy says."""
-        asked = self.controls.mode
-        return "shadow" if asked == "auto" and self.profile.policy.mode == "shadow" else asked
+        mode = self.controls.mode
+        return "shadow" if mode == "auto" and self.profile.policy.mode == "shadow" else mode
 
     @property
     def is_shadow(self) -> bool:

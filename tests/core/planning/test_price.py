@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.docs.pages import ROOT
 from tidemark.core.conversation.summary import Strategy
 from tidemark.core.money import ModelPrice, Rates
 from tidemark.core.planning.budget import Budget, CompactionPolicy, ModelProfile, ModelWindow, budget_for
@@ -175,3 +176,11 @@ def test_a_provider_without_a_cache_reads_everything_at_the_price_of_input() -> 
     """So each token that is left out saves its whole price at each turn."""
     uncached = ModelPrice(Rates(1e-6, 5e-6, 1e-6, 1e-6), cache_seconds=0)
     assert marks(uncached).high_water == 40_000
+
+
+def test_the_example_of_the_page_is_what_the_code_computes() -> None:
+    """docs/cost.md, "Compact as soon as it pays"."""
+    made = marks(growth=Growth(100, 1500), head=12_000)
+    assert (made.low_water, made.high_water) == (22_000, 40_574)
+    page = (ROOT / "docs" / "cost.md").read_text(encoding="utf-8")
+    assert all(f"{mark:,}" in page for mark in (made.low_water, made.high_water))
