@@ -99,8 +99,8 @@ class Bill:
     @property
     def cost(self) -> float:
         """Return the cost in new input tokens, with the summarizer's own."""
-        sent = CACHED_PRICE * self.cached + self.cache_write_price * self.fresh
-        return sent + self.read + self.output_price * self.written_tokens
+        input_cost = CACHED_PRICE * self.cached + self.cache_write_price * self.fresh
+        return input_cost + self.read + self.output_price * self.written_tokens
 
 
 class Policy(Protocol):

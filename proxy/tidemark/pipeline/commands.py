@@ -191,7 +191,7 @@ class Commands:
 
 def at_rest(context: RequestContext) -> RequestContext:
     """Return the same request with a budget in which nothing is ever due."""
-    budget = replace(context.measure.budget, high_water=sys.maxsize, prepare_mark=sys.maxsize)
+    budget = replace(context.measure.budget, high_water=sys.maxsize, prepare_mark=sys.maxsize, price=None)
     return replace(context, measure=replace(context.measure, budget=budget))
 
 

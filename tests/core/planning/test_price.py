@@ -9,10 +9,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.docs.pages import ROOT
+from tidemark.core.conversation.messages import Message, Role
 from tidemark.core.conversation.summary import Strategy
 from tidemark.core.money import ModelPrice, Rates
 from tidemark.core.planning.budget import Budget, CompactionPolicy, ModelProfile, ModelWindow, budget_for
-from tidemark.core.planning.price import Growth, priced
+from tidemark.core.planning.price import Growth, answer_places, priced
 
 HAIKU = ModelPrice(Rates(input=1e-6, output=5e-6, cache_read=1e-7, cache_write=1.25e-6))
 POLICY = CompactionPolicy(by_price=True, strategy="extractive")
@@ -184,3 +185,10 @@ def test_the_example_of_the_page_is_what_the_code_computes() -> None:
     assert (made.low_water, made.high_water) == (22_000, 40_574)
     page = (ROOT / "docs" / "cost.md").read_text(encoding="utf-8")
     assert all(f"{mark:,}" in page for mark in (made.low_water, made.high_water))
+
+
+def test_the_parts_of_one_answer_are_one_turn() -> None:
+    """Responses sends reasoning, calls and words as items of their own."""
+    roles: list[Role] = ["user", "assistant", "assistant", "tool", "assistant", "user", "assistant", "assistant"]
+    messages = [Message(raw=b"", role=role, text="", digest=b"") for role in roles]
+    assert answer_places(messages) == [1, 4, 6]

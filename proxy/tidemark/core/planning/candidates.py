@@ -17,7 +17,7 @@ from tidemark.core.conversation.summary import PrefixSummary, inner_systems
 from tidemark.core.planning.budget import MIN_SUMMARY_TOKENS, SUMMARY_FLOOR_TOKENS
 from tidemark.core.planning.cuts import open_cuts
 from tidemark.core.planning.kinds import work_share
-from tidemark.core.planning.price import Growth, priced
+from tidemark.core.planning.price import Growth, answer_places, priced
 from tidemark.core.planning.situation import (
     CannotFit,
     Compact,
@@ -63,7 +63,7 @@ class Candidates:
     def _growth(self) -> Growth:
         """Return how the conversation has grown. Of left-out messages only the tokens are known."""
         client_tokens = self._sum(self.places)
-        turns = sum(message.role == "assistant" for message in self.client_messages)
+        turns = len(answer_places(self.client_messages))
         tokens = client_tokens / max(turns, 1)
         left_out_turns = self.plan_input.left_out.tokens / tokens if tokens else 0
         return Growth(turns + round(left_out_turns), tokens)

@@ -13,6 +13,7 @@ from itertools import accumulate
 from tidemark.core.conversation.summary import PrefixSummary, SummaryRecipe
 from tidemark.core.frozen import frozen
 from tidemark.core.planning.plan import plan, plan_ahead
+from tidemark.core.planning.price import answer_places
 from tidemark.core.planning.situation import CannotFit, Compact, PlanInput, SwapSummary
 
 WRITTEN_RATIO, LEAST_WRITTEN = 20, 500
@@ -64,9 +65,8 @@ def forecast(plan_input: PlanInput, earlier: Forecast | None = None) -> Forecast
 
 def _ends(plan_input: PlanInput, first: int) -> Iterator[int]:
     """Yield how many messages each request had: all before an answer, and at last all."""
-    messages = plan_input.messages
-    yield from (place for place in range(first + 1, len(messages)) if messages[place].role == "assistant")
-    yield len(messages)
+    yield from (place for place in answer_places(plan_input.messages) if place > first)
+    yield len(plan_input.messages)
 
 
 def _request_of(plan_input: PlanInput, end: int, latest: Forecast) -> PlanInput:

@@ -16,8 +16,10 @@ must also pay within the turns that are left. Nobody knows them, so as many are 
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import replace
 
+from tidemark.core.conversation.messages import Message
 from tidemark.core.frozen import frozen
 from tidemark.core.money import ModelPrice
 from tidemark.core.planning.budget import Budget, CompactionPolicy
@@ -36,6 +38,12 @@ class Growth:
     """The requests so far."""
     tokens: float
     """That a turn adds, on average."""
+
+
+def answer_places(messages: Sequence[Message]) -> list[int]:
+    """Return the place of each answer. The parts of one answer, which some formats send apart, are one."""
+    roles = ["", *(message.role for message in messages)]
+    return [place for place, role in enumerate(roles[1:]) if role == "assistant" != roles[place]]
 
 
 def priced(budget: Budget, policy: CompactionPolicy, growth: Growth, head_tokens: int, *, is_cold: bool) -> Budget:
