@@ -140,6 +140,10 @@ class BillFigures:
         return (self.requests_nano + self.summaries_nano) / NANO if self.has_money else None
 
     @property
+    def summaries_usd(self) -> float | None:
+        return self.summaries_nano / NANO if self.has_money else None
+
+    @property
     def uncompacted_usd(self) -> float | None:
         return self.uncompacted_nano / NANO if self.has_money else None
 
@@ -214,7 +218,7 @@ def bill_json(figures: BillFigures) -> dict[str, int | float | None]:
         "summary_tokens": figures.summary_tokens,
         "tokens_saved": figures.tokens_saved,
         "paid_usd": figures.paid_usd,
-        "summaries_usd": figures.summaries_nano / NANO if figures.has_money else None,
+        "summaries_usd": figures.summaries_usd,
         "uncompacted_usd": figures.uncompacted_usd,
         "saved_usd": figures.saved_usd,
         "unpriced_requests": figures.unpriced,
