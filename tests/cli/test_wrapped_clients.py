@@ -12,11 +12,9 @@ import pytest
 from click.testing import CliRunner, Result
 
 from tidemark.cli.agents import AGENTS
-from tidemark.cli.bill import bill_between
+from tidemark.cli.bill import bill_between, read_gain
 from tidemark.cli.main import cli
-from tidemark.cli.metrics_text import read_metrics
 from tidemark.cli.unwrap import InstallRefusal
-from tidemark.core.money import ModelPrice, Rates
 
 URL = "http://127.0.0.1:8787"
 BODY_OF_CLAUDE = "model_list:\n  - {model_name: '*', litellm_params: {model: 'anthropic/*'%s}}\n"
@@ -250,19 +248,29 @@ def test_the_help_names_every_client() -> None:
     assert f"({', '.join(sorted(AGENTS))})" in " ".join(run("wrap", "--help").output.split())
 
 
+def gain(*rows: dict[str, object], **sums: object) -> dict[str, object]:
+    """Return what the server answers, with zeros for the rest."""
+    names = ("input_tokens", "cached_tokens", "output_tokens", "unknown_summaries")
+    money = ("paid_usd", "uncompacted_usd")
+    return {**dict.fromkeys(names, 0), **dict.fromkeys(money), **sums, "data": list(rows)}
+
+
 def test_a_bill_has_the_share_of_the_cache_and_the_money() -> None:
     """Only of what came between both readings; a model without a price is named."""
-    line = 'tidemark_upstream_%s_tokens_total{model="%s"} %d\n'
-    before = read_metrics(line % ("prompt", "a", 1000))
-    after = read_metrics(
-        line % ("prompt", "a", 11_000)
-        + line % ("cached_prompt", "a", 8000)
-        + line % ("completion", "a", 100)
-        + line % ("prompt", "b", 10_000)
-    )
-    bill = bill_between(before, after, {"a": ModelPrice(Rates(0.001, 0.01, 0.0001, 0.001))})
-    assert bill.usd == pytest.approx(2 + 0.8 + 1)
-    assert bill.line() == (
-        "; upstreams read 20,000 tokens (40% from a cache) and wrote 100, about $3.8000, no known price for b"
-    )
-    assert bill_between(after, after, {}).line() == ""
+    before = gain({"model": "a", "unpriced_requests": 0}, input_tokens=1000, paid_usd=1.0, uncompacted_usd=1.5)
+    rows = ({"model": "a", "unpriced_requests": 0}, {"model": "b", "unpriced_requests": 2})
+    tokens = {"input_tokens": 21_000, "cached_tokens": 8000, "output_tokens": 100}
+    after = gain(*rows, **tokens, paid_usd=3.0, uncompacted_usd=4.75)
+    counts = "; upstreams read 20,000 tokens (40% from a cache) and wrote 100"
+    assert bill_between(before, after) == (f"{counts} for $2.0000, $1.2500 less than uncompacted, no known price for b")
+    dear = gain(**tokens, paid_usd=3.0, uncompacted_usd=3.0)
+    assert bill_between(before, dear) == f"{counts} for $2.0000, $0.5000 more than uncompacted"
+    unknown = gain(**tokens, paid_usd=3.0, uncompacted_usd=9.0, unknown_summaries=1)
+    assert bill_between(before, unknown) == f"{counts} for $2.0000, summaries of unknown cost apart"
+    assert bill_between(gain(), gain(**tokens)) == "; upstreams read 21,000 tokens (38% from a cache) and wrote 100"
+    assert bill_between(after, after) == bill_between(None, after) == bill_between(before, None) == ""
+
+
+def test_a_server_that_gives_no_bill_is_no_failure() -> None:
+    """Nobody answers there, or no operator asks."""
+    assert read_gain("http://127.0.0.1:1") is None

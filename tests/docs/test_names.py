@@ -34,6 +34,7 @@ from tidemark.config import load
 from tidemark.config.environment import VARIABLES
 from tidemark.core.planning.budget import CompactionPolicy, ModelProfile, ModelWindow, budget_for
 from tidemark.core.report import Action, Report
+from tidemark.features.bill.feature import BillSeries
 from tidemark.features.memory_flush.feature import FlushSeries
 from tidemark.server import headers
 from tidemark.telemetry.lines import ServedLine
@@ -142,6 +143,7 @@ def test_metrics_are_listed_both_ways_with_their_labels() -> None:
     collected: dict[str, tuple[str, str]] = {}
     registry = Metrics().registry
     FlushSeries(registry)
+    BillSeries(registry)
     for collector in registry._collector_to_names:  # noqa: SLF001 - nothing public tells the labels
         labels = ", ".join(getattr(collector, "_labelnames", ()))
         for family in collector.collect():

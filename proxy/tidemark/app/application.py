@@ -32,6 +32,7 @@ from tidemark.console.summaries import SummaryPages
 from tidemark.core.conversation.messages import JsonValue
 from tidemark.core.lessons import Lessons
 from tidemark.dialects.openai_errors import OPENAI_ERRORS
+from tidemark.features.bill.feature import BillFeature
 from tidemark.features.conversations.feature import ConversationsFeature
 from tidemark.features.feature import Feature
 from tidemark.features.model_registry.feature import ModelRegistryFeature
@@ -137,7 +138,7 @@ def console_routes(worker: Worker, features: list[Feature]) -> list[BaseRoute]:
     conversations, summaries = find(ConversationsFeature, features), find(SummariesFeature, features)
     settings = find(SettingsFeature, features).settings
     families: list[PageFamily] = [
-        OverviewPages(find(TrafficFeature, features).reader),
+        OverviewPages(find(TrafficFeature, features).reader, find(BillFeature, features).reader),
         ConversationPages(
             conversations.reading, conversations.finding, conversations.transfer, summaries.manual, settings, models
         ),

@@ -23,6 +23,7 @@ FEATURES = (
     "responses.feature:ResponsesFeature",
     "live_events.feature:LiveEventsFeature",
     "traffic.feature:TrafficFeature",
+    "bill.feature:BillFeature",
     "memory_flush.feature:MemoryFlushFeature",
     "model_registry.feature:ModelRegistryFeature",
     "settings.feature:SettingsFeature",

@@ -135,6 +135,10 @@ class Catalog:
         window = learned.over(profile.window)
         return replace(profile, window=window, density=learned.density, whole_reply=learned.whole_reply)
 
+    async def price(self, route: Route) -> ModelPrice | None:
+        """Return the price of a route's model; None if nobody states it."""
+        return await self._prices.find(route)
+
     async def observe(self, route: Route, caller: Caller) -> ModelObservation:
         """Return a model as its sources describe it now, without the registry's settings."""
         return _observation(route, await self._windows.find(route, caller), self._policy_for(route.name))

@@ -1,73 +1,55 @@
-"""Says in one line what a server did while a command ran: requests, tokens, the share from caches, and money."""
+"""Says in one line what a server's requests cost while a command ran, by the server's own bill."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from dataclasses import replace
+import json
+import os
+from collections.abc import Mapping
+from typing import Any
 
-from tidemark.cli.metrics_text import MetricsReading
-from tidemark.core.frozen import frozen
-from tidemark.core.money import BilledTokens, ModelPrice
+from tidemark.core.errors import TidemarkError
+from tidemark.features.bill.commands import dollars
+from tidemark.terminal.http_client import request
 
-PROMPT, CACHED, REPLY = (f"tidemark_upstream_{name}_tokens_total" for name in ("prompt", "cached_prompt", "completion"))
-
-
-@frozen
-class Bill:
-    """The tokens that upstreams counted, and what they cost."""
-
-    prompt_tokens: int = 0
-    cached_tokens: int = 0
-    reply_tokens: int = 0
-    usd: float = 0.0
-    """Of the models with a known price. What a provider asks for writing its cache is not in it."""
-    unpriced: tuple[str, ...] = ()
-    """The models without a known price."""
-
-    def line(self) -> str:
-        """Return a part of a line for a person; empty if no upstream has counted."""
-        if not self.prompt_tokens:
-            return ""
-        share = self.cached_tokens / self.prompt_tokens
-        text = (
-            f"; upstreams read {self.prompt_tokens:,} tokens ({share:.0%} from a cache) and wrote {self.reply_tokens:,}"
-        )
-        if self.usd:
-            text += f", about ${self.usd:,.4f}"
-        return text + (f", no known price for {', '.join(self.unpriced)}" if self.unpriced else "")
+PATH = "/tidemark/gain?since=400d"
+"""All days: the sums of two readings differ by what came between them, also over midnight."""
+Gain = Mapping[str, Any]
+"""What the server answers there."""
 
 
-def bill_between(before: MetricsReading, after: MetricsReading, prices: Mapping[str, ModelPrice]) -> Bill:
-    """Return what was counted between two readings.
-
-    :param prices: by the model's name as clients send it
-    """
-    models = sorted(after.by_model.get(PROMPT, {}))
-    bill = Bill()
-    for model in models:
-        prompt, cached, reply = (_fresh(before, after, name, model) for name in (PROMPT, CACHED, REPLY))
-        if not prompt:
-            continue
-        price = prices.get(model)
-        usd = (
-            0.0
-            if price is None
-            else replace(price, long_rates=None).usd(BilledTokens(max(0, prompt - cached), cached, 0, reply))
-        )
-        bill = Bill(
-            bill.prompt_tokens + prompt,
-            bill.cached_tokens + cached,
-            bill.reply_tokens + reply,
-            bill.usd + usd,
-            (*bill.unpriced, *([model] if price is None else [])),
-        )
-    return bill
+def read_gain(url: str) -> Gain | None:
+    """Return a server's bill of all days; None if it does not give it, as to no operator."""
+    server = {"url": url, "config": None, "operator": bool(os.environ.get("TIDEMARK_ADMIN_TOKEN"))}
+    try:
+        gain: Gain = json.loads(b"".join(request(server, "GET", PATH)))
+    except (TidemarkError, ValueError):
+        return None
+    return gain
 
 
-def billed_models(reading: MetricsReading) -> Iterable[str]:
-    """Return the models that upstreams counted tokens of."""
-    return reading.by_model.get(PROMPT, {})
+def bill_between(before: Gain | None, after: Gain | None) -> str:
+    """Return a part of a line for a person; empty if no upstream has counted, or a bill is missing."""
+    if before is None or after is None or not (tokens := _more(before, after, "input_tokens")):
+        return ""
+    share = _more(before, after, "cached_tokens") / tokens
+    text = f"; upstreams read {tokens:,} tokens ({share:.0%} from a cache) and wrote "
+    text += f"{_more(before, after, 'output_tokens'):,}{_money(before, after)}"
+    earlier = {row["model"]: row["unpriced_requests"] for row in before["data"]}
+    names = [row["model"] for row in after["data"] if row["unpriced_requests"] > earlier.get(row["model"], 0)]
+    return text + (f", no known price for {', '.join(sorted(names))}" if names else "")
 
 
-def _fresh(before: MetricsReading, after: MetricsReading, name: str, model: str) -> int:
-    return int(after.by_model.get(name, {}).get(model, 0) - before.by_model.get(name, {}).get(model, 0))
+def _money(before: Gain, after: Gain) -> str:
+    """Return what was paid, and how much more or less that is than uncompacted; empty if nothing has a price."""
+    paid = _more(before, after, "paid_usd")
+    if not paid:
+        return ""
+    if _more(before, after, "unknown_summaries"):
+        return f" for {dollars(paid)}, summaries of unknown cost apart"
+    saved = round(_more(before, after, "uncompacted_usd") - paid, 9)
+    words = f", {dollars(abs(saved))} {'more' if saved < 0 else 'less'} than uncompacted" if saved else ""
+    return f" for {dollars(paid)}{words}"
+
+
+def _more(before: Gain, after: Gain, name: str) -> Any:
+    return (after[name] or 0) - (before[name] or 0)

@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import os
 import shlex
@@ -14,7 +13,7 @@ import signal
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
@@ -23,6 +22,7 @@ import click
 
 from tidemark.cli.agents import AGENTS
 from tidemark.cli.agents.agent import Agent, Place, Spoken
+from tidemark.cli.bill import Gain, bill_between, read_gain
 from tidemark.cli.metrics_text import MetricsReading, read_metrics
 from tidemark.cli.unwrap import install
 from tidemark.core.errors import TidemarkError
@@ -33,7 +33,6 @@ from tidemark.terminal.options import config_option
 
 if TYPE_CHECKING:
     from tidemark.config import Settings
-    from tidemark.core.money import ModelPrice
 
 EXIT_NOT_FOUND = 127
 EXIT_NOT_EXECUTABLE = 126
@@ -116,11 +115,11 @@ def wrap(config: Path | None, prints: bool, installs: bool, command: tuple[str, 
         sys.exit(EXIT_NOT_FOUND)
     with _server(config, settings) as url:
         variables, words = _switched(agent, command, Place(url, spoken, os.environ))
-        before = reading(url)
+        before, bill_before = reading(url), read_gain(url)
         code = _run(words, {**os.environ, **variables})
-        after = reading(url)
+        after, bill_after = reading(url), read_gain(url)
     if before is not None and after is not None:
-        click.echo(_last_line(before, after, settings), err=True)
+        click.echo(_last_line(before, after, (bill_before, bill_after)), err=True)
     sys.exit(code)
 
 
@@ -167,28 +166,13 @@ def _switched(agent: Agent | None, command: Sequence[str], place: Place) -> tupl
     return variables, [command[0], *agent.arguments(place), *command[1:]]
 
 
-def _last_line(before: MetricsReading, after: MetricsReading, settings: Settings) -> str:
-    """Return what the command used and saved, with its price by litellm's list."""
+def _last_line(before: MetricsReading, after: MetricsReading, gains: Sequence[Gain | None]) -> str:
+    """Return what the command used and saved, with what it cost.
+
+    :param gains: the server's bill before and after
+    """
     saved = difference(before.sums, after.sums)
-    if not saved.requests:
-        return saved.line()
-    from tidemark.cli.bill import bill_between, billed_models
-
-    prices = asyncio.run(_prices(settings, billed_models(after)))
-    return saved.line() + bill_between(before, after, prices).line()
-
-
-async def _prices(settings: Settings, models: Iterable[str]) -> Mapping[str, ModelPrice]:
-    """Return the known prices, by the model's name as clients send it."""
-    from tidemark.catalog.litellm_data import LiteLLMModelData
-
-    data, prices = LiteLLMModelData(), {}
-    for model in models:
-        entry = settings.entry_for(model)
-        name = model if entry is None or "*" in entry.name else entry.upstream_model
-        if (price := await data.price([name])) is not None:
-            prices[model] = price
-    return prices
+    return saved.line() + (bill_between(*gains) if saved.requests else "")
 
 
 def difference(before: Mapping[str, float], after: Mapping[str, float]) -> Saved:

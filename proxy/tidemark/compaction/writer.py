@@ -169,6 +169,7 @@ class SummaryWriter:
             shorten_sentences=order.profile.policy.shorten_sentences,
             live=cached_prefix(order.request, plan, order.profile) if order.request else None,
             ask_provider=order.ask_provider,
+            conversation=order.conversation,
         )
         return await write_summary(summarizer, task, plan.covered, self._counter)
 

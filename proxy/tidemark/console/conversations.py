@@ -177,6 +177,7 @@ class ConversationPages:
             "has_messages": needs_messages,
             "is_first": cursor is None,
             "texts": texts,
+            "bill": await self.reading.bill(page.record.id),
             "present": texts.present,
             "compared": compared,
             "listed": listed,

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from datetime import date
 
 from starlette.responses import Response
 
@@ -18,6 +19,7 @@ from tidemark.console.visit import Visit
 from tidemark.core.errors import InvalidRequest
 from tidemark.core.frozen import frozen
 from tidemark.core.traffic import Traffic, TrafficFigures
+from tidemark.features.bill.reader import Gain, GainReader
 from tidemark.features.traffic.traffic_reader import TrafficReader
 
 WINDOWS: Mapping[str, tuple[str, int]] = {
@@ -35,6 +37,9 @@ TOP = 14
 BOTTOM = 3
 """Units of the drawing that are free at its edges, for labels."""
 _DAY_SECONDS = 86_400
+_EPOCH_ORDINAL = date(1970, 1, 1).toordinal()
+MONEY_DAYS = 7
+"""The days of the plot of money, whichever window is chosen: the bill has days only."""
 _ROUND_STEPS = (1, 1.5, 2, 3, 4, 5, 6, 8, 10)
 
 
@@ -43,6 +48,7 @@ class OverviewPages:
     """Shows the figures."""
 
     reader: TrafficReader
+    gains: GainReader
 
     def answers(self) -> Sequence[tuple[str, str, Answer]]:
         return [("GET", HOME, self._show)]
@@ -52,7 +58,7 @@ class OverviewPages:
         if name not in WINDOWS:
             raise InvalidRequest("'window' must be hour, day or week.", param="window")
         traffic = await self.reader.read(WINDOWS[name][1])
-        total = traffic.total
+        total, gain = traffic.total, await self.gains.read(MONEY_DAYS, "day")
         return visit.page(
             "overview.html",
             windows=WINDOWS,
@@ -61,7 +67,8 @@ class OverviewPages:
             per_minute=60 * total.requests / traffic.window_seconds,
             median=total.overhead_quantile(_MEDIAN),
             tail=total.overhead_quantile(_TAIL),
-            plots=plots_of(traffic),
+            money=gain.total,
+            plots=[*plots_of(traffic), money_plot(gain)],
         )
 
 
@@ -89,6 +96,21 @@ def plots_of(traffic: Traffic) -> Sequence[Plot]:
     ]
 
 
+def money_plot(gain: Gain) -> Plot:
+    """Return the plot of what requests cost on each day, and would have cost uncompacted."""
+    first = gain.first.toordinal() - _EPOCH_ORDINAL
+    figures = list(gain.rows.values())
+    return Plot(
+        "Money by day",
+        "usd",
+        [(first + place) * _DAY_SECONDS for place in range(len(figures))],
+        [
+            Series("Uncompacted", [figure.uncompacted_usd for figure in figures]),
+            Series("Paid", [figure.paid_usd for figure in figures]),
+        ],
+    )
+
+
 def _quantiles(figures: Sequence[TrafficFigures], share: float) -> Sequence[float | None]:
     return [figure.overhead_quantile(share) for figure in figures]
 
@@ -108,7 +130,7 @@ class Plot:
 
     title: str
     unit: str
-    """``count`` or ``seconds``, which says how figures are written."""
+    """``count``, ``seconds`` or ``usd``, which says how figures are written."""
     starts: Sequence[int]
     """The Unix time of each point, in seconds."""
     series: Sequence[Series]

@@ -80,6 +80,18 @@ def _seconds(value: float | None) -> str:
     return f"{value * 1000:.1f} ms" if value < 1 else f"{value:.2f} s"
 
 
+def _usd(value: float | None) -> str:
+    """Write an amount of money, with four digits behind the point, as most requests cost cents."""
+    if value is None:
+        return NOTHING
+    return f"{chr(0x2212) if value < 0 else ''}${abs(value):,.4f}".replace(",", "\u202f")
+
+
+def _figure(value: float | None, unit: str) -> str:
+    """Write a figure of a plot in its unit."""
+    return {"seconds": _seconds, "usd": _usd}.get(unit, _number)(value)
+
+
 def _moment(value: float | None) -> str:
     """Write a time in the form of ``<time datetime>`` (UTC); the page's script shows it in the visitor's own zone."""
     if value is None:
@@ -101,6 +113,8 @@ _environment.filters |= {
     "by_hits": divide_by_hits,
     "number": _number,
     "seconds": _seconds,
+    "usd": _usd,
+    "figure": _figure,
     "moment": _moment,
     "instant": _instant,
     "edge": _edge,

@@ -1,13 +1,12 @@
-"""Money: what a model costs, and what a request cost by the provider's own count of its tokens.
+"""Money: what a model costs.
 
-The catalog finds a model's price. The plan reads it where ``threshold`` is ``price``, and the bill prices what the
+The catalog finds a model's price. The plan reads it if ``threshold`` is ``price``, and ``bill.py`` prices what the
 upstreams counted.
 """
 
 from __future__ import annotations
 
 from tidemark.core.frozen import frozen
-from tidemark.core.report import Usage
 
 CACHE_SECONDS = 300.0
 """How long a cached prefix lives after its last use, if nobody states it.
@@ -77,15 +76,3 @@ class ModelPrice:
             + tokens.cache_writes * rates.cache_write
             + tokens.output * rates.output
         )
-
-
-def billed_tokens(usage: Usage) -> BilledTokens | None:
-    """Return what a provider's counts bill; None if it left its input out, or sent what cannot be.
-
-    Counts below 0 and cached input beyond all input are no bill, so no money is derived from them.
-    """
-    total, cached, writes = usage.input_tokens, usage.cached_tokens or 0, usage.cache_write_tokens or 0
-    output = usage.output_tokens or 0
-    if total is None or min(total, cached, writes, output) < 0 or cached + writes > total:
-        return None
-    return BilledTokens(total - cached - writes, cached, writes, output)

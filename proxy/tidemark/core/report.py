@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import Literal
 
 from tidemark.core.frozen import frozen
+from tidemark.core.money import ModelPrice
 
 Action = Literal["none", "reused", "compacted", "forced", "bypassed", "failed"]
 """``X-Tidemark-Action``: what was done to the request."""
@@ -52,6 +53,8 @@ class Report:
     """Whether a summary would have come into use with this request, in shadow mode."""
     cache_break: str = ""
     """Which part of its earlier request the client has changed, as ``PromptChange.words``; reported once."""
+    price: ModelPrice | None = None
+    """What the model costs at the time of the request; None if nobody states it."""
 
 
 @frozen

@@ -27,7 +27,8 @@ from tidemark.core.errors import SummaryRejected
 from tidemark.core.lessons import Lessons
 from tidemark.core.planning.assemble import assemble
 from tidemark.core.planning.situation import Compact
-from tidemark.core.ports import AskProvider, Clock, TokenCounter, Upstream, UpstreamReply
+from tidemark.core.ports import AskProvider, Clock, Route, TokenCounter, Upstream, UpstreamReply
+from tidemark.core.report import Usage
 from tidemark.pipeline.bound_thinking import LARGE_BYTES, BoundThinking, ThinkingGuard, with_beta
 from tidemark.pipeline.plain_replies import decode_whole, read_whole
 from tidemark.pipeline.values import BufferedReply, RequestContext
@@ -37,6 +38,8 @@ REFUSALS = frozenset({400, 403, 404, 405, 422, 501})
 REFUSED_NOTICE = "the upstream refused its own summary, so the summary's text went out in its place"
 
 _Value = TypeVar("_Value")
+NoteUsage = Callable[[str, Route, Usage], None]
+"""Takes the conversation, the route of the model that wrote, and the provider's counts."""
 
 
 class NativeCompaction:
@@ -53,6 +56,11 @@ class NativeCompaction:
         """By address and model."""
         self._carrying_lessons: Lessons[tuple[bytes, ...]] = Lessons(timer)
         """By the summary."""
+        self._note_usage: NoteUsage = lambda *_: None
+
+    def note_usage(self, note: NoteUsage) -> None:
+        """Give ``note`` what each answer is billed as, also one that is no summary."""
+        self._note_usage = note
 
     def is_due(self, context: RequestContext) -> bool:
         """Return whether the provider is to be asked for the next summary of a request's conversation."""
@@ -146,6 +154,7 @@ class NativeCompaction:
                 self._writing_lessons.note_refused(credential, place)
             raise SummaryRejected(f"the upstream answered {reply.status}")
         answer = form.read(decode_whole(reply.headers, data) or data)
+        self._note_usage(context.conversation, context.route, context.request.dialect.usage(answer.usage))
         if not answer.raws:
             raise SummaryRejected(answer.reason)
         self._writing_lessons.note_taken(credential, place)

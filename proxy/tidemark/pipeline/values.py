@@ -208,6 +208,7 @@ class RequestContext:
             now - self.started,
             "",
             render_receipt(summary.receipt) if summary else "",
+            price=self.profile.price,
         )
 
 

@@ -23,6 +23,7 @@ key                      type     content
 ``tm:{F}:u:RECIPE:HASH`` string   when a person replaced the summary of that prefix; for as long as one may be made
 ``tm:{F}:z:OWN``         list     summaries that were replaced, oldest first: the earlier versions of their prefixes
 ``tm:{F}:j:OWN``         list     previews of regenerated summaries, newest first (``previews.py``); for half an hour
+``tm:{F}:p:OWN``         hash     what its turns cost, and what is known of the newest one (``bills.py``)
 ``tm:{F}:k:OWN``         string   the answer of its newest turn with an ``Idempotency-Key``, for ten minutes
                                   (``answers.py``)
 ``tm:{F}:l:NAME``        string   a lease: its number and its purpose; ``NAME`` is ``OWN`` for a preparation,
@@ -67,6 +68,8 @@ key                      type     content
 ``tm:{traffic}:q:NUMBER`` hash     the same for a quarter of an hour
 ``tm:{traffic}:h:HOUR``   hash     the same for an hour
 ``tm:{traffic}:b:WORKER`` string   the number of the last batch of figures that a worker added
+``tm:{bill}:d:DAY``      hash     figure and model -> what the requests of a day cost (``features/bill/store.py``)
+``tm:{bill}:b:WORKER``   string   the number of the last batch of figures that a worker added
 ``tm:{event-posts}:*``            the same keys as of ``tm:{flush}``, for live events on their way to a webhook
 ``tm:{events}:s``        stream   the newest batches of live events (``features/live_events/store.py``), for ten minutes
 ``tm:{events}:l``        string   a mark that somebody listens to them
@@ -88,7 +91,7 @@ from collections.abc import Sequence
 from tidemark.core.conversation.messages import digest_of
 from tidemark.core.conversation.prefix import split_id
 
-CONVERSATION_KINDS = ("c", "h", "m", "t", "y", "r", "q", "z", "o", "v", "b", "e", "j", "k")
+CONVERSATION_KINDS = ("c", "h", "m", "t", "y", "r", "q", "z", "o", "v", "b", "e", "j", "p", "k")
 """The kinds of keys that end in ``OWN`` and are one conversation; the first is its record."""
 PREFIX = "tm:"
 """The beginning of all keys."""
@@ -214,6 +217,9 @@ EVENTS = "tm:{events}"
 """The beginning of the keys of live events: one slot."""
 TRAFFIC = "tm:{traffic}"
 """The beginning of the keys of the figures of all requests: one slot, and no tenant's."""
+
+BILL = "tm:{bill}"
+"""The beginning of the keys of what all requests cost: one slot, and no tenant's."""
 
 
 def calibrations(owner: str) -> str:

@@ -269,6 +269,8 @@ class LlmSummarizer:
                 task.max_tokens,
                 timeout_seconds=max(deadline - self._clock(), 0.0),
                 cached_prefix=live.prefix,
+                conversation=task.conversation,
+                model=live.route.name,
             ),
             task.caller or NO_CREDENTIAL,
         )
@@ -301,6 +303,8 @@ class LlmSummarizer:
                 ],
                 call.bound + _ANSWER_TOKENS,
                 timeout_seconds=seconds_left,
+                conversation=call.task.conversation,
+                model=call.task.route.name if call.task.route else "",
             ),
             call.caller,
         )

@@ -58,6 +58,7 @@ class RequestTotals:
         "after",
         "before",
         "cache_breaks",
+        "cache_writes",
         "cached",
         "completion",
         "first_byte",
@@ -72,7 +73,7 @@ class RequestTotals:
 
     def __init__(self) -> None:
         self.number = self.before = self.after = self.saved = self.prompt = self.cached = self.completion = 0
-        self.recalled = 0
+        self.recalled = self.cache_writes = 0
         self.recalls: dict[str, int] = {}
         """Requests by the outcome of recalling earlier messages."""
         self.cache_breaks: dict[str, int] = {}
@@ -104,6 +105,8 @@ class RequestTotals:
             self.prompt += tokens
         if (tokens := usage.cached_tokens) and tokens > 0:
             self.cached += tokens
+        if (tokens := usage.cache_write_tokens) and tokens > 0:
+            self.cache_writes += tokens
         if (tokens := usage.output_tokens) and tokens > 0:
             self.completion += tokens
 

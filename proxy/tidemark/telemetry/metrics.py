@@ -122,6 +122,9 @@ class Metrics:
             "Input tokens that the upstream took from its prompt cache.",
             ("model",),
         )
+        self._cache_writes = self.registry.counter(
+            "upstream_cache_write_tokens", "Input tokens that the upstream wrote to its prompt cache.", ("model",)
+        )
         self._completion = self.registry.counter(
             "upstream_completion_tokens", "Output tokens by the upstream's count.", ("model",)
         )
@@ -267,6 +270,7 @@ class Metrics:
                 (self._recalled, requests.recalled),
                 (self._prompt, requests.prompt),
                 (self._cached, requests.cached),
+                (self._cache_writes, requests.cache_writes),
                 (self._completion, requests.completion),
             ):
                 if tokens:

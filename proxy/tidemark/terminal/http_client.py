@@ -140,6 +140,13 @@ def _refuse(answer: HTTPResponse) -> NoReturn:
     raise ServerRefusal(str(message))
 
 
+def server_url(config: Path | None) -> str:
+    """Return the address of the server that the data folder's run file names, else the configuration's."""
+    from tidemark.config import load
+
+    return running_url(load(config, os.environ).data_dir) or configured_url(config)
+
+
 def configured_url(config: Path | None) -> str:
     """Return the URL of Tidemark by the configuration."""
     from tidemark.config import load

@@ -15,7 +15,7 @@ from typing import Any, TypedDict
 from tidemark.catalog.catalog import Catalog
 from tidemark.catalog.litellm_data import LiteLLMModelData
 from tidemark.catalog.overrides import LiveOverrides
-from tidemark.catalog.prices import CACHE_LIFE, RATE_KEYS
+from tidemark.catalog.prices import CACHE_LIFE, PRICE_KEYS
 from tidemark.compaction.background import BackgroundCompaction
 from tidemark.compaction.compactor import Compactor
 from tidemark.compaction.immediate import ImmediateCompaction
@@ -168,7 +168,7 @@ class StoreParts(ModelParts):
         return Catalog(
             self.upstream,
             policy_for=settings.policy_for,
-            overrides={entry.name: _stated(entry) for entry in settings.model_list},
+            overrides={entry.name: {**_prices(entry), **_window(entry.window)} for entry in settings.model_list},
             shipped={name: _window(default.window) for name, default in settings.model_defaults.patterns.items()},
             data=self.model_data,
             live=self.live if has_store else None,
@@ -319,10 +319,8 @@ def _lifetime_of(section: StoreSettings | TenantSettings) -> Lifetime:
     return lifetime(section.ttl_days * SECONDS_A_DAY, None if age is None else age * SECONDS_A_DAY)
 
 
-def _stated(entry: ModelEntry) -> Mapping[str, Any]:
-    """Return the window and the price that an entry states."""
-    price = {key: entry.model_info[key] for key in (*RATE_KEYS, CACHE_LIFE) if key in entry.model_info}
-    return {**_window(entry.window), **price}
+def _prices(entry: ModelEntry) -> Mapping[str, Any]:
+    return {key: value for key, value in entry.model_info.items() if key in (*PRICE_KEYS, CACHE_LIFE)}
 
 
 def _window(note: WindowNote) -> Mapping[str, Any]:

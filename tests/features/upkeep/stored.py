@@ -12,6 +12,7 @@ import redis
 
 from tests.store.test_stored_responses import answered
 from tests.store.turns import Client, assistant, dialogue, raws, summary_of, system, turn_of
+from tidemark.core.bill import BillFigures
 from tidemark.core.conversation.kept import PREFIX, KeptConversation, KeptItem
 from tidemark.core.conversation.prefix import chain_of, conversation_id
 from tidemark.core.models import ModelObservation
@@ -20,6 +21,7 @@ from tidemark.core.planning.calibration import CalibrationKey
 from tidemark.core.ports import FlushEntry
 from tidemark.core.traffic import TrafficFigures
 from tidemark.delivery.queue import QueueBounds, RedisFlushQueue
+from tidemark.features.bill.store import RedisDays
 from tidemark.features.settings.store import RedisSettings
 from tidemark.features.traffic.store import RedisTraffic
 from tidemark.store.calibrations import RedisCalibrations
@@ -92,6 +94,7 @@ async def _fill_beside(store: RedisStore, codec: Codec, tenant: str) -> None:
     figures = TrafficFigures()
     figures.requests = 3
     await RedisTraffic(store.ask).add(tenant, 1, {int(time.time()) // 60: figures})
+    await RedisDays(store.ask).add(tenant, 1, {(int(time.time()) // 86_400, "small"): BillFigures(requests=3)})
 
 
 def contents(servers: Iterable[redis.Redis]) -> dict[bytes, Any]:

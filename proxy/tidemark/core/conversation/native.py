@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from dataclasses import field
 from functools import lru_cache
 from typing import Protocol
 
-from tidemark.core.conversation.messages import Message, digest_of
+from tidemark.core.conversation.messages import JsonValue, Message, digest_of
 from tidemark.core.frozen import frozen
 
 REMEMBERED_NAMES = 1024
@@ -55,6 +56,8 @@ class NativeAnswer:
     tokens: int = 0
     reason: str = ""
     """Why there is no summary."""
+    usage: Mapping[str, JsonValue] = field(default_factory=dict)
+    """The provider's counts of what it read and wrote for it, as it wrote them."""
 
 
 class NativeFormat(Protocol):

@@ -44,6 +44,8 @@ class SummaryTask:
     """The conversation as it is forwarded, for a summarizer that uses the provider's prompt cache."""
     ask_provider: AskProvider | None = None
     """Asks the provider, for the strategy ``native``; None if no client's request is there to go on from."""
+    conversation: str = ""
+    """The conversation that calls of models are billed to; empty for none."""
 
 
 class Summarizer(Protocol):

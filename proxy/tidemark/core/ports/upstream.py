@@ -115,6 +115,10 @@ class TextRequest:
     timeout_seconds: float
     cached_prefix: CachedPrefix | None = None
     """The beginning of a conversation, which goes before ``messages`` byte for byte."""
+    conversation: str = ""
+    """The conversation that the text is for, and is billed to; empty for none."""
+    model: str = ""
+    """That conversation's model, by the client's name."""
 
 
 class UpstreamReply(Protocol):

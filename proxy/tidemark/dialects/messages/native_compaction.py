@@ -12,6 +12,7 @@ from tidemark.core.conversation.messages import JsonValue
 from tidemark.core.conversation.native import NativeAnswer
 from tidemark.core.errors import InvalidRequest
 from tidemark.dialects.bodies import array_of, body_of, encode_json
+from tidemark.dialects.messages.reply import INPUTS
 from tidemark.dialects.raw_json import decode_value, read_elements, read_members
 
 KIND = "compaction"
@@ -64,15 +65,25 @@ class MessagesCompaction:
             blocks = [decode_value(raw, "content") for raw in raws]
         except (InvalidRequest, KeyError):
             return NativeAnswer(reason="its answer is no message")
+        usage = _counts(_object(members, "usage"))
         block = blocks[0] if len(blocks) == 1 else None
         text = block.get("content") if isinstance(block, dict) and block.get("type") == KIND else None
         if value != KIND or not isinstance(text, str) or not text.strip():
-            return NativeAnswer(reason=f"it ended with {value!r} and no summary"[:100])
-        return NativeAnswer((_START + array_of(raws) + _END,), text)
+            return NativeAnswer(reason=f"it ended with {value!r} and no summary"[:100], usage=usage)
+        return NativeAnswer((_START + array_of(raws) + _END,), text, usage=usage)
 
     def is_refused(self, body: bytes) -> bool:
         """Return whether a refusal names the block: its signature, its content, its place, or its kind."""
         return KIND.encode() in body
+
+
+def _counts(usage: Mapping[str, JsonValue]) -> Mapping[str, JsonValue]:
+    """Return the counts with those of the compaction itself, which the API reports as an iteration of its own."""
+    iterations = usage.get("iterations")
+    if not isinstance(iterations, list) or not iterations:
+        return usage
+    counts = [iteration for iteration in iterations if isinstance(iteration, dict)]
+    return {name: sum(_number(count.get(name)) for count in counts) for name in (*INPUTS, "output_tokens")}
 
 
 def _object(fields: Mapping[str, bytes], name: str) -> Mapping[str, JsonValue]:

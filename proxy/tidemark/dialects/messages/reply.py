@@ -27,7 +27,7 @@ END = re.compile(rb'"message_stop"|event:[ ]?message_stop')
 FINAL = re.compile(END.pattern + rb'|"error"')
 """Bytes that stand in an event after which nothing is waited for."""
 _TEXT_DELTAS = {"text_delta": "text", "thinking_delta": "thinking", "input_json_delta": "partial_json"}
-_INPUTS = ("input_tokens", "cache_creation_input_tokens", "cache_read_input_tokens")
+INPUTS = ("input_tokens", "cache_creation_input_tokens", "cache_read_input_tokens")
 
 
 class _TextDelta(msgspec.Struct):
@@ -63,7 +63,7 @@ def fold_body(data: bytes) -> Reply:
 
 def read_usage(usage: Mapping[str, JsonValue]) -> Usage:
     """Read the counts. What was read from the cache or written to it is not in ``input_tokens``, and is input too."""
-    inputs = [count_of(usage.get(name)) for name in _INPUTS]
+    inputs = [count_of(usage.get(name)) for name in INPUTS]
     read, output = count_of(usage.get("cache_read_input_tokens")), count_of(usage.get("output_tokens"))
     if inputs[0] is None:
         return Usage(None, read, output, inputs[1])

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 
+from tidemark.core.bill import bill_json
 from tidemark.core.conversation.messages import JsonValue
 from tidemark.core.conversation.records import ConversationRecord
 from tidemark.core.conversation.summary import PrefixSummary
@@ -62,6 +63,7 @@ def conversation_page(page: ConversationPage) -> JsonObject:
         **_conversation(page.record),
         "summarized_messages": page.summarized_messages,
         "usage": usage,
+        "bill": None if page.bill is None else {**bill_json(page.bill)},
         **paged([_message(entry) for entry in page.messages], page.next_cursor),
     }
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from itertools import accumulate
 
+from tidemark.core.bill import BillFigures
 from tidemark.core.conversation.prefix import owner_of
 from tidemark.core.conversation.records import ConversationRecord, MessageRecord
 from tidemark.core.conversation.request import Dialect
@@ -37,6 +38,7 @@ from tidemark.features.conversations.pages import (
 from tidemark.features.conversations.search_index import MessageSearch, Searchable
 from tidemark.features.conversations.standing_summaries import StandingSummaries
 from tidemark.pipeline.history_reader import offloaded
+from tidemark.store.bills import RedisBills
 from tidemark.store.codec import TurnEntry
 from tidemark.store.conversations import RedisStore
 
@@ -66,6 +68,7 @@ class ConversationReader:
     ) -> None:
         self._access = access
         self._store = store
+        self._bills = RedisBills(store.ask)
         self._summaries = summaries
         self._search = search
         self._deletion_hooks = deletion_hooks
@@ -131,7 +134,13 @@ class ConversationReader:
                 for message in shown
             ),
             cursor_after(start, shown, more=len(messages) > page.limit),
+            await self.bill(record.id),
         )
+
+    async def bill(self, conversation: str) -> BillFigures | None:
+        """Return what a conversation's turns cost since it came near its limit; None if it did not."""
+        figures = (await self._bills.read(conversation)).figures
+        return figures if figures.requests else None
 
     async def history(self, conversation: str, caller: Caller | None, page: Page) -> HistoryPage:
         """Return a conversation and a page of its messages, without what providers counted: its turns are not read."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Literal
 
+from tidemark.core.bill import BillFigures
 from tidemark.core.conversation.records import ConversationRecord, MessageRecord
 from tidemark.core.conversation.summary import PrefixSummary
 from tidemark.core.cursors import cursor_of, place_of
@@ -91,6 +92,8 @@ class ConversationPage:
     usage: UsageTotal
     messages: tuple[MessageEntry, ...]
     next_cursor: str | None
+    bill: BillFigures | None = None
+    """What its turns cost since it came near its limit; None if it did not."""
 
 
 @frozen

@@ -17,6 +17,7 @@ from tidemark.core.frozen import frozen
 from tidemark.features.upkeep.elements import Element
 from tidemark.features.upkeep.places import FAMILY
 from tidemark.store.answers import unpack_answer
+from tidemark.store.bills import TEXTS
 from tidemark.store.codec import MOVED, Codec, unreadable
 from tidemark.store.kept_conversations import check_kept
 from tidemark.store.previews import check_preview
@@ -131,6 +132,11 @@ def _number(_: Codec, element: Element) -> None:
     float(element.value)
 
 
+def _bill(_: Codec, element: Element) -> None:
+    if element.place not in TEXTS:
+        float(element.value)
+
+
 def _queued(codec: Codec, element: Element) -> None:
     fields = dict(zip(element.fields[::2], element.fields[1::2], strict=True))
     zlib.decompress(codec.open(fields[b"body"]))
@@ -154,6 +160,7 @@ _FAMILY: Mapping[str, Rule] = {
     "u": Rule("string", _number),
     "z": Rule("list", _summary),
     "j": Rule("list", _preview),
+    "p": Rule("hash", _bill),
     "k": Rule("string", _answer),
     "l": Rule("string", _anything),
     "f": Rule("string", _number),
@@ -204,6 +211,10 @@ _TRAFFIC: Mapping[str, Rule] = {
     **dict.fromkeys("mqh", Rule("hash", _number)),
     "b": Rule("string", _number),
 }
+_BILL: Mapping[str, Rule] = {
+    "d": Rule("hash", _number),
+    "b": Rule("string", _number),
+}
 _EVENTS: Mapping[str, Rule] = {
     "s": Rule("stream", _anything),
     "l": Rule("string", _anything),
@@ -214,6 +225,7 @@ RULES: Mapping[str, Mapping[str, Rule]] = {
     "flush": _FLUSH,
     "models": _MODELS,
     "traffic": _TRAFFIC,
+    "bill": _BILL,
     "events": _EVENTS,
     "": _OTHER,
 }

@@ -29,7 +29,7 @@ local function drop(of, branch, keep)  -- its messages after the first `keep` of
     local hash = h:sub(from, from + 15)
     delete({key('n', hash), key('a', hex(hash)), key('g', hash)})
   end
-  for _, kind in ipairs({'m', 't', 'y', 'o', 'z', 'j', 'k', 'r', 'q', 'v', 'c'}) do delete({aside(key(kind, of))}) end
+  for _, kind in ipairs({'m', 't', 'y', 'o', 'z', 'j', 'p', 'k', 'r', 'q', 'v', 'c'}) do delete({aside(key(kind, of))}) end
   for _, kind in ipairs({'r', 'q'}) do
     for _, ref in ipairs(redis.call('LRANGE', key(kind, of), 0, -1)) do
       local elsewhere = keep > 0 or (branch.parent ~= '' and redis.call('LPOS', key(kind, branch.parent), ref))
@@ -39,7 +39,7 @@ local function drop(of, branch, keep)  -- its messages after the first `keep` of
       end
     end
   end
-  delete({key('t', of), key('y', of), key('o', of), key('l', of), key('l', 'turn:' .. of), key('z', of), key('j', of), key('k', of)})
+  delete({key('t', of), key('y', of), key('o', of), key('l', of), key('l', 'turn:' .. of), key('z', of), key('j', of), key('p', of), key('k', of)})
   if keep == 0 then
     for _, from in ipairs(redis.call('SMEMBERS', key('e', of))) do redis.call('DEL', key('a', from)) end
     redis.call('DEL', key('e', of))

@@ -1,0 +1,1 @@
+"""The bill: what requests cost, what they would have cost uncompacted, and what the summaries cost."""
