@@ -60,6 +60,7 @@ POLICIES: Mapping[str, str] = {
     "100k": "{strategy: extractive, threshold: 100000, target: 0.25, retention_ratio: 0.15}",
     "40k": "{strategy: extractive, threshold: 40000, target: 0.25, retention_ratio: 0.15}",
     "price": "{strategy: extractive, threshold: price}",
+    "shadow": "{strategy: extractive, threshold: price, mode: shadow}",
 }
 WORDS = "total order invoice cart price queue worker retry config handler token cache index commit branch metric error"
 """What the made texts say."""
@@ -178,6 +179,8 @@ class Bill:
     compactions: int = 0
     needed: int = 0
     survived: int = 0
+    gain: Mapping[str, Any] = field(default_factory=dict)
+    """What Tidemark itself says that it cost."""
     _before: Sequence[str] = ()
 
     def send(self, texts: Sequence[str], output: int, needs: Sequence[str]) -> BilledTokens:
@@ -244,6 +247,7 @@ def through_tidemark(session: Session, policy: str) -> Bill:
             got.raise_for_status()
             server.settle()
             provider.bill.compactions += got.headers.get("x-tidemark-action") in ("compacted", "forced")
+        provider.bill.gain = client.get("/tidemark/gain").raise_for_status().json()
     return provider.bill
 
 
@@ -320,6 +324,9 @@ def _show(name: str, bills: Sequence[Bill], whole_bills: Sequence[Bill]) -> None
         f"compactions {compactions:4d}  values there {survived:6.1%}  worst session {worst:.2f} times",
         flush=True,
     )
+    for words, key in (("paid", "paid_usd"), ("uncompacted", "uncompacted_usd"), ("forecast", "forecast_usd")):
+        if amounts := [bill.gain[key] for bill in bills if bill.gain.get(key)]:
+            print(f"{'':>14}by Tidemark's own bill, {words}: ${sum(amounts):.4f}")
 
 
 if __name__ == "__main__":

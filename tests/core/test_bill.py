@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tidemark.core.bill import BilledTurn, BillFigures, EarlierTurn, bill_json, billed_tokens, uncompacted
+from tidemark.core.bill import BilledTurn, BillFigures, EarlierTurn, bill_json, billed_tokens, compacted, uncompacted
 from tidemark.core.money import BilledTokens, ModelPrice, Rates
-from tidemark.core.report import Usage
+from tidemark.core.report import ShadowReport, Usage
 
 COUNTS = st.integers(0, 10**7)
 AMOUNT = st.floats(0, 1e-4)
@@ -220,3 +220,32 @@ def test_what_is_free_costs_nothing_and_is_known() -> None:
     figures = BillFigures()
     figures.add_turn(turn(BilledTokens(fresh=10), 20, 10), ModelPrice(Rates(0, 0, 0, 0)), None)
     assert (figures.paid_usd, figures.saved_usd, figures.saved_share) == (0, 0, None)
+
+
+def test_a_forecast_turn_has_the_same_new_tokens() -> None:
+    """What would have been left out would have been read from the cache."""
+    billed = BilledTokens(fresh=10, cached=900, cache_writes=90, output=5)
+    assert compacted(billed, 2000, ShadowReport(500)) == BilledTokens(10, 150, 90, 5)
+
+
+def test_a_forecast_turn_with_a_new_summary_reads_only_what_stands_before_it() -> None:
+    """The rest is written to the cache, if the provider writes to it at all."""
+    writing, reading = BilledTokens(0, 900, 100, 5), BilledTokens(100, 900, 0, 5)
+    assert compacted(writing, 2000, ShadowReport(500, head_tokens=100)) == BilledTokens(0, 50, 200, 5)
+    assert compacted(reading, 2000, ShadowReport(500, head_tokens=100)) == BilledTokens(200, 50, 0, 5)
+
+
+def test_without_a_cache_all_of_a_forecast_turn_is_new() -> None:
+    """As with a provider that caches nothing, or after a pause."""
+    assert compacted(BilledTokens(1000, 0, 0, 5), 1000, ShadowReport(300)) == BilledTokens(300, 0, 0, 5)
+
+
+@given(BILLED, st.integers(0, 10**6), st.integers(0, 10**6), st.integers(0, 10**6))
+def test_a_forecast_turn_is_never_longer_than_the_turn(
+    billed: BilledTokens, tokens: int, forwarded: int, head: int
+) -> None:
+    """And has no tokens below 0, whatever the provider counted."""
+    forecast = compacted(billed, tokens, ShadowReport(forwarded, head))
+    assert min(forecast.fresh, forecast.cached, forecast.cache_writes) >= 0
+    assert forecast.input <= billed.input
+    assert forecast.cached <= billed.cached

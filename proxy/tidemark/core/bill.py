@@ -11,7 +11,7 @@ from dataclasses import dataclass, fields
 
 from tidemark.core.frozen import frozen
 from tidemark.core.money import BilledTokens, ModelPrice
-from tidemark.core.report import Usage
+from tidemark.core.report import ShadowReport, Usage
 
 NANO = 10**9
 """Amounts are added up as whole billionths of a dollar, so that sums of workers and of days are exact."""
@@ -63,6 +63,8 @@ class BilledTurn:
     """Unix time, seconds."""
     rounds: int = 1
     """How often the upstream was asked: once more for each search of earlier messages."""
+    shadow: ShadowReport | None = None
+    """What compaction would have made of it, in shadow mode."""
 
     @property
     def is_whole(self) -> bool:
@@ -102,6 +104,26 @@ def uncompacted(turn: BilledTurn, before: EarlierTurn | None, cache_seconds: flo
     return BilledTokens(fresh, cached, total - cached - fresh, billed.output)
 
 
+def compacted(billed: BilledTokens, tokens: int, shadow: ShadowReport) -> BilledTokens:
+    """Return what the provider would have billed for a turn of shadow mode if it had been compacted.
+
+    What would have been forwarded has as many of the provider's tokens for each local one. A turn with a new summary
+    would have read what stands before it, and written the rest. Any other one would have had the same new tokens.
+
+    :param tokens: of the request as it went out, by the local count
+    """
+    scale = billed.input / tokens if tokens else 0.0
+    total = min(round(shadow.tokens * scale), billed.input)
+    if shadow.head_tokens:
+        cached = min(round(shadow.head_tokens * scale), billed.cached, total)
+    else:
+        cached = max(total - (billed.input - billed.cached), 0) if billed.cached else 0
+    fresh = total - cached
+    if billed.cache_writes:
+        fresh = min(billed.fresh, fresh)
+    return BilledTokens(fresh, cached, total - cached - fresh, billed.output)
+
+
 @dataclass(slots=True)
 class BillFigures:
     """The bill of many turns. It is mutable: turns are added to it. Amounts are in billionths of a dollar."""
@@ -128,6 +150,12 @@ class BillFigures:
     """Requests whose provider sent no usable count."""
     unknown_summaries: int = 0
     """Calls of models that write summaries, without a price or a usable count."""
+    shadow_requests: int = 0
+    """Requests in shadow mode whose price is known."""
+    shadow_nano: int = 0
+    """What they cost."""
+    forecast_nano: int = 0
+    """What they would have cost if they had been compacted, summaries included."""
 
     @property
     def input(self) -> int:
@@ -168,6 +196,16 @@ class BillFigures:
         """Whether anything has a price. What is free costs nothing, and what is unknown may cost anything."""
         return bool(self.requests_nano or self.summaries_nano) or self.unpriced + self.uncounted < self.requests
 
+    @property
+    def shadow_usd(self) -> float | None:
+        """Return what requests in shadow mode cost; None if there are none."""
+        return self.shadow_nano / NANO if self.shadow_requests else None
+
+    @property
+    def forecast_usd(self) -> float | None:
+        """Return what they would have cost compacted; None if there are none."""
+        return self.forecast_nano / NANO if self.shadow_requests else None
+
     def add(self, other: BillFigures) -> None:
         for name in AMOUNTS:
             setattr(self, name, getattr(self, name) + getattr(other, name))
@@ -187,12 +225,22 @@ class BillFigures:
             return uncompacted(turn, before, 0.0 if price is None else price.cache_seconds)
         nano = round(usd * NANO)
         self.requests_nano += nano
+        if turn.shadow is not None:
+            self._add_shadow(turn, turn.shadow, price, nano)
         if turn.is_whole:
             self.uncompacted_nano += nano
             return billed
         whole = uncompacted(turn, before, price.cache_seconds)
         self.uncompacted_nano += round(price.usd(whole) * NANO)
         return whole
+
+    def _add_shadow(self, turn: BilledTurn, shadow: ShadowReport, price: ModelPrice, nano: int) -> None:
+        """Add the forecast of a turn; a model that writes summaries is priced like the conversation's own."""
+        forecast = compacted(turn.billed, turn.tokens_after, shadow)
+        summary = BilledTokens(fresh=shadow.summary_input_tokens, output=shadow.summary_output_tokens)
+        self.shadow_requests += 1
+        self.shadow_nano += nano
+        self.forecast_nano += round((price.usd(forecast) + price.usd(summary)) * NANO)
 
     def add_summary(self, billed: BilledTokens | None, price: ModelPrice | None) -> None:
         """Add a call of a model that wrote a summary, or failed to.
@@ -224,6 +272,9 @@ def bill_json(figures: BillFigures) -> dict[str, int | float | None]:
         "unpriced_requests": figures.unpriced,
         "uncounted_requests": figures.uncounted,
         "unknown_summaries": figures.unknown_summaries,
+        "shadow_requests": figures.shadow_requests,
+        "shadow_usd": figures.shadow_usd,
+        "forecast_usd": figures.forecast_usd,
     }
 
 

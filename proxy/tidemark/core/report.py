@@ -17,6 +17,19 @@ RecallOutcome = Literal["", "recalled", "nothing", "no_room", "not_ready"]
 
 
 @frozen
+class ShadowReport:
+    """What compaction would have made of a request, in the model's tokens, counted locally."""
+
+    tokens: int
+    """Of what would have been forwarded."""
+    head_tokens: int = 0
+    """What stands before the summary, if a new one would have come into use with this request; else 0."""
+    summary_input_tokens: int = 0
+    """What a model would have read to write that summary; 0 if none is asked."""
+    summary_output_tokens: int = 0
+
+
+@frozen
 class Report:
     """What was done to one request. Tokens are the model's, counted locally."""
 
@@ -47,10 +60,8 @@ class Report:
     """Tokens of all earlier messages that were put back since the compaction, with their frames."""
     local_recalled_tokens: int = 0
     """The same by our own count."""
-    shadow_tokens: int = 0
-    """Tokens of what would have been forwarded, in shadow mode; 0 in any other."""
-    shadow_compacted: bool = False
-    """Whether a summary would have come into use with this request, in shadow mode."""
+    shadow: ShadowReport | None = None
+    """What compaction would have made of the request; None if it is not in shadow mode."""
     cache_break: str = ""
     """Which part of its earlier request the client has changed, as ``PromptChange.words``; reported once."""
     price: ModelPrice | None = None

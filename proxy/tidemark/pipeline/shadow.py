@@ -12,6 +12,7 @@ from functools import partial
 from tidemark.core.bounded import BoundedCache
 from tidemark.core.planning.forecast import Forecast, forecast
 from tidemark.core.planning.situation import EarlierMessagesNeeded
+from tidemark.core.report import ShadowReport
 from tidemark.offload.threads import offload_if_many
 from tidemark.pipeline.fit import BudgetFitter
 from tidemark.pipeline.values import FittedRequest, RequestContext
@@ -36,5 +37,14 @@ class Shadow:
         except EarlierMessagesNeeded:  # of a stored history that is not read whole
             return fitted
         self._forecasts.put(context.conversation, latest)
-        tokens = context.measure.provider_tokens(latest.tokens)
-        return replace(fitted, report=replace(fitted.report, shadow_tokens=tokens, shadow_compacted=latest.compacted))
+        return replace(fitted, report=replace(fitted.report, shadow=_report(context, latest)))
+
+
+def _report(context: RequestContext, latest: Forecast) -> ShadowReport:
+    tokens = context.measure.provider_tokens
+    if not latest.compacted or latest.summary is None:
+        return ShadowReport(tokens(latest.tokens))
+    if context.profile.policy.strategy == "extractive":
+        return ShadowReport(tokens(latest.tokens), tokens(latest.head_tokens))
+    input_tokens, output_tokens = latest.replaced_tokens, latest.summary.tokens
+    return ShadowReport(tokens(latest.tokens), tokens(latest.head_tokens), tokens(input_tokens), tokens(output_tokens))

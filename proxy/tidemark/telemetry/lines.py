@@ -86,7 +86,7 @@ def served_line(served: RequestServed, name: str | None = None, level: str | Non
         line.receipt = report.receipt or None
         if report.recall:
             line.recall, line.recalled_tokens = report.recall, report.recalled_tokens
-        line.shadow_tokens = report.shadow_tokens or None
+        line.shadow_tokens = report.shadow.tokens if report.shadow else None
         line.cache_break = report.cache_break or None
         line.warning, line.store = _text(report.warning), "degraded" if report.degraded else "ok"
     line.code, line.cause = _text(served.code), _text(served.cause)

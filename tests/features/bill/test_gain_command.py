@@ -77,3 +77,14 @@ def test_nonsense_is_refused_in_the_server_s_words(own: Bench) -> None:
     result = CliRunner().invoke(cli, ["gain", "--url", str(client.http.base_url), "--since", "a week & more"])
     assert result.exit_code == 1
     assert "since must be days from 1d to 400d" in str(result.exception or result.output)
+
+
+def test_the_forecast_of_shadow_mode_has_a_table_of_its_own(own: Bench) -> None:
+    """What was paid, what it would have been, and the difference."""
+    client = own.client("shadow", config=PRICED)
+    client.chat([*history(12), user("Well?")], summarize="shadow")
+    own.settle()
+    (heads, small), _ = lines(client, "--shadow")
+    assert heads.split() == ["model", "requests", "in", "shadow", "mode", "paid", "compacted", "would", "save"]
+    assert small.split()[:2] == ["small", "1"]
+    assert small.count("$") == 3

@@ -12,6 +12,7 @@ from itertools import accumulate
 
 from tidemark.core.conversation.summary import PrefixSummary, SummaryRecipe
 from tidemark.core.frozen import frozen
+from tidemark.core.planning.candidates import Candidates
 from tidemark.core.planning.plan import plan, plan_ahead
 from tidemark.core.planning.price import answer_places
 from tidemark.core.planning.situation import CannotFit, Compact, PlanInput, SwapSummary
@@ -29,6 +30,10 @@ class Forecast:
     """Of what would have been forwarded."""
     compacted: bool = False
     """Whether a summary would have come into use with this very request."""
+    head_tokens: int = 0
+    """If so, what stands before that summary."""
+    replaced_tokens: int = 0
+    """If so, what the summary stands for that the one before did not, and that one."""
     compactions: int = 0
     """How many there would have been until now."""
     summary: PrefixSummary | None = None
@@ -56,7 +61,7 @@ def forecast(plan_input: PlanInput, earlier: Forecast | None = None) -> Forecast
     for end in _ends(plan_input, latest.count):
         whole_tokens = plan_input.other_tokens + tokens_before[end]
         if latest.summary is None and whole_tokens <= plan_input.budget.prepare_mark:
-            latest = replace(latest, tokens=whole_tokens, compacted=False)
+            latest = replace(latest, tokens=whole_tokens)
         else:
             latest = _next(_request_of(plan_input, end, latest), latest)
         latest = replace(latest, count=end, last_digest=plan_input.messages[end - 1].digest)
@@ -89,6 +94,7 @@ def _next(plan_input: PlanInput, latest: Forecast) -> Forecast:
     """Return the forecast of a request after the one before it."""
     planned = plan(plan_input)
     summary, prepared = latest.summary, latest.prepared
+    compacted, head_tokens, replaced_tokens = isinstance(planned, Compact | SwapSummary), 0, 0
     if isinstance(planned, Compact):
         summary, prepared = _expected(planned, plan_input), None
         tokens = planned.rest_tokens + summary.tokens
@@ -98,11 +104,20 @@ def _next(plan_input: PlanInput, latest: Forecast) -> Forecast:
         tokens = plan_input.total
     else:
         tokens = planned.tokens
-    compacted = isinstance(planned, Compact | SwapSummary)
+    if isinstance(planned, Compact | SwapSummary):
+        head_tokens, replaced_tokens = Candidates(plan_input).head_tokens, planned.replaced_tokens
     coming = plan_ahead(replace(plan_input, summary=summary, summary_tokens=summary.tokens if summary else 0))
     if coming is not None:
         prepared = _expected(coming, plan_input)
-    return Forecast(tokens, compacted, latest.compactions + compacted, summary, prepared)
+    return Forecast(
+        tokens,
+        compacted,
+        head_tokens,
+        replaced_tokens,
+        compactions=latest.compactions + compacted,
+        summary=summary,
+        prepared=prepared,
+    )
 
 
 def _expected(planned: Compact, plan_input: PlanInput) -> PrefixSummary:

@@ -20,6 +20,7 @@ from tidemark.terminal.options import config_option, json_option
 from tidemark.terminal.tables import plain_lines, print_json, printable
 
 HEADS = ("requests", "input", "cached", "paid", "uncompacted", "saved")
+SHADOW_HEADS = ("requests in shadow mode", "paid", "compacted", "would save")
 UNKNOWN = "no known price"
 
 
@@ -30,8 +31,9 @@ UNKNOWN = "no known price"
 @url_option
 @json_option
 @click.option("--since", default="7d", show_default=True, help="Days, with today: 1d to 400d.")
+@click.option("--shadow", is_flag=True, help="Requests in shadow mode: what compaction would save.")
 @click.option("--by", type=click.Choice(("model", "day")), default="model", show_default=True, help="Rows.")
-def gain(config: Path | None, url: str | None, as_json: bool, since: str, by: str) -> None:
+def gain(config: Path | None, url: str | None, as_json: bool, since: str, by: str, *, shadow: bool) -> None:
     """Show what requests cost by their providers' counts, and what they would have cost uncompacted.
 
     Paid includes the models that write summaries. If Tidemark cost more than it saved, the row says so, in red.
@@ -46,10 +48,12 @@ def gain(config: Path | None, url: str | None, as_json: bool, since: str, by: st
     rows = [(row[by], row) for row in bill["data"]]
     if len(rows) != 1:
         rows.append(("all", bill))
-    lines = plain_lines((by, *HEADS), [(printable(name), *_cells(row)) for name, row in rows])
+    heads, cells_of = (SHADOW_HEADS, _shadow_cells) if shadow else (HEADS, _cells)
+    lines = plain_lines((by, *heads), [(printable(name), *cells_of(row)) for name, row in rows])
     click.echo(lines[0])
     for line, (_, row) in zip(lines[1:], rows, strict=True):
-        click.secho(line, fg="red" if (row["saved_usd"] or 0) < 0 else None)
+        saved = forecast_saving(row) if shadow else row["saved_usd"]
+        click.secho(line, fg="red" if (saved or 0) < 0 else None)
     for words in _notes(bill):
         click.echo(words, err=True)
 
@@ -63,6 +67,19 @@ def _cells(row: Mapping[str, Any]) -> tuple[str, ...]:
     return (*counts, dollars(row["paid_usd"]), dollars(row["uncompacted_usd"]), saving(row))
 
 
+def _shadow_cells(row: Mapping[str, Any]) -> tuple[str, ...]:
+    saved = forecast_saving(row)
+    if saved is None:
+        return ("0", "-", "-", "-")
+    paid = row["shadow_usd"]
+    return (f"{row['shadow_requests']:,}", dollars(paid), dollars(row["forecast_usd"]), _difference(saved, paid))
+
+
+def forecast_saving(row: Mapping[str, Any]) -> float | None:
+    """Return what compaction would have saved of the requests in shadow mode; None without such requests."""
+    return None if row["shadow_usd"] is None else row["shadow_usd"] - row["forecast_usd"]
+
+
 def dollars(amount: float) -> str:
     """Return an amount as people read it: with four digits behind the point, as most requests cost cents."""
     return f"${amount:,.4f}"
@@ -70,9 +87,11 @@ def dollars(amount: float) -> str:
 
 def saving(row: Mapping[str, Any]) -> str:
     """Return what was saved, or how much more was paid."""
-    saved, whole = row["saved_usd"], row["uncompacted_usd"]
-    if saved is None:
-        return "unknown"
+    saved = row["saved_usd"]
+    return "unknown" if saved is None else _difference(saved, row["uncompacted_usd"])
+
+
+def _difference(saved: float, whole: float) -> str:
     share = f" ({abs(saved) / whole:.0%})" if whole else ""
     return f"{dollars(-saved)} more{share}" if saved < 0 else f"{dollars(saved)}{share}"
 

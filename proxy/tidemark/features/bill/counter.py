@@ -282,4 +282,14 @@ def _is_followed(report: Report) -> bool:
 
 def _turn(model: str, billed: BilledTokens, report: Report, now: float, rounds: int) -> BilledTurn:
     is_changed = report.action in ("compacted", "forced")
-    return BilledTurn(model, billed, report.tokens_before, report.tokens_after, report.limit, is_changed, now, rounds)
+    return BilledTurn(
+        model,
+        billed,
+        report.tokens_before,
+        report.tokens_after,
+        report.limit,
+        is_changed,
+        now,
+        rounds,
+        report.shadow,
+    )
