@@ -86,7 +86,7 @@ exit 5
 
 
 def test_a_client_of_the_table_is_started_with_what_it_needs(environ: Mapping[str, str], tmp_path: Path) -> None:
-    """It finds the server, its own words stay, its exit code counts, and the last line has tokens and money."""
+    """It finds the server, its own words stay, its exit code counts, and the last line has the bill."""
     if shutil.which("curl") is None:
         pytest.skip("curl is not installed")
     program = tmp_path / "bin" / "qwen"
@@ -102,9 +102,8 @@ def test_a_client_of_the_table_is_started_with_what_it_needs(environ: Mapping[st
     assert address.endswith("/v1")
     last = done.stderr.splitlines()[-1]
     assert last.startswith("tidemark: 1 requests with ")
-    assert re.search(r"; upstreams read [\d,]+ tokens \(\d+% from a cache\) and wrote [\d,]+, about \$[\d.]+$", last), (
-        last
-    )
+    counts = r"; upstreams read [\d,]+ tokens \(\d+% from a cache\) and wrote [\d,]+"
+    assert re.search(counts + ", no known price for gpt-4o$", last), last  # whatever serves that name here is no OpenAI
 
 
 OPENAI_CLIENT = """

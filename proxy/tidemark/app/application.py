@@ -197,6 +197,7 @@ def dialect_endpoints(worker: Worker) -> dict[str, ASGIApp]:
             permits=worker.admission.permits,
             emit=worker.emit,
             timer=time.perf_counter,
+            saving_of=worker.saving_of,
         )
         for path, dialect in worker.dialects.items()
     }

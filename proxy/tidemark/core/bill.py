@@ -6,17 +6,20 @@ billed, and its assumptions stand at ``uncompacted``; docs/cost.md explains them
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, fields
 
 from tidemark.core.frozen import frozen
 from tidemark.core.money import BilledTokens, ModelPrice
-from tidemark.core.report import ShadowReport, Usage
+from tidemark.core.report import Report, ShadowReport, Usage
 
 NANO = 10**9
 """Amounts are added up as whole billionths of a dollar, so that sums of workers and of days are exact."""
 MOST_USD = 1000.0
 """No request costs more: a provider that counts so many tokens is wrong."""
+
+SavingOf = Callable[[str, Report, Usage], Awaitable[float | None]]
+"""Returns the USD that a turn saved at least, by its model, its report and its provider's counts; None if unknown."""
 
 
 def billed_tokens(usage: Usage) -> BilledTokens | None:

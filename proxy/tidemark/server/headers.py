@@ -58,6 +58,11 @@ def report_lines(report: Report) -> list[tuple[bytes, bytes]]:
     return lines
 
 
+def saved_line(usd: float) -> tuple[bytes, bytes]:
+    """Return the header line that says what a request saved; below 0 if Tidemark cost more."""
+    return (b"x-tidemark-saved", b"%.6f USD" % usd)
+
+
 def read_controls(headers: Sequence[tuple[bytes, bytes]]) -> Controls:
     """Read the ``X-Tidemark-*`` request headers.
 

@@ -22,6 +22,7 @@ from tidemark.compaction.immediate import ImmediateCompaction
 from tidemark.compaction.storing import SummaryStorage
 from tidemark.compaction.writer import SummaryWriter
 from tidemark.config import ModelEntry, Settings, StoreSettings, TenantSettings, WindowNote
+from tidemark.core.bill import SavingOf
 from tidemark.core.conversation.request import Dialect
 from tidemark.core.events import Listener, Listeners
 from tidemark.core.ports import DeletionHook, MemoryFlush
@@ -158,6 +159,8 @@ class StoreParts(ModelParts):
         """The hooks that delete a conversation's records outside the store's own."""
         self.flushes: list[MemoryFlush] = []
         """The consumers that hear which messages leave the context."""
+        self.saving_of: SavingOf | None = None
+        """Says what a turn saved, if a feature bills turns."""
         self.stores: list[RedisStore] = []
         """Every connection to the store, whose schema is looked at."""
         self._shared_metrics = shared_metrics

@@ -97,6 +97,33 @@ def test_a_compacted_conversation_shows_what_it_saved(own: Bench) -> None:
     assert conversation(client, answer)["bill"]["saved_usd"] == pytest.approx(bill["saved_usd"])
 
 
+def test_a_compacted_answer_says_what_it_saved(own: Bench) -> None:
+    """In a header, never more than the bill; not if nothing was done, without a price, or of a stream."""
+    client = own.client("header", config=PRICED)
+    answer = client.chat(history(12), summarize="force")
+    again = client.chat([*history(12), user("And now?")])
+    own.settle()
+    amounts = [float(one.headers["x-tidemark-saved"].removesuffix(" USD")) for one in (answer, again)]
+    assert sum(amounts) == pytest.approx(gain(client)["saved_usd"], abs=2e-6)
+    assert "x-tidemark-saved" not in client.chat([user("Hello.")]).headers
+    unpriced = client.chat(history(12), model="unknown", summarize="force")
+    assert unpriced.headers["x-tidemark-action"] == "reused"
+    assert "x-tidemark-saved" not in unpriced.headers
+    body = {"model": "small", "messages": [*history(12), user("A stream?")], "stream": True}
+    assert "x-tidemark-saved" not in client.post(body).headers
+
+
+def test_the_header_says_what_a_summary_cost(own: Bench) -> None:
+    """Below 0, as the bill."""
+    client = own.client("header of a loss", config=PRICED, strategy="llm")
+    own.upstream.script = says("The summary tells of points and of what was said about them.")
+    answer = client.chat(history(12), summarize="force")
+    own.settle()
+    amount = float(answer.headers["x-tidemark-saved"].removesuffix(" USD"))
+    assert amount == pytest.approx(gain(client)["saved_usd"], abs=2e-6)
+    assert amount < 0
+
+
 def test_a_model_s_summary_is_billed_to_its_conversation(own: Bench) -> None:
     """The saving is net of it, and below 0 if the summary cost more than it saved."""
     client = own.client("summary", config=PRICED, strategy="llm")

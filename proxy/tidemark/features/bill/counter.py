@@ -115,6 +115,8 @@ class BillCounter:
         self._batch: _Batch | None = None
         self._searches: BoundedCache[str, int] = BoundedCache(REMEMBERED_SEARCHES)
         """Searches in turns that are not over, by conversation."""
+        self._turn_calls: BoundedCache[str, list[SummaryCall]] = BoundedCache(REMEMBERED_SEARCHES)
+        """Calls for summaries since a conversation's last turn."""
         self._models: set[str] = set()
         self._lock = asyncio.Lock()
         self._timer: asyncio.TimerHandle | None = None
@@ -125,6 +127,8 @@ class BillCounter:
             report = event.report
             if report is not None and report.tokens_after:
                 rounds = 1 + (self._searches.pop(report.conversation, 0) if self._searches else 0)
+                if self._turn_calls:
+                    self._turn_calls.pop(report.conversation, None)
                 self._waiting.turns.append((event, self._clock(), rounds))
                 self._begin()
         elif isinstance(event, MessagesSearched):
@@ -140,8 +144,24 @@ class BillCounter:
         """Note what a conversation's own provider counted for a summary."""
         self._note(SummaryCall(conversation, route.name, route, usage, self._clock()))
 
+    async def saving_of(self, model: str, report: Report, usage: Usage) -> float | None:
+        """Return what a turn that ends now saved at least, net of the summaries since the turn before.
+
+        The turn before is not read, since the client waits: the whole request counts as cached if a summary is new.
+        """
+        figures, billed = BillFigures(), billed_tokens(usage)
+        if billed is None:
+            return None
+        rounds = 1 + self._searches.get(report.conversation, 0)
+        figures.add_turn(_turn(model, billed, report, self._clock(), rounds), report.price, None)
+        for call in self._turn_calls.get(report.conversation, ()):
+            figures.add_summary(billed_tokens(call.usage), await self._price(call.route))
+        return figures.saved_usd
+
     def _note(self, call: SummaryCall) -> None:
         self._waiting.calls.append(call)
+        if call.conversation:
+            self._turn_calls.put(call.conversation, [*self._turn_calls.get(call.conversation, ()), call])
         self._begin()
 
     def _begin(self) -> None:

@@ -40,6 +40,7 @@ class BillFeature(Feature):
         days = RedisDays(ask)
         self._operator = worker.operator
         self._counter = BillCounter(days, RedisBills(ask), worker.catalog.price, time.time, series.count)
+        worker.saving_of = self._counter.saving_of
         worker.upstream.note_completions(self._counter.note_completion)
         worker.natives.note_usage(self._counter.note_usage)
         self.reader = GainReader(days, self._counter.settle, time.time)

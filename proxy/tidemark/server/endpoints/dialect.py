@@ -12,6 +12,7 @@ from typing import assert_never
 
 from starlette.types import Receive, Scope, Send
 
+from tidemark.core.bill import SavingOf
 from tidemark.core.conversation.request import Dialect, ModelRequest
 from tidemark.core.errors import ClientError, Overloaded, TidemarkError
 from tidemark.core.events import Listener, Outcome
@@ -20,11 +21,11 @@ from tidemark.core.report import Report
 from tidemark.pipeline.plain_replies import codings_of, is_event_stream, plain_where_needed
 from tidemark.pipeline.relay import Relay
 from tidemark.pipeline.steps import Pipeline
-from tidemark.pipeline.values import CommandAnswer, Exchange, Refused, Repeated, Result
+from tidemark.pipeline.values import CommandAnswer, Ending, Exchange, Refused, Repeated, Result
 from tidemark.server.access import ConversationAccess
 from tidemark.server.asgi import JSON, CancelOnDisconnect, ClientGone, Response, read_body
 from tidemark.server.encodings import decoded_body, is_encoded
-from tidemark.server.headers import read_controls, returned_lines
+from tidemark.server.headers import read_controls, returned_lines, saved_line
 from tidemark.server.keepalive import EVENT_STREAM, KeepAlive
 from tidemark.server.permits import LARGE_BYTES, Permits
 from tidemark.server.request_log import RequestLog
@@ -56,7 +57,9 @@ class DialectEndpoint:
         permits: Permits,
         emit: Listener,
         timer: Callable[[], float],
+        saving_of: SavingOf | None = None,
     ) -> None:
+        """:param saving_of: says what a turn saved; None if nobody bills turns"""
         self._dialect = dialect
         self._pipeline = pipeline
         self._relay = relay
@@ -65,6 +68,7 @@ class DialectEndpoint:
         self._permits = permits
         self._emit = emit
         self._timer = timer
+        self._saving_of = saving_of
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         log = RequestLog(scope["path"], Response(send, self._dialect), self._timer)
@@ -222,10 +226,19 @@ class DialectEndpoint:
             return ending.outcome
         log.note_first_byte()
         if response.status is None:
-            await response.send_whole(reply.status, [*returned_lines(reply.headers), *log.facts()], data)
+            lines = [*returned_lines(reply.headers), *log.facts(), *await self._saved(log, ending)]
+            await response.send_whole(reply.status, lines, data)
         else:  # comments were sent already, so the reply can only be an event
             await response.end(self._dialect.late_reply_event(reply.status, data))
         return ending.outcome
+
+    async def _saved(self, log: RequestLog, ending: Ending) -> list[tuple[bytes, bytes]]:
+        """Return the header line that says what a turn saved. A stream's head leaves before its provider counts."""
+        report, request = log.report, log.request
+        if self._saving_of is None or request is None or report is None or log.answered_here or report.action == "none":
+            return []
+        saved = await self._saving_of(request.model, report, request.dialect.usage(ending.reply.usage))
+        return [saved_line(saved)] if saved else []
 
     async def _send_own(self, log: RequestLog, request: ModelRequest, answer: CommandAnswer) -> Outcome:
         """Send an answer of our own, in the form of a model's reply."""
