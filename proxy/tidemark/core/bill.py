@@ -184,17 +184,16 @@ class BillFigures:
         self.cache_writes += billed.cache_writes
         self.output += billed.output
         self.tokens_saved += max(0, turn.tokens_before - turn.tokens_after)
-        usd = None if price is None else price.usd(billed)
-        if price is None or usd is None or usd > MOST_USD:
+        whole = uncompacted(turn, before, 0.0 if price is None else price.cache_seconds)
+        if price is None or (usd := price.usd(billed)) > MOST_USD:
             self.unpriced += 1
-            return uncompacted(turn, before, 0.0 if price is None else price.cache_seconds)
-        nano = round(usd * NANO)
-        self.requests_nano += nano
-        if turn.is_whole:
-            self.uncompacted_nano += nano
-            return billed
-        whole = uncompacted(turn, before, price.cache_seconds)
-        self.uncompacted_nano += round(price.usd(whole) * NANO)
+            return whole
+        whole_usd = usd if turn.is_whole else price.usd(whole)
+        if whole_usd > MOST_USD:
+            self.unpriced += 1
+            return whole
+        self.requests_nano += round(usd * NANO)
+        self.uncompacted_nano += round(whole_usd * NANO)
         return whole
 
     def add_summary(self, billed: BilledTokens | None, price: ModelPrice | None) -> None:
