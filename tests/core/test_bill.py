@@ -194,7 +194,8 @@ def test_a_count_that_no_request_can_have_makes_no_money() -> None:
     """A provider that sends a billion tokens is wrong."""
     figures = BillFigures()
     figures.add_turn(turn(BilledTokens(fresh=10**12), 10, 10), SONNET, None)
-    assert (figures.paid_usd, figures.unpriced) == (None, 1)
+    figures.add_turn(turn(BilledTokens(fresh=10**7), 10**7, 1), SONNET, None)
+    assert (figures.paid_usd, figures.uncompacted_usd, figures.unpriced) == (None, None, 2)
 
 
 def test_the_page_s_example_is_what_the_bill_says() -> None:

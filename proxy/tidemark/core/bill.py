@@ -19,7 +19,7 @@ MOST_USD = 1000.0
 """No request costs more: a provider that counts so many tokens is wrong."""
 
 SavingOf = Callable[[str, Report, Usage], Awaitable[float | None]]
-"""Returns the USD that a turn saved at least, by its model, its report and its provider's counts; None if unknown."""
+"""Returns the USD that a turn saved at least; None if unknown. It takes the model, the report and the counts."""
 
 
 def billed_tokens(usage: Usage) -> BilledTokens | None:
@@ -222,27 +222,26 @@ class BillFigures:
         self.cache_writes += billed.cache_writes
         self.output += billed.output
         self.tokens_saved += max(0, turn.tokens_before - turn.tokens_after)
-        usd = None if price is None else price.usd(billed)
-        if price is None or usd is None or usd > MOST_USD:
+        whole = uncompacted(turn, before, 0.0 if price is None else price.cache_seconds)
+        if price is None or (usd := price.usd(billed)) > MOST_USD:
             self.unpriced += 1
-            return uncompacted(turn, before, 0.0 if price is None else price.cache_seconds)
-        nano = round(usd * NANO)
-        self.requests_nano += nano
+            return whole
+        whole_usd = usd if turn.is_whole else price.usd(whole)
+        if whole_usd > MOST_USD:
+            self.unpriced += 1
+            return whole
+        self.requests_nano += round(usd * NANO)
+        self.uncompacted_nano += round(whole_usd * NANO)
         if turn.shadow is not None:
-            self._add_shadow(turn, turn.shadow, price, nano)
-        if turn.is_whole:
-            self.uncompacted_nano += nano
-            return billed
-        whole = uncompacted(turn, before, price.cache_seconds)
-        self.uncompacted_nano += round(price.usd(whole) * NANO)
+            self._add_shadow(turn, turn.shadow, price, usd)
         return whole
 
-    def _add_shadow(self, turn: BilledTurn, shadow: ShadowReport, price: ModelPrice, nano: int) -> None:
+    def _add_shadow(self, turn: BilledTurn, shadow: ShadowReport, price: ModelPrice, usd: float) -> None:
         """Add the forecast of a turn; a model that writes summaries is priced like the conversation's own."""
         forecast = compacted(turn.billed, turn.tokens_after, shadow)
         summary = BilledTokens(fresh=shadow.summary_input_tokens, output=shadow.summary_output_tokens)
         self.shadow_requests += 1
-        self.shadow_nano += nano
+        self.shadow_nano += round(usd * NANO)
         self.forecast_nano += round((price.usd(forecast) + price.usd(summary)) * NANO)
 
     def add_summary(self, billed: BilledTokens | None, price: ModelPrice | None) -> None:

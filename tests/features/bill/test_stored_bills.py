@@ -8,7 +8,9 @@ import pytest
 import redis
 
 from tests.store.conftest import admin, alone, anyio_backend, client, cluster_url, server, store, tenant, url
+from tests.store.turns import Client, assistant, dialogue
 from tidemark.core.bill import AMOUNTS, BillFigures, EarlierTurn
+from tidemark.core.conversation.prefix import split_id
 from tidemark.features.bill.store import DAYS, RedisDays
 from tidemark.store import keys
 from tidemark.store.bills import NO_BILL, ConversationBill, RedisBills
@@ -75,6 +77,18 @@ async def test_a_conversation_s_bill_lives_as_long_as_its_record(alone: RedisSto
     assert 0 < int(admin.ttl(f"{keys.family_prefix(family)}:p:{own}")) <= 1000
     await bills.add(family + own, "w 3", BillFigures(summary_tokens=1), None)
     assert (await bills.read(family + own)).newest == TURN
+
+
+async def test_a_forgotten_conversation_has_no_bill(client: Client, admin: redis.Redis) -> None:
+    """And gets none from a turn that was under way."""
+    bills, conversation = RedisBills(client.store.ask), await client.send(dialogue(3), assistant("message 4"))
+    family, own = split_id(conversation)
+    await bills.add(conversation, "w 1", FIGURES, TURN)
+    assert (await bills.read(conversation)).newest == TURN
+    await client.store.forget(conversation, client.tenant, "", 1.0)
+    await bills.add(conversation, "w 2", FIGURES, TURN)
+    assert await bills.read(conversation) == NO_BILL
+    assert not admin.exists(f"{keys.family_prefix(family)}:p:{own}")
 
 
 async def test_a_broken_bill_is_none(alone: RedisStore, admin: redis.Redis) -> None:

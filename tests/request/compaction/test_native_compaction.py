@@ -91,6 +91,20 @@ def test_the_provider_writes_the_summaries_and_all_thinking_stays(
     assert not any("x-tidemark-warning" in answer.headers for answer in talker.answers)
 
 
+def test_the_provider_s_summaries_are_on_the_bill_of_their_conversation(
+    bench: Bench, talker_of: Callable[..., Talker]
+) -> None:
+    """It reports what a compaction read and wrote as an iteration of its own."""
+    talker = talker_of()
+    compacted(talker)
+    bench.settle()
+    http, place = talker.client.http, talker.answers[-1].headers["x-tidemark-conversation"]
+    assert http.get("/tidemark/gain").json()["summary_tokens"] > 0
+    page = http.get(f"/tidemark/conversations/{place}", headers=talker.client.headers()).json()
+    assert page["bill"]["summary_tokens"] > 500
+    assert page["bill"]["requests"] > 0
+
+
 def blocks_in(bench: Bench) -> list[str]:
     """The signatures of the provider's summaries, in the order in which they went out first."""
     return list(dict.fromkeys(block["signature"] for body in sent_bodies(bench) if (block := block_of(body))))
