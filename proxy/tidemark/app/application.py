@@ -197,7 +197,7 @@ def dialect_endpoints(worker: Worker) -> dict[str, ASGIApp]:
             permits=worker.admission.permits,
             emit=worker.emit,
             timer=time.perf_counter,
-            saving_of=worker.saving_of,
+            saving_of=next(iter(worker.savings), None),
         )
         for path, dialect in worker.dialects.items()
     }

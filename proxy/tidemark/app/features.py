@@ -46,6 +46,7 @@ def plug_in(worker: Worker) -> list[Feature]:
         worker.emit.listeners += feature.listeners()
         worker.deletion_hooks += feature.deletion_hooks()
         worker.flushes += feature.flushes()
+        worker.savings += feature.savings()
     return features
 
 

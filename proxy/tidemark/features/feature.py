@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 from starlette.requests import Request
 from starlette.routing import BaseRoute
 
+from tidemark.core.bill import SavingOf
 from tidemark.core.events import Listener
 from tidemark.core.ports import DeletionHook, MemoryFlush
 
@@ -36,6 +37,10 @@ class Feature:
 
     def flushes(self) -> Sequence[MemoryFlush]:
         """Return the consumers that hear which messages leave the context."""
+        return ()
+
+    def savings(self) -> Sequence[SavingOf]:
+        """Return what says how much a turn saved."""
         return ()
 
     async def start(self) -> None:

@@ -159,8 +159,8 @@ class StoreParts(ModelParts):
         """The hooks that delete a conversation's records outside the store's own."""
         self.flushes: list[MemoryFlush] = []
         """The consumers that hear which messages leave the context."""
-        self.saving_of: SavingOf | None = None
-        """Says what a turn saved, if a feature bills turns."""
+        self.savings: list[SavingOf] = []
+        """What says how much a turn saved: at most one feature bills turns."""
         self.stores: list[RedisStore] = []
         """Every connection to the store, whose schema is looked at."""
         self._shared_metrics = shared_metrics

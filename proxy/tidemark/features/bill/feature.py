@@ -13,7 +13,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import BaseRoute, Route
 
-from tidemark.core.bill import NANO, BillFigures, bill_json
+from tidemark.core.bill import NANO, BillFigures, SavingOf, bill_json
 from tidemark.core.conversation.messages import JsonValue
 from tidemark.core.errors import InvalidRequest
 from tidemark.core.events import Listener
@@ -40,13 +40,15 @@ class BillFeature(Feature):
         days = RedisDays(ask)
         self._operator = worker.operator
         self._counter = BillCounter(days, RedisBills(ask), worker.catalog.price, time.time, series.count)
-        worker.saving_of = self._counter.saving_of
         worker.upstream.note_completions(self._counter.note_completion)
         worker.natives.note_usage(self._counter.note_usage)
         self.reader = GainReader(days, self._counter.settle, time.time)
 
     def routes(self) -> Sequence[BaseRoute]:
         return GainEndpoints(self.reader, self._operator).routes()
+
+    def savings(self) -> Sequence[SavingOf]:
+        return (self._counter.saving_of,)
 
     def listeners(self) -> Sequence[Listener]:
         return (self._counter.on_event,)
