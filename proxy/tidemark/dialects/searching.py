@@ -10,14 +10,13 @@ from dataclasses import replace
 
 from tidemark.core.conversation.messages import JsonValue
 from tidemark.core.conversation.request import ModelRequest
-from tidemark.core.recall.search_function import FUNCTION_NAME, QUERY, QUERY_DESCRIPTION
+from tidemark.core.recall.search_function import FUNCTION_NAME, PROPERTIES
 from tidemark.dialects.bodies import body_of
 from tidemark.dialects.raw_json import decode_value
 
 PARAMETERS: Mapping[str, JsonValue] = {
     "type": "object",
-    "properties": {QUERY: {"type": "string", "description": QUERY_DESCRIPTION}},
-    "required": [QUERY],
+    "properties": {name: {"type": "string", "description": text} for name, text in PROPERTIES.items()},
     "additionalProperties": False,
 }
 """The JSON schema of a call's arguments."""

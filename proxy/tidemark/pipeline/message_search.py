@@ -14,8 +14,21 @@ from tidemark.core.conversation.summary import PrefixSummary
 from tidemark.core.frozen import frozen
 from tidemark.core.ports import TokenCounter
 from tidemark.core.recall.index import MessageIndex, ranked
-from tidemark.core.recall.quotation import FRAME_TOKENS, chosen
-from tidemark.core.recall.search_function import NO_QUERY, NO_ROOM, NOT_READY, NOTHING, query_of, search_result
+from tidemark.core.recall.passage import message_with, passage_of, read_range, shortened
+from tidemark.core.recall.quotation import FRAME_TOKENS, chosen, text_with_calls
+from tidemark.core.recall.search_function import (
+    BEYOND,
+    NO_MESSAGE,
+    NO_QUERY,
+    NO_RANGE,
+    NO_ROOM,
+    NOT_READY,
+    NOTHING,
+    SearchCall,
+    passage_heading,
+    read_call,
+    search_result,
+)
 from tidemark.core.report import RecallOutcome
 from tidemark.pipeline.originals import originals_of
 from tidemark.pipeline.recall_indexes import RecallIndexes
@@ -74,12 +87,16 @@ class OriginalsSearch:
         :param max_tokens: the most that the answer may take
         :param in_context: digests of the messages that the model has already
         """
-        query = query_of(arguments)
-        if not query:
+        call = read_call(arguments)
+        if not call.query and not call.handle:
             return SearchAnswer(NO_QUERY, "nothing")
         if max_tokens < LEAST_TOKENS:
             return SearchAnswer(NO_ROOM, "no_room")
         originals, tokens = originals_of(context, summary.covered)
+        if call.handle:
+            model = context.route.upstream_model
+            return await asyncio.to_thread(self._read, call, originals, max_tokens, model)
+        query = call.query
         index = await self._index(context, summary, originals)
         if index is None:
             return SearchAnswer(NOT_READY, "not_ready")
@@ -97,13 +114,41 @@ class OriginalsSearch:
                 return index
         return None
 
+    def _read(self, call: SearchCall, originals: Sequence[Message], max_tokens: int, model: str) -> SearchAnswer:
+        """Return the part of a message that a call names, as it was; as much of its beginning as fits."""
+        message, part = message_with(call.handle, originals), read_range(call.range)
+        if message is None:
+            return SearchAnswer(NO_MESSAGE, "nothing")
+        if call.range and part is None:
+            return SearchAnswer(NO_RANGE, "nothing")
+        text = text_with_calls(message)
+        passage = passage_of(text, part)
+        if passage is None:
+            size = len(text.encode("utf-8", "surrogatepass"))
+            return SearchAnswer(BEYOND.format(lines=len(text.splitlines()), size=size), "nothing")
+        free_tokens = max_tokens - self._counter.count_text(passage_heading(call.handle, message, passage), model)
+        fitting = self._counter.cut_text(passage.text, model, free_tokens - 1)  # one more for the line end
+        shorter = shortened(text, passage, len(fitting))
+        if shorter is None:
+            return SearchAnswer(NO_ROOM, "no_room")
+        return SearchAnswer(f"{passage_heading(call.handle, message, shorter)}\n{shorter.text}", "recalled")
+
     def _search(self, index: MessageIndex, search: _OriginalsQuery) -> SearchAnswer:
         """Return the exchanges that share words with a query and fit. Any thread may do this."""
         originals, max_tokens = search.originals, search.max_tokens
-        ranking = ranked(index.scores(search.query, len(originals)), len(originals))
+        count = len(originals)
+        ranking = ranked(index.scores(search.query, count), count)
         if not ranking:
             return SearchAnswer(NOTHING, "nothing")
-        exchanges = chosen(originals, search.tokens, ranking, max_tokens, in_context=search.in_context)
+        rarity_by_term = {term.text: term.rarity for term in index.rare_terms(search.query, count)[0]}
+        exchanges = chosen(
+            originals,
+            search.tokens,
+            ranking,
+            max_tokens,
+            in_context=search.in_context,
+            rarity_by_term=rarity_by_term,
+        )
         while exchanges:
             text = search_result(originals, exchanges)
             excess = self._counter.count_text(text, search.model) - max_tokens

@@ -24,6 +24,7 @@ STATUS: dict[type[errors.TidemarkError], HTTPStatus] = {
     errors.SettingsConflict: HTTPStatus.CONFLICT,
     errors.NoUpstream: HTTPStatus.NOT_FOUND,
     errors.ConversationNotFound: HTTPStatus.NOT_FOUND,
+    errors.MessageNotFound: HTTPStatus.NOT_FOUND,
     errors.ConversationConflict: HTTPStatus.CONFLICT,
     errors.SummaryConflict: HTTPStatus.CONFLICT,
     errors.NoSummary: HTTPStatus.CONFLICT,

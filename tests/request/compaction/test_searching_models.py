@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
+import re
 import socket
 from dataclasses import replace
 from typing import Any
@@ -23,9 +24,12 @@ from tests.support.scripted import Answer, Call, Received, Script, Turn, error, 
 from tests.support.waiting import wait_until
 from tests.upstream import anthropic
 from tidemark.core.recall.search_function import (
+    BEYOND,
     FUNCTION_NAME,
     MOST_SEARCHES,
+    NO_MESSAGE,
     NO_QUERY,
+    NO_RANGE,
     NOTHING,
     RESULT_CLOSING,
     RESULT_OPENING,
@@ -95,7 +99,9 @@ def test_a_search_is_answered_within_the_request(bench: Bench, searching: Client
     assert result["tool_call_id"] == call["tool_calls"][0]["id"]
     assert result["content"].startswith(RESULT_OPENING)
     assert result["content"].endswith(RESULT_CLOSING)
-    assert f"<<<user\n{FACT}\n>>>\n<<<assistant\nI will remember the door.\n>>>" in result["content"]
+    handle, other = re.findall(r"<<<(?:user|assistant) (m[0-9a-f]{8})\n", result["content"])
+    quotes = f"<<<user {handle}\n{FACT}\n>>>\n<<<assistant {other}\nI will remember the door.\n>>>"
+    assert quotes in result["content"]
     choice = got.json()["choices"][0]
     assert choice["message"]["content"] == ANSWER
     assert "tool_calls" not in choice["message"]
@@ -536,3 +542,64 @@ def test_a_search_may_bring_more_than_recall_does_for_one_question(
     result = bench.upstream.last.messages[-1]
     assert result["role"] == "tool"
     assert len(result["content"]) > 3 * 2_000
+
+
+def test_a_long_result_is_read_byte_for_byte_by_its_handle(bench: Bench, searching: Client) -> None:
+    """A search finds a part of it, and the handle reads the rest, also over HTTP; nothing in it is changed."""
+    lines = [f'{number:>3}\t{{"crate": "K-{number * 7919}", "note": "<<<\u00e4 >>>"}}  ' for number in range(400)]
+    result = "\r\n".join(lines)
+    asked = [user("List the crates of the harbour.")]
+    call = {"id": "c1", "type": "function", "function": {"name": "crates", "arguments": "{}"}}
+    listed: list[Said] = [*asked, {"role": "assistant", "content": None, "tool_calls": [call]}]
+    listed += [{"role": "tool", "tool_call_id": "c1", "content": result}, {"role": "assistant", "content": "Done."}]
+    talk = [*listed, *talk_with_fact(), QUESTION]
+    wanted = Call(FUNCTION_NAME, json.dumps({"query": f"crate K-{200 * 7919}"}))
+    handles: list[str] = []
+
+    def script(request: Received) -> Answer:
+        content = str(request.messages[-1]["content"])
+        if request.messages[-1]["role"] != "tool":
+            return tells(Turn(calls=(wanted,)))(request)
+        if not handles:
+            assert f"K-{200 * 7919}" in content
+            handles.extend(re.findall(r"<<<tool (m[0-9a-f]{8})\n", content))
+            arguments = json.dumps({"handle": handles[0], "range": "lines 201-203"})
+            return tells(Turn(calls=(Call(FUNCTION_NAME, arguments),)))(request)
+        heading, _, text = content.partition("\n")
+        assert heading.startswith(f"{handles[0]} (tool), lines 201-203 of 400.")
+        assert text == "\r\n".join(lines[200:203]) + "\r\n"
+        return says(ANSWER)(request)
+
+    bench.upstream.script = script
+    got = searching.chat(talk)
+    assert got.json()["choices"][0]["message"]["content"] == ANSWER
+    assert len(handles) == 1
+    bench.settle()
+    path = f"/tidemark/conversations/{got.headers['x-tidemark-conversation']}/results"
+    read = searching.http.get(f"{path}/{handles[0]}", headers=searching.headers())
+    assert (read.status_code, read.content) == (200, result.encode())
+    assert read.headers["content-type"].startswith("text/plain")
+    missing = searching.http.get(f"{path}/m00000000", headers=searching.headers())
+    assert (missing.status_code, missing.json()["error"]["code"]) == (404, "message_not_found")
+    other = searching.http.get(f"{path}/{handles[0]}", headers={"authorization": "Bearer another"})
+    assert (other.status_code, other.json()["error"]["code"]) == (404, "conversation_not_found")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "text"),
+    [
+        ('{"handle": "m00000000"}', NO_MESSAGE),
+        ('{"handle": "%s", "range": "all of it"}', NO_RANGE),
+        ('{"handle": "%s", "range": "lines 9-12"}', BEYOND.format(lines=1, size=len(FACT))),
+    ],
+)
+def test_a_call_that_reads_nothing_is_told_why(bench: Bench, searching: Client, arguments: str, text: str) -> None:
+    """A handle that nothing has, a range in other words, one behind the end."""
+    bench.upstream.script = searches_then(Turn(ANSWER), Turn(calls=(SEARCH,)))
+    searching.chat(TALK)
+    handle = re.findall(r"<<<user (m[0-9a-f]{8})\n", bench.upstream.last.messages[-1]["content"])[0]
+    if "%s" in arguments:
+        arguments %= handle
+    bench.upstream.script = searches_then(Turn(ANSWER), Turn(calls=(Call(FUNCTION_NAME, arguments),)))
+    assert searching.chat(TALK).json()["choices"][0]["message"]["content"] == ANSWER
+    assert bench.upstream.last.messages[-1]["content"] == text

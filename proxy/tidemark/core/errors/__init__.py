@@ -31,6 +31,7 @@
         * ``SummaryConflict``
         * ``NoSummary``
         * ``PreviewNotFound``
+        * ``MessageNotFound``
         * ``BadImport``
         * ``ImportLimit``
         * ``ContextLengthExceeded``
@@ -89,6 +90,7 @@ from tidemark.core.errors.client import (
     InvalidHttp,
     InvalidRequest,
     ItemNotFound,
+    MessageNotFound,
     ModelConflict,
     ModelNotFound,
     NoSummary,
@@ -156,6 +158,7 @@ __all__ = [
     "InvalidHttp",
     "InvalidRequest",
     "ItemNotFound",
+    "MessageNotFound",
     "ModelConflict",
     "ModelNotFound",
     "NoSummary",

@@ -196,6 +196,12 @@ class ConversationNotFound(ClientError):
     code = "conversation_not_found"
 
 
+class MessageNotFound(ClientError):
+    """The conversation has no message of this handle."""
+
+    code = "message_not_found"
+
+
 class ConversationConflict(ClientError):
     """Another turn of the conversation is running, or the conversation has continued past this request."""
 

@@ -7,7 +7,7 @@ originals inside cannot close the frame.
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from types import MappingProxyType
 
 from tidemark.core.conversation.messages import Message
@@ -124,21 +124,33 @@ def quoted(
     *,
     opening: str = OPENING,
     closing: str = CLOSING,
+    names: Callable[[Message], str] = lambda _: "",
 ) -> str:
-    """Return the text that quotes exchanges, in the order of the conversation, between its first and last line."""
+    """Return the text that quotes exchanges, in the order of the conversation, between its first and last line.
+
+    :param names: returns what stands behind a message's role
+    """
     excerpts = {place: exchange.excerpt for exchange in exchanges for place in exchange.places}
-    quotes = [_quote(messages[place], excerpts[place]) for place in sorted(excerpts)]
+    quotes = [_quote(messages[place], excerpts[place], names(messages[place])) for place in sorted(excerpts)]
     return "\n".join([opening, *quotes, closing])
 
 
-def _quote(message: Message, excerpt: str) -> str:
+def text_with_calls(message: Message) -> str:
+    """Return the words of a message, and its calls in lines of their own."""
+    return "\n".join([*([message.text] if message.text else []), *_call_lines(message)])
+
+
+def _call_lines(message: Message) -> list[str]:
+    return [f"{call.name} {call.arguments}" for call in message.calls]
+
+
+def _quote(message: Message, excerpt: str, name: str) -> str:
     text = excerpt or message.text.strip()
     if message.calls and not excerpt:
-        lines = [text, *(f"{call.name} {call.arguments}" for call in message.calls)]
-        text = "\n".join(line for line in lines if line)
+        text = "\n".join(line for line in [text, *_call_lines(message)] if line)
     if "<<<" in text or ">>>" in text:
         text = _MARKS.sub(lambda run: "\u200b".join(run.group()), text)
-    return f"<<<{message.role}\n{text}\n>>>"
+    return f"<<<{message.role} {name}".rstrip() + f"\n{text}\n>>>"
 
 
 def _asks(message: Message) -> bool:

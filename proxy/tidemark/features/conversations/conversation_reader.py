@@ -14,8 +14,10 @@ from tidemark.core.conversation.records import ConversationRecord, MessageRecord
 from tidemark.core.conversation.request import Dialect
 from tidemark.core.conversation.summary import PrefixSummary
 from tidemark.core.cursors import cursor_of, place_of
-from tidemark.core.errors import RecordUnreadable
+from tidemark.core.errors import MessageNotFound, RecordUnreadable
 from tidemark.core.ports import Caller, Clock, DeletionHook
+from tidemark.core.recall.passage import message_with
+from tidemark.core.recall.quotation import text_with_calls
 from tidemark.dialects.message_formats import MessageFormats
 from tidemark.features.conversations.access import ArchiveAccess
 from tidemark.features.conversations.finding import searchable_text
@@ -187,6 +189,19 @@ class ConversationReader:
         ]
         earlier.sort(key=lambda summary: summary.created_at, reverse=True)
         return SummaryTexts(present, tuple(earlier[:limit]), len(earlier))
+
+    async def original(self, conversation: str, caller: Caller | None, handle: str) -> str:
+        """Return the text of a message as it was, with its calls, by the handle that a model's search shows.
+
+        :raises MessageNotFound: no stored message has it
+        """
+        record = await self._access.record(conversation, caller)
+        stored = await self._store.messages(record.id, stop=record.message_count)
+        raws = [message.raw for message in stored if not message.unreadable]
+        message = await offloaded(lambda: message_with(handle, self._formats.read(raws)), raws)
+        if message is None:
+            raise MessageNotFound(f"The conversation has no message with the handle {handle[:40]!r}.")
+        return text_with_calls(message)
 
     async def search(self, conversation: str, caller: Caller | None, query: str, page: Page) -> SearchPage:
         """Return the messages that have all words of a query, best match first, summarized ones too."""

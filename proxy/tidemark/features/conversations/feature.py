@@ -138,6 +138,7 @@ class ConversationEndpoints:
             Route(f"{conversation}/context", with_error_envelope(self._context), methods=["GET"]),
             Route(f"{conversation}/summaries", with_error_envelope(self._summaries), methods=["GET"]),
             Route(f"{conversation}/search", with_error_envelope(self._search), methods=["GET"]),
+            Route(f"{conversation}/results/{{handle}}", with_error_envelope(self._original), methods=["GET"]),
             Route(f"{conversation}/export", with_error_envelope(self._export), methods=["GET"]),
         ]
 
@@ -176,6 +177,11 @@ class ConversationEndpoints:
         return to_json(
             search_page(await self.reading.search(request.path_params["id"], caller, query, page_of(request)))
         )
+
+    async def _original(self, request: Request) -> Response:
+        caller, handle = self.access.caller(request), request.path_params["handle"]
+        text = await self.reading.original(request.path_params["id"], caller, handle)
+        return Response(text.encode("utf-8", "surrogatepass"), media_type="text/plain; charset=utf-8")
 
     async def _export(self, request: Request) -> Response:
         lines = await self.transfer.export_lines(request.path_params["id"], self.access.caller(request))
