@@ -19,7 +19,7 @@ MOST_USD = 1000.0
 """No request costs more: a provider that counts so many tokens is wrong."""
 
 SavingOf = Callable[[str, Report, Usage], Awaitable[float | None]]
-"""Returns the USD that a turn saved at least, by its model, its report and its provider's counts; None if unknown."""
+"""Returns the USD that a turn saved at least, by its model, report and usage; None if it is unknown."""
 
 
 def billed_tokens(usage: Usage) -> BilledTokens | None:
