@@ -61,7 +61,7 @@ def request_headers() -> set[str]:
 
 
 def response_headers() -> set[str]:
-    """The headers that a full report becomes."""
+    """The headers that a full report becomes, and the one that a bill does."""
     full = Report(
         "id", "tenant", 1, strategy="llm", warning="w", gap="unseen=1", summarized=1, receipt="r", recall="nothing"
     )

@@ -7,7 +7,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.core.histories import message
-from tidemark.core.recall.passage import Passage, Range, handle_of, message_with, passage_of, read_range, shortened
+from tidemark.core.recall.passage import (
+    MessagePassage,
+    Range,
+    handle_of,
+    message_with,
+    passage_of,
+    read_range,
+    shortened,
+)
 
 TEXTS = st.text(st.sampled_from("aé漢😀 \n\r\t\x0b\u2028{}"), max_size=200) | st.text(max_size=200)
 SIZES = st.integers(1, 300)
@@ -23,7 +31,7 @@ def test_without_a_range_all_of_a_text_comes(text: str) -> None:
 @given(TEXTS.filter(bool), SIZES)
 def test_the_lines_of_a_text_add_up_to_it(text: str, step: int) -> None:
     """In order and without a gap, whatever ends them; after the last one comes nothing."""
-    pieces: list[Passage] = []
+    pieces: list[MessagePassage] = []
     while (piece := passage_of(text, Range("lines", len(pieces) * step + 1, (len(pieces) + 1) * step))) is not None:
         pieces.append(piece)
     assert "".join(piece.text for piece in pieces) == text

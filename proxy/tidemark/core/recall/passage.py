@@ -30,7 +30,7 @@ class Range:
 
 
 @frozen
-class Passage:
+class MessagePassage:
     """What is given of a text."""
 
     text: str
@@ -66,7 +66,7 @@ def read_range(text: str) -> Range | None:
     return Range(unit, first, last) if 0 < first <= last else None
 
 
-def passage_of(text: str, part: Range | None) -> Passage | None:
+def passage_of(text: str, part: Range | None) -> MessagePassage | None:
     """Return a part of a text, byte for byte; None if the text ends before it.
 
     A line has its own end. Bytes are those of UTF-8, and characters that a range divides are left out.
@@ -79,10 +79,10 @@ def passage_of(text: str, part: Range | None) -> Passage | None:
     first, last = (part.first, min(part.last, len(lines))) if part else (1, len(lines))
     if first > last:
         return None
-    return Passage("".join(lines[first - 1 : last]), Range("lines", first, last), len(lines))
+    return MessagePassage("".join(lines[first - 1 : last]), Range("lines", first, last), len(lines))
 
 
-def shortened(whole: str, passage: Passage, size: int) -> Passage | None:
+def shortened(whole: str, passage: MessagePassage, size: int) -> MessagePassage | None:
     """Return the beginning of a passage: its whole lines, or bytes if not even one line is short enough.
 
     :param whole: the text that the passage is of
@@ -103,7 +103,7 @@ def _encoded(text: str) -> bytes:
     return text.encode("utf-8", "surrogatepass")
 
 
-def _bytes_of(data: bytes, part: Range) -> Passage | None:
+def _bytes_of(data: bytes, part: Range) -> MessagePassage | None:
     first, last = part.first - 1, min(part.last, len(data))
     while first < last and _is_within_character(data, first):
         first += 1
@@ -112,7 +112,7 @@ def _bytes_of(data: bytes, part: Range) -> Passage | None:
     if first >= last:
         return None
     text = data[first:last].decode("utf-8", "surrogatepass")
-    return Passage(text, Range("bytes", first + 1, last), len(data))
+    return MessagePassage(text, Range("bytes", first + 1, last), len(data))
 
 
 def _is_within_character(data: bytes, place: int) -> bool:
