@@ -22,7 +22,9 @@ from redis.asyncio import Redis
 from tests.console.conftest import TOKEN, Console
 from tests.request.talk import Said, assistant, system, user
 from tests.support.scripted import Received, says
+from tidemark.core.bill import NANO, BillFigures
 from tidemark.core.traffic import TrafficFigures
+from tidemark.features.bill.store import RedisDays
 from tidemark.features.traffic.store import RedisTraffic
 
 CONFIG = """
@@ -122,6 +124,18 @@ async def write_figures(url: str) -> None:
         minutes = {now - age: minute_figures(now - age, chance) for age in range(1, 26 * 60)}
         for batch, first in enumerate(range(0, len(minutes), 300), 1):
             await traffic.add("scene", batch, dict(list(minutes.items())[first : first + 300]))
+        today = now // 1440
+        days = {(today - age, "gpt-5"): day_figures(chance) for age in range(7)}
+        await RedisDays(client.execute_command).add("scene", 1, days)
+
+
+def day_figures(chance: random.Random) -> BillFigures:
+    """What the requests of one day cost."""
+    paid = round(chance.uniform(5, 9) * NANO)
+    share = chance.uniform(1.2, 1.6)
+    return BillFigures(
+        requests=9000, requests_nano=paid, summaries_nano=paid // 50, uncompacted_nano=round(paid * share)
+    )
 
 
 def minute_figures(minute: int, chance: random.Random) -> TrafficFigures:

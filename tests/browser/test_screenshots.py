@@ -88,7 +88,7 @@ def test_the_overview_shows_a_day(page: Page, scheme: str) -> None:
     """Figures, and plots that have something in them."""
     page.goto("/console?window=day")
     expect(page.get_by_text("none in this time")).to_have_count(0)
-    expect(page.get_by_role("img")).to_have_count(6)
+    expect(page.get_by_role("img")).to_have_count(7)
     take(page, f"overview-{scheme}", 760)
 
 

@@ -81,10 +81,10 @@ def _seconds(value: float | None) -> str:
 
 
 def _usd(value: float | None) -> str:
-    """Write an amount of money, with four digits behind the point, as most requests cost cents."""
+    """Write an amount of money, below $10 with four digits behind the point, as most requests cost cents."""
     if value is None:
         return NOTHING
-    return f"{chr(0x2212) if value < 0 else ''}${abs(value):,.4f}".replace(",", "\u202f")
+    return f"{chr(0x2212) if value < 0 else ''}${abs(value):,.{4 if abs(value) < 10 else 2}f}".replace(",", "\u202f")
 
 
 def _figure(value: float | None, unit: str) -> str:

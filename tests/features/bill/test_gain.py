@@ -138,6 +138,20 @@ def test_a_model_s_summary_is_billed_to_its_conversation(own: Bench) -> None:
     assert conversation(client, answer)["bill"]["summaries_usd"] == pytest.approx(bill["summaries_usd"])
 
 
+def test_the_summaries_of_a_model_without_a_price_hide_no_other_saving(own: Bench) -> None:
+    """It saves no money, so its row alone is unknown."""
+    client = own.client("two models", config=PRICED, strategy="llm")
+    own.upstream.script = says("The summary tells of points and of what was said about them.")
+    client.chat(history(12), summarize="force")
+    client.chat(history(13), model="unknown", summarize="force")
+    own.settle()
+    bill, by_day = gain(client), gain(client, "by=day&since=1d")
+    rows = {row["model"]: row for row in bill["data"]}
+    assert rows["unknown"]["unknown_summaries"] > 0
+    assert (rows["unknown"]["saved_usd"], rows["unknown"]["paid_usd"]) == (None, None)
+    assert bill["saved_usd"] == by_day["data"][0]["saved_usd"] == rows["small"]["saved_usd"]
+
+
 def test_a_request_that_its_provider_does_not_count_makes_no_money(own: Bench) -> None:
     """It is listed as such."""
     client = own.client("uncounted", config=PRICED)

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import replace
 from datetime import UTC, date, datetime, timedelta
 from typing import Literal
 
@@ -49,13 +50,18 @@ class GainReader:
         await self.settle()
         last = int(self.clock() // DAY_SECONDS)
         first = last - days + 1
-        rows = {_day(day): BillFigures() for day in range(first, last + 1)} if by == "day" else {}
-        total = BillFigures()
-        for (day, model), figures in (await self.store.read(first, last)).items():
-            rows.setdefault(model if by == "model" else _day(day), BillFigures()).add(figures)
-            total.add(figures)
-        if by == "model":
-            rows = dict(sorted(rows.items(), key=lambda row: (-(row[1].paid_usd or 0), -row[1].input, row[0])))
+        stored = await self.store.read(first, last)
+        models = dict[str, BillFigures]()
+        for (_, model), figures in stored.items():
+            models.setdefault(model, BillFigures()).add(figures)
+        total, by_day = BillFigures(), {_day(day): BillFigures() for day in range(first, last + 1)}
+        for (day, model), figures in stored.items():
+            # a model without a price saves no money, so that of its summaries is not missing in a sum
+            counted = figures if models[model].has_money else replace(figures, unknown_summaries=0)
+            total.add(counted)
+            by_day[_day(day)].add(counted)
+        dearest = sorted(models.items(), key=lambda row: (-(row[1].paid_usd or 0), -row[1].input, row[0]))
+        rows = by_day if by == "day" else dict(dearest)
         return Gain(_EPOCH + timedelta(first), _EPOCH + timedelta(last), total, rows)
 
 
