@@ -182,9 +182,10 @@ def test_the_events_of_a_compaction_are_emitted_in_one_place(event: str) -> None
 
 
 def test_a_record_of_a_new_summary_is_built_in_one_place() -> None:
-    """The store decodes records, and the planner expects one that has no text yet; nothing else builds any."""
+    """The store decodes records, and plans and forecasts expect some that have no text; nothing else builds any."""
     assert sorted(set(calls_of("PrefixSummary"))) == [
         "compaction/record.py",
+        "core/planning/forecast.py",
         "core/planning/plan.py",
         "store/codec.py",
     ]

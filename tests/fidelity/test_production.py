@@ -13,6 +13,7 @@ from click.testing import CliRunner, Result
 from benchmarks.fidelity.corpora import written_talks
 from tests.fidelity.test_exported import bring
 from tests.request.conftest import Client, benched
+from tests.support.logs import logging_put_back
 from tidemark.app.application import create_app
 from tidemark.cli.main import cli
 from tidemark.config import load
@@ -26,6 +27,13 @@ from tidemark.store.embedded.server import EmbeddedValkey
 
 WINDOW = 1024
 PLACES = ("harbour", "lighthouse", "market", "garden", "library", "station")
+
+
+@pytest.fixture(autouse=True)
+def _process_as_before() -> Iterator[None]:
+    """The command silences the log of its process."""
+    with logging_put_back():
+        yield
 
 
 def message(role: str, text: str, **members: Any) -> dict[str, Any]:

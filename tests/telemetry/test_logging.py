@@ -13,10 +13,10 @@ from pathlib import Path
 from typing import Any, get_args
 
 import pytest
-import structlog
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.support.logs import logging_put_back
 from tidemark.core.events import (
     ConversationCompacted,
     Event,
@@ -73,24 +73,9 @@ class Terminal(io.StringIO):
 
 @pytest.fixture(autouse=True)
 def _process_as_before() -> Iterator[None]:
-    """Logging is the process's own: everything a test changes of it is put back.
-
-    What other tests changed is out of the way meanwhile: the upstream's silences litellm when it is imported.
-    """
-    root = logging.getLogger()
-    handlers, level, before = root.handlers[:], root.level, structlog.get_config()
-    libraries = [logging.getLogger(name) for name in ("LiteLLM", "httpx")]
-    found = [(library.level, library.filters[:]) for library in libraries]
-    for library in libraries:
-        library.setLevel(logging.NOTSET)
-    yield
-    root.handlers[:] = handlers
-    root.setLevel(level)
-    for library, (loud, kept) in zip(libraries, found, strict=True):
-        library.setLevel(loud)
-        library.filters[:] = kept
-    logging.captureWarnings(capture=False)
-    structlog.configure(**before)
+    """Put back what a test changes."""
+    with logging_put_back():
+        yield
 
 
 @pytest.fixture
