@@ -127,12 +127,18 @@ def _print(answer: Mapping[str, Any], rows: Sequence[Mapping[str, Any]], *, as_j
         print_json(answer)
         return
     assumed = [row for row in rows if row["source"] == "default"]
-    shown = [{**row, "source": "assumed"} if row in assumed else row for row in rows]
+    shown = [{**row, "source": "assumed"} if row in assumed else row for row in map(_with_marks, rows)]
     print_table(list(COLUMNS.values()), [[_cell(row[name]) for name in COLUMNS] for row in shown])
     if assumed:
         first = assumed[0]["id"]
         click.echo(f"No source knows the window of {first}{', and of others' * bool(assumed[1:])}, so it is assumed.")
         click.echo(f"State it: tidemark models set {first} max_input_tokens=TOKENS")
+
+
+def _with_marks(row: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return a row without the marks that a model has only while no price is known."""
+    by_price = {"high_water": "by price", "prepare": None, "low_water": None}
+    return {**row, **by_price} if row["threshold"] == "price" else row
 
 
 def _cell(value: object) -> str:
