@@ -256,7 +256,7 @@ class BudgetFitter:
         fitted, reason = state.fitted, state.reason
         # What is recalled uses what is free, and would fill no context by itself.
         tokens = fitted.report.local_tokens - fitted.report.local_recalled_tokens
-        if reason == "left_to_upstream" or not is_full(context, tokens):
+        if reason in ("left_to_upstream", "shadow") or not is_full(context, tokens):
             return fitted
         if reason == "fits" and not is_full(context, least_tokens(self.plan_input(context))):
             return fitted

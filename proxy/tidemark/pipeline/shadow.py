@@ -1,7 +1,7 @@
 """Shadow mode: requests travel as they came, and their reports say what a compaction would have made of them.
 
 The step ``fit`` asks here after it left a request alone. Nothing is summarized, prepared or stored. The forecasts of
-the newest conversations stay in memory; a worker that has none makes it from all messages of the request.
+the newest conversations stay in memory; a worker that has none makes it from the newest requests.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from dataclasses import replace
 from functools import partial
 
 from tidemark.core.bounded import BoundedCache
-from tidemark.core.planning.forecast import Forecast, forecast
+from tidemark.core.planning.forecast import MOST_REQUESTS, Forecast, forecast
 from tidemark.core.planning.situation import EarlierMessagesNeeded
 from tidemark.core.report import ShadowReport
 from tidemark.offload.threads import offload_if_many
@@ -32,8 +32,9 @@ class Shadow:
         """Return the request with a forecast in its report, and unchanged apart from that."""
         plan_input = replace(self._fitter.plan_input(context), summary=None, prepared=None)
         earlier = self._forecasts.get(context.conversation)
+        visits = len(plan_input.messages) * (1 if earlier else MOST_REQUESTS)
         try:
-            latest = await offload_if_many(len(plan_input.messages), partial(forecast, plan_input, earlier))
+            latest = await offload_if_many(visits, partial(forecast, plan_input, earlier))
         except EarlierMessagesNeeded:  # of a stored history that is not read whole
             return fitted
         self._forecasts.put(context.conversation, latest)

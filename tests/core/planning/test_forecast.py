@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.core.planning.test_plan import budget, situation
-from tidemark.core.planning.forecast import Forecast, forecast
+from tidemark.core.planning.forecast import MOST_REQUESTS, Forecast, forecast
 from tidemark.core.planning.situation import PlanInput
 
-SIZES = st.lists(st.integers(20, 1500), min_size=1, max_size=60)
+SIZES = st.lists(st.integers(20, 1500), min_size=1, max_size=2 * MOST_REQUESTS)
 
 
 def talk(sizes: list[int]) -> PlanInput:
@@ -55,10 +57,23 @@ def test_a_talk_that_grows_beyond_the_high_water_would_have_been_compacted() -> 
     assert len(compacted) == latest.compactions > 3
 
 
+def test_a_long_conversation_that_nobody_remembers_is_forecast_from_its_newest_requests() -> None:
+    """It counts as compacted with the first of them, and is soon as far as one that was followed all along."""
+    plan_input = talk([400] * 301)
+    latest: Forecast | None = None
+    for count in range(1, 302, 2):
+        latest = forecast(first_messages(plan_input, count), latest)
+    assert latest is not None
+    made = forecast(plan_input)
+    assert 0 < made.compactions < latest.compactions
+    assert made.tokens <= plan_input.budget.high_water
+
+
 def test_a_conversation_that_goes_another_way_is_forecast_anew() -> None:
-    """A rewind or an edit has other messages."""
-    earlier = forecast(talk([400] * 61))
-    other = talk([390] * 61)
-    assert forecast(other, earlier) == forecast(other)
+    """A rewind is shorter, and an edit has another message where the earlier request ended."""
+    earlier = forecast(talk([400] * 31))
     shorter = talk([400] * 21)
     assert forecast(shorter, earlier) == forecast(shorter)
+    longer = talk([400] * 41)
+    assert earlier.continues(longer)
+    assert not replace(earlier, last_digest=b"another").continues(longer)

@@ -136,4 +136,5 @@ def in_local_tokens(budget: Budget, factor: float) -> Budget:
         max_work_summary=int(budget.max_work_summary / factor),
         min_tokens=int(budget.min_tokens / factor),
         max_recall=int(budget.max_recall / factor),
+        price=None if budget.price is None else replace(budget.price, long_from=int(budget.price.long_from / factor)),
     )

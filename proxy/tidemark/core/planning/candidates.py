@@ -17,7 +17,7 @@ from tidemark.core.conversation.summary import PrefixSummary, inner_systems
 from tidemark.core.planning.budget import MIN_SUMMARY_TOKENS, SUMMARY_FLOOR_TOKENS
 from tidemark.core.planning.cuts import open_cuts
 from tidemark.core.planning.kinds import work_share
-from tidemark.core.planning.price import Growth, answer_places, priced
+from tidemark.core.planning.price import Compaction, Growth, answer_places, least_freed, priced
 from tidemark.core.planning.situation import (
     CannotFit,
     Compact,
@@ -53,13 +53,14 @@ class Candidates:
         self.budget = plan_input.budget
         if self.budget.price is not None:
             head_tokens, is_cold = self.head_tokens, plan_input.is_cold
-            self.budget = priced(self.budget, plan_input.policy, self._growth(), head_tokens, is_cold=is_cold)
+            self.budget = priced(self.budget, plan_input.policy, self._growth, head_tokens, is_cold=is_cold)
         self.summary = self._usable_summary()
         self.start = self.summary.covered if self.summary else 0
         self.absorbed = frozenset(self.summary.absorbed if self.summary else ())
         if self.left_out and self.summary is None:
             raise EarlierMessagesNeeded
 
+    @cached_property
     def _growth(self) -> Growth:
         """Return how the conversation has grown. Of left-out messages only the tokens are known."""
         client_tokens = self._sum(self.places)
@@ -67,6 +68,20 @@ class Candidates:
         tokens = client_tokens / max(turns, 1)
         left_out_turns = self.plan_input.left_out.tokens / tokens if tokens else 0
         return Growth(turns + round(left_out_turns), tokens)
+
+    def pays(self, before: int, after: int, replaced: int) -> bool:
+        """Return whether a compaction frees enough for its price; without a price every one does.
+
+        :param before: tokens of the request without it
+        :param after: tokens with it
+        :param replaced: tokens that a summarizer reads for it; 0 if the summary is there already
+        """
+        plan_input = self.plan_input
+        if plan_input.budget.price is None:
+            return True
+        compaction, is_cold = Compaction(after - self.head_tokens, replaced), plan_input.is_cold
+        freed = least_freed(plan_input.budget, plan_input.policy, self._growth, compaction, is_cold=is_cold)
+        return before - after >= freed
 
     def place(self, covered: int) -> int:
         """Return the place of the first message that is not covered.
@@ -166,6 +181,8 @@ class Candidates:
         freed = current.tokens - after
         if after > self.budget.high_water or freed < self.plan_input.policy.min_gain * current.tokens:
             return None
+        if current.tokens <= self.budget.limit and not self.pays(current.tokens, after, 0):
+            return None
         return SwapSummary(swapped.summary, after, freed + self.plan_input.prepared_tokens)
 
     def compact_ahead(self, candidates: Sequence[int], coming: int) -> Compact | None:
@@ -245,7 +262,9 @@ class Candidates:
         planned = self.first_fitting(choices, self.max_summary, None if must else current)
         if planned is None:
             return self.without_cut(current)
-        if not must and before - (planned.rest_tokens + planned.max_summary_tokens) < policy.min_gain * before:
+        after = planned.rest_tokens + planned.max_summary_tokens
+        is_worth_it = before - after >= policy.min_gain * before and self.pays(before, after, planned.replaced_tokens)
+        if not must and not is_worth_it:
             return _unchanged(current, "small_gain")
         return planned
 

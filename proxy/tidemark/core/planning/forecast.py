@@ -1,7 +1,7 @@
 """What a conversation would be today, had it been compacted so far: for shadow mode, which compacts nothing.
 
-The plan decides for each of its requests, from the first one on, with summaries that nobody writes: each counts with
-the tokens that it would probably have. ``pipeline/shadow.py`` goes on from the forecast of the request before.
+The plan decides for each of its requests, with summaries that nobody writes: each counts with the tokens that it would
+probably have. ``pipeline/shadow.py`` goes on from the forecast of the request before.
 """
 
 from __future__ import annotations
@@ -19,6 +19,8 @@ from tidemark.core.planning.situation import CannotFit, Compact, PlanInput, Swap
 
 WRITTEN_RATIO, LEAST_WRITTEN = 20, 500
 """A model writes about a twentieth of what it replaces, and seldom fewer tokens than these."""
+MOST_REQUESTS = 16
+"""The most requests that are gone through at once: each is planned anew, which takes longer the longer it is."""
 _RECIPE = SummaryRecipe("extractive", "", 0)
 
 
@@ -54,11 +56,12 @@ def forecast(plan_input: PlanInput, earlier: Forecast | None = None) -> Forecast
     """Return what a request would have been.
 
     :param plan_input: of the request as it came, without any summary
-    :param earlier: the forecast of an earlier request of the conversation; without one, all of them are gone through
+    :param earlier: the forecast of an earlier request of the conversation; without one, the newest requests are gone
+        through, as if nothing had been compacted before
     """
     latest = earlier if earlier is not None and earlier.continues(plan_input) else Forecast(0)
     tokens_before = [0, *accumulate(plan_input.tokens)]
-    for end in _ends(plan_input, latest.count):
+    for end in [*_ends(plan_input, latest.count)][-MOST_REQUESTS:]:
         whole_tokens = plan_input.other_tokens + tokens_before[end]
         if latest.summary is None and whole_tokens <= plan_input.budget.prepare_mark:
             latest = replace(latest, tokens=whole_tokens)

@@ -105,7 +105,11 @@ def _next(candidates: Candidates, coming: int) -> Compact | None:
     after = candidates.client_tokens_after
     within = [covered for covered in choices if after(covered) <= retention - coming] or choices[-1:]
     # One cut before those within the retention is offered too, so that the retention is left at the high water.
-    return candidates.compact_ahead(choices[max(len(choices) - len(within) - (coming < retention), 0) :], coming)
+    planned = candidates.compact_ahead(choices[max(len(choices) - len(within) - (coming < retention), 0) :], coming)
+    if planned is None:
+        return None
+    then = planned.rest_tokens + planned.max_summary_tokens + coming
+    return planned if candidates.pays(candidates.budget.high_water, then, planned.replaced_tokens) else None
 
 
 def _nearer(candidates: Candidates, waiting: Candidates, coming: int) -> Compact | None:

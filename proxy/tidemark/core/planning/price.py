@@ -28,6 +28,8 @@ LEAD_TURNS = 3
 """The next summary is prepared so many turns before the high water, by the conversation's own growth."""
 NEAREST_PREPARE, FARTHEST_PREPARE = 0.95, 0.5
 """Shares of the high water between which it is prepared."""
+LEAST_FREED = 0.5
+"""The least that a compaction frees, as a share of the floor: a large head would have one at each turn else."""
 
 
 @frozen
@@ -38,6 +40,16 @@ class Growth:
     """The requests so far."""
     tokens: float
     """That a turn adds, on average."""
+
+
+@frozen
+class Compaction:
+    """What a compaction would leave, read and write, in tokens."""
+
+    kept: int
+    """What stays behind the head, with the summary."""
+    replaced: int
+    """What a model reads for the summary; 0 if the summary is there already."""
 
 
 def answer_places(messages: Sequence[Message]) -> list[int]:
@@ -60,10 +72,13 @@ def priced(budget: Budget, policy: CompactionPolicy, growth: Growth, head_tokens
         return budget
     floor = budget.high_water
     low_water = min(head_tokens + budget.low_water, budget.limit)
-    spared = _compaction_usd(price, policy, low_water - head_tokens, max(floor, low_water), budget)
-    interval = 0.0 if is_cold else _interval(price, growth, max(spared, 0.0))
-    high_water = int(min(max(floor, low_water + interval), budget.limit))
-    if price.long_rates is not None and floor <= price.long_from:
+    high_water = float(max(floor, low_water))
+    for _ in range(2):  # a model reads up to the high water, which depends on what that costs
+        compaction = Compaction(low_water - head_tokens, int(min(high_water, budget.limit)) - head_tokens)
+        freed = least_freed(budget, policy, growth, compaction, is_cold=is_cold)
+        high_water = max(floor, low_water + freed)
+    high_water = int(min(high_water, budget.limit))
+    if price.long_rates is not None and floor <= price.long_from and growth.turns:
         high_water = min(high_water, price.long_from)  # above it the whole request costs more
     lead = high_water - LEAD_TURNS * growth.tokens
     prepare_mark = min(max(lead, FARTHEST_PREPARE * high_water), NEAREST_PREPARE * high_water)
@@ -75,18 +90,26 @@ def priced(budget: Budget, policy: CompactionPolicy, growth: Growth, head_tokens
     )
 
 
-def _interval(price: ModelPrice, growth: Growth, compaction_usd: float) -> float:
-    """Return the tokens between the low and the high water: of the least bill, and such that a compaction pays."""
-    reading = _reading(price)
+def least_freed(
+    budget: Budget, policy: CompactionPolicy, growth: Growth, compaction: Compaction, *, is_cold: bool
+) -> float:
+    """Return how many tokens a compaction must free to pay: as many as make the bill least, and not too few.
+
+    ``budget`` is the policy's, with the floor as its high water. Without a price any number pays.
+    """
+    price = budget.price
+    if price is None:
+        return 0.0
+    reading, usd = _reading(price), _compaction_usd(price, policy, compaction, budget, is_cold=is_cold)
     if reading <= 0:
         return math.inf  # what is read again costs nothing, so that no compaction pays
-    least_bill = math.sqrt(2 * compaction_usd * growth.tokens / reading)
-    pays = compaction_usd / (reading * growth.turns) if growth.turns else math.inf
-    return max(least_bill, pays)
+    least_bill = math.sqrt(2 * usd * growth.tokens / reading)
+    pays = usd / (reading * growth.turns) if growth.turns else math.inf
+    return max(least_bill, pays, LEAST_FREED * budget.high_water)
 
 
 def _compaction_usd(
-    price: ModelPrice, policy: CompactionPolicy, kept_tokens: int, replaced_tokens: int, budget: Budget
+    price: ModelPrice, policy: CompactionPolicy, compaction: Compaction, budget: Budget, *, is_cold: bool
 ) -> float:
     """Return what a compaction costs beyond a turn without one.
 
@@ -94,9 +117,9 @@ def _compaction_usd(
     """
     rates, reading = price.rates, _reading(price)
     writing = rates.cache_write if price.cache_seconds else rates.input
-    usd = (writing - reading) * kept_tokens
-    if policy.strategy != "extractive":
-        usd += replaced_tokens * (reading if policy.summarizer_cache_friendly else rates.input)
+    usd = 0.0 if is_cold else max(writing - reading, 0.0) * max(compaction.kept, 0)
+    if policy.strategy != "extractive" and compaction.replaced:
+        usd += max(compaction.replaced, 0) * (reading if policy.summarizer_cache_friendly else rates.input)
         usd += budget.summary_for(1) * rates.output
     return usd
 
