@@ -23,6 +23,8 @@ TURNS = st.builds(
 )
 SONNET = ModelPrice(Rates(3e-6, 15e-6, 0.3e-6, 3.75e-6))
 LIMIT = 200_000
+UNCACHED = EarlierTurn("m", 4000, 999.0, caches=False)
+"""A turn before whose provider has shown no cache."""
 
 
 def turn(billed: BilledTokens, before: int, after: int, *, is_changed: bool = False, at: float = 1000.0) -> BilledTurn:
@@ -158,10 +160,41 @@ def test_a_provider_that_caches_nothing_bills_all_as_new() -> None:
     assert uncompacted(asked, EarlierTurn("m", 14_000, 999.0, caches=False), 300) == BilledTokens(fresh=15_000)
 
 
+@given(TURNS, EARLIER)
+def test_nothing_known_of_the_turn_before_never_means_a_larger_saving(asked: BilledTurn, before: EarlierTurn) -> None:
+    """A provider of a priced cache may read all of it, whether or not it has shown that yet."""
+    amounts = []
+    for known in (None, before):
+        figures = BillFigures()
+        figures.add_turn(replace(asked, rounds=1, is_changed=True), SONNET, known)
+        amounts.append(figures.uncompacted_nano)
+    assert amounts[0] <= amounts[1] + 1
+
+
+def test_several_rounds_are_priced_by_the_length_of_one() -> None:
+    """Two rounds of 150,000 tokens are no request beyond 200,000."""
+    tiered = replace(SONNET, long_rates=Rates(6e-6, 22e-6, 0.6e-6, 7.5e-6), long_from=200_000)
+    figures = BillFigures()
+    asked = BilledTurn(
+        "m", BilledTokens(fresh=300_000), 150_000, 150_000, LIMIT, is_changed=False, answered_at=1.0, rounds=2
+    )
+    figures.add_turn(asked, tiered, None)
+    assert figures.paid_usd == pytest.approx(0.9)
+
+
+def test_a_summary_with_a_price_is_no_loss_of_requests_without() -> None:
+    """What they would have cost is unknown."""
+    figures = BillFigures()
+    figures.add_turn(turn(BilledTokens(fresh=5000), 15_000, 5000), None, None)
+    figures.add_summary(BilledTokens(fresh=1000), SONNET)
+    assert (figures.uncompacted_usd, figures.saved_usd) == (None, None)
+    assert figures.paid_usd == pytest.approx(0.003)
+
+
 def test_recalled_messages_that_make_a_request_longer_are_a_loss() -> None:
     """The proxy says so."""
     figures = BillFigures()
-    figures.add_turn(turn(BilledTokens(fresh=6000), 5000, 6000), SONNET, None)
+    figures.add_turn(turn(BilledTokens(fresh=6000), 5000, 6000), SONNET, UNCACHED)
     assert figures.saved_usd == pytest.approx(-0.003)
 
 
@@ -180,7 +213,7 @@ def test_a_search_is_no_part_of_the_uncompacted_turn() -> None:
 def test_the_summaries_are_part_of_what_was_paid() -> None:
     """A saving is net of them; if nobody knows what one cost, nobody knows the saving."""
     figures = BillFigures()
-    figures.add_turn(turn(BilledTokens(fresh=5000), 15_000, 5000), SONNET, None)
+    figures.add_turn(turn(BilledTokens(fresh=5000), 15_000, 5000), SONNET, UNCACHED)
     figures.add_summary(BilledTokens(fresh=1000, output=1000), SONNET)
     assert figures.paid_usd == pytest.approx(0.015 + 0.018)
     assert figures.saved_usd == pytest.approx(0.045 - 0.033)

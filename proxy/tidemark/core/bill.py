@@ -17,6 +17,8 @@ NANO = 10**9
 """Amounts are added up as whole billionths of a dollar, so that sums of workers and of days are exact."""
 MOST_USD = 1000.0
 """No request costs more: a provider that counts so many tokens is wrong."""
+MOST_TOKENS = 10**9
+"""No request has more input, or output."""
 
 SavingOf = Callable[[str, Report, Usage], Awaitable[float | None]]
 """Returns the USD that a turn saved at least; None if unknown. It takes the model, the report and the counts."""
@@ -30,6 +32,8 @@ def billed_tokens(usage: Usage) -> BilledTokens | None:
     total, cached, writes = usage.input_tokens, usage.cached_tokens or 0, usage.cache_write_tokens or 0
     output = usage.output_tokens or 0
     if total is None or min(total, cached, writes, output) < 0 or cached + writes > total:
+        return None
+    if max(total, output) > MOST_TOKENS:
         return None
     return BilledTokens(total - cached - writes, cached, writes, output)
 
@@ -93,7 +97,8 @@ def uncompacted(turn: BilledTurn, before: EarlierTurn | None, cache_seconds: flo
         return billed
     whole = min(turn.tokens_before, max(turn.limit, turn.tokens_after))
     total = round(billed.input / turn.rounds * whole / turn.tokens_after)
-    caches = billed.cached > 0 or billed.cache_writes > 0 or (before is not None and before.caches)
+    caches = before.caches if before is not None else cache_seconds > 0  # who is new may cache without having shown it
+    caches = caches or billed.cached > 0 or billed.cache_writes > 0
     is_warm = before is None or max(0.0, turn.answered_at - before.answered_at) <= cache_seconds
     cached = billed.cached // turn.rounds
     if billed.cached and not turn.is_changed and turn.rounds == 1:
@@ -176,7 +181,7 @@ class BillFigures:
 
     @property
     def uncompacted_usd(self) -> float | None:
-        return self.uncompacted_nano / NANO if self.has_money else None
+        return self.uncompacted_nano / NANO if self._has_priced_requests else None
 
     @property
     def saved_usd(self) -> float | None:
@@ -184,7 +189,7 @@ class BillFigures:
 
         It is None if nothing has a price, or a summary has none: then the saving may be none.
         """
-        if self.unknown_summaries or not self.has_money:
+        if self.unknown_summaries or not self._has_priced_requests:
             return None
         return (self.uncompacted_nano - self.requests_nano - self.summaries_nano) / NANO
 
@@ -197,7 +202,11 @@ class BillFigures:
     @property
     def has_money(self) -> bool:
         """Whether anything has a price. What is free costs nothing, and what is unknown may cost anything."""
-        return bool(self.requests_nano or self.summaries_nano) or self.unpriced + self.uncounted < self.requests
+        return bool(self.requests_nano or self.summaries_nano) or self._has_priced_requests
+
+    @property
+    def _has_priced_requests(self) -> bool:
+        return self.unpriced + self.uncounted < self.requests
 
     @property
     def shadow_usd(self) -> float | None:
@@ -223,7 +232,7 @@ class BillFigures:
         self.output += billed.output
         self.tokens_saved += max(0, turn.tokens_before - turn.tokens_after)
         whole = uncompacted(turn, before, 0.0 if price is None else price.cache_seconds)
-        if price is None or (usd := price.usd(billed)) > MOST_USD:
+        if price is None or (usd := price.usd(billed, turn.rounds)) > MOST_USD:
             self.unpriced += 1
             return whole
         whole_usd = usd if turn.is_whole else price.usd(whole)

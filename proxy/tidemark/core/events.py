@@ -185,6 +185,8 @@ class MessagesSearched:
     conversation: str
     model: str
     outcome: RecallOutcome
+    round: int = 1
+    """Which round of its request it was; several calls may be in one."""
 
 
 @frozen

@@ -67,9 +67,9 @@ class ModelPrice:
         """
         return self.long_rates if self.long_rates is not None and input_tokens > self.long_from else self.rates
 
-    def usd(self, tokens: BilledTokens) -> float:
-        """Return what the tokens of one request cost."""
-        rates = self.rates_for(tokens.input)
+    def usd(self, tokens: BilledTokens, requests: int = 1) -> float:
+        """Return what the tokens of one request cost, or of several that are about as long."""
+        rates = self.rates_for(tokens.input // requests)
         return (
             tokens.fresh * rates.input
             + tokens.cached * rates.cache_read

@@ -100,7 +100,7 @@ class SearchRounds:
         raws: list[bytes] = []
         for call in message.calls:
             answer = await self._parts.search.answer(context, offer.summary, call.arguments, share, in_context)
-            self._parts.emit(MessagesSearched(report.conversation, context.profile.name, answer.outcome))
+            self._parts.emit(MessagesSearched(report.conversation, context.profile.name, answer.outcome, self._number))
             raws.append(function.result(call.id, answer.text))
         return dialect.parse_messages(raws)
 

@@ -173,10 +173,12 @@ async def test_a_clock_that_jumps_puts_no_turn_on_a_day_of_invented_money() -> N
 
 
 async def test_a_search_is_one_more_question_to_the_upstream() -> None:
-    """The uncompacted turn would have needed one."""
-    days = Days()
-    counter = counting(days, Bills(), [0.0])
-    counter.on_event(MessagesSearched(CONVERSATION, "m", "recalled"))
+    """The uncompacted turn would have needed one. Two calls in one round are one more."""
+    days, bills = Days(), Bills()
+    bills.stored[CONVERSATION] = EarlierTurn("m", 20_000, 0.0, caches=False)
+    counter = counting(days, bills, [0.0])
+    counter.on_event(MessagesSearched(CONVERSATION, "m", "recalled", 1))
+    counter.on_event(MessagesSearched(CONVERSATION, "m", "nothing", 1))
     counter.on_event(replace(COMPACTED, usage=Usage(20_000, 0, 10)))
     counter.on_event(replace(COMPACTED, usage=Usage(10_000, 0, 10)))
     await counter.settle()

@@ -132,7 +132,7 @@ class BillCounter:
                 self._waiting.turns.append((event, self._clock(), rounds))
                 self._begin()
         elif isinstance(event, MessagesSearched):
-            self._searches.put(event.conversation, self._searches.get(event.conversation, 0) + 1)
+            self._searches.put(event.conversation, event.round)
 
     def note_completion(self, route: Route, request: TextRequest, answer: JsonValue) -> None:
         """Note what a summarizer was answered."""

@@ -178,6 +178,7 @@ class DialectEndpoint:
         if keepalive is not None:
             await keepalive.stop()
         reply, response = result.reply, log.response
+        log.answered_here = True  # no upstream was asked, so there is nothing to bill
         log.note_first_byte()
         if response.status is None:
             await response.send_whole(reply.status, [*returned_lines(reply.headers), *log.facts()], result.data)
