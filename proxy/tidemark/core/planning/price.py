@@ -29,7 +29,7 @@ LEAD_TURNS = 3
 NEAREST_PREPARE, FARTHEST_PREPARE = 0.95, 0.5
 """Shares of the high water between which it is prepared."""
 LEAST_FREED = 0.5
-"""The least that a compaction frees, as a share of the floor: a large head would have one at each turn else."""
+"""The least that a compaction frees, as a share of the floor. Else a large head would have one at each turn."""
 
 
 @frozen
@@ -46,9 +46,9 @@ class Growth:
 class Compaction:
     """What a compaction would leave, read and write, in tokens."""
 
-    kept: int
+    kept_tokens: int
     """What stays behind the head, with the summary."""
-    replaced: int
+    replaced_tokens: int
     """What a model reads for the summary; 0 if the summary is there already."""
 
 
@@ -93,7 +93,7 @@ def priced(budget: Budget, policy: CompactionPolicy, growth: Growth, head_tokens
 def least_freed(
     budget: Budget, policy: CompactionPolicy, growth: Growth, compaction: Compaction, *, is_cold: bool
 ) -> float:
-    """Return how many tokens a compaction must free to pay: as many as make the bill least, and not too few.
+    """Return how many tokens a compaction must free, for the least bill and to pay at all.
 
     ``budget`` is the policy's, with the floor as its high water. Without a price any number pays.
     """
@@ -117,9 +117,9 @@ def _compaction_usd(
     """
     rates, reading = price.rates, _reading(price)
     writing = rates.cache_write if price.cache_seconds else rates.input
-    usd = 0.0 if is_cold else max(writing - reading, 0.0) * max(compaction.kept, 0)
-    if policy.strategy != "extractive" and compaction.replaced:
-        usd += max(compaction.replaced, 0) * (reading if policy.summarizer_cache_friendly else rates.input)
+    usd = 0.0 if is_cold else max(writing - reading, 0.0) * max(compaction.kept_tokens, 0)
+    if policy.strategy != "extractive" and compaction.replaced_tokens:
+        usd += max(compaction.replaced_tokens, 0) * (reading if policy.summarizer_cache_friendly else rates.input)
         usd += budget.summary_for(1) * rates.output
     return usd
 
