@@ -18,8 +18,8 @@ from tidemark.summarizers.transcript import join_lines, read_back
 MODEL = "gpt-4o"
 Talk = Callable[..., tuple[Message, ...]]
 DAYS = ["8 May 2024", "May 8th, 2023", "12 June", "2024-05-08", "08.05.2023", "2023年5月8日", "8. Mai 2023"]
-LEAST = 3
-"""So many messages begin with a day before one is known."""
+OTHER = "[1 May 1990] Hello."
+"""A sole heading says nothing about a talk."""
 SMALL_TALK = "That sounds lovely, tell me more when you can."
 STORY = (
     "[8 May 2024, 13:56] Hello again!",
@@ -30,10 +30,8 @@ STORY = (
     SMALL_TALK,
     "Keiko broke the loom, and Bram repaired it with a spoon from Porto.",
     "The regatta in Izmir was won by a dentist called Oluwaseun.",
-    "[15 June 2024, 10:05] Hello again!",
-    SMALL_TALK,
 )
-"""Three days, each stated in a message that says nothing else."""
+"""Two days, each stated in a message that says nothing else."""
 
 
 async def summary_of(
@@ -50,7 +48,7 @@ async def summary_of(
 )
 def test_a_heading_states_a_day(heading: str, day: str) -> None:
     """In the forms in which talks are recorded and sent by messengers; its time is left out."""
-    assert days_of([heading.format(day), "And then?"] * LEAST) == [day, day] * LEAST
+    assert days_of([OTHER, heading.format(day), "And then?"]) == ["1 May 1990", day, day]
 
 
 @pytest.mark.parametrize(
@@ -86,12 +84,16 @@ def test_what_may_be_no_heading_states_no_day(text: str) -> None:
         "[99/99/99] Hello.",
         "[2024-99-99] Hello.",
         "[3/4/12] Hello.",
-        "8 May: dentist",
     ],
 )
-def test_a_version_a_plan_and_what_no_calendar_has_state_no_day(text: str) -> None:
-    """However often they recur."""
-    assert days_of([text] * LEAST) == []
+def test_a_version_and_what_no_calendar_has_state_no_day(text: str) -> None:
+    """Not even beside a day."""
+    assert days_of([OTHER, text]) == []
+
+
+def test_a_plan_states_no_day() -> None:
+    """However many lines it has."""
+    assert days_of(["8 May: dentist", "9 May: swimming", "10 May: haircut", "11 May: dentist"]) == []
 
 
 @pytest.mark.parametrize(
@@ -115,8 +117,8 @@ def test_a_sole_heading_states_no_day_and_turns_no_time_back(text: str) -> None:
 @pytest.mark.parametrize("day", ["8/5/23", "08.05.23"])
 def test_a_short_year_needs_a_time(day: str) -> None:
     """Without one, it is a version."""
-    assert days_of([f"[{day}, 13:56] Hello."] * LEAST) == [day] * LEAST
-    assert days_of([f"[{day}] Hello."] * LEAST) == []
+    assert days_of([OTHER, f"[{day}, 13:56] Hello."]) == ["1 May 1990", day]
+    assert days_of([OTHER, f"[{day}] Hello."]) == []
 
 
 def test_the_month_stands_where_the_talk_goes_on() -> None:

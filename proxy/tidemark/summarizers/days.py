@@ -13,8 +13,8 @@ from tidemark.core.recall.asking import asking
 
 _HEAD_CHARS = 120
 """The most characters of a heading with a day."""
-_LEAST = 3
-"""How many messages begin with a day before it is a heading. A single one may be an answer, a log or a citation."""
+_LEAST, _LEAST_BARE = 2, 3
+"""With how many days messages begin before they are headings. A single one may be an answer, a log or a citation."""
 _LATER = 3
 """How many of the next headings say whether one is of a day that is still to come."""
 _MONTH_TEXT = """
@@ -112,8 +112,11 @@ def days_of(texts: Sequence[str], marks: Sequence[str] = ()) -> list[str]:
                 headed[place] = day
             elif (day := _bare(text)) and not (place and _asks(texts[place - 1])):
                 bare[place] = day
-    ordered = (_in_order(headings, stated) for headings in (headed, bare))
-    stated |= next((days for days in ordered if len(days) >= (1 if stated else _LEAST)), {})
+    for headings, least in ((headed, _LEAST), (bare, _LEAST_BARE)):
+        ordered = _in_order(headings, stated)
+        if len(set(ordered.values())) >= (1 if stated else least):
+            stated |= ordered
+            break
     if not stated:
         return []
     days, day = [], ""
@@ -124,7 +127,7 @@ def days_of(texts: Sequence[str], marks: Sequence[str] = ()) -> list[str]:
 
 
 def _headed(text: str) -> str:
-    """Return the day of a heading between signs or after a word for a session; empty if the text begins with none."""
+    """Return the day of a heading with signs or a word for a session; empty if there is none."""
     head = _head(text)
     match = _BRACKETED.match(head) or _SESSION.match(head) or (_RULED.match(head) if head == text else None)
     return _day_of(match) if match else ""
@@ -137,7 +140,7 @@ def _bare(text: str) -> str:
 
 
 def _day_of(match: re.Match[str]) -> str:
-    """Return the day of a heading; empty if it may be a version, such as 1.2.24, or is none of the calendar."""
+    """Return the day of a heading; empty for a version, such as 1.2.24, and for 99/99/99."""
     day = match["day"]
     if not (match["early"] or match["late"]) and (
         re.fullmatch(r"\d\d?[./]\d\d?[./]\d\d", day) or (match.string[0] in "#=" and re.fullmatch(r"[\d.]+", day))
@@ -147,7 +150,10 @@ def _day_of(match: re.Match[str]) -> str:
 
 
 def _in_order(headings: Mapping[int, str], marks: Mapping[int, str]) -> dict[int, str]:
-    """Return the headings of a talk that goes on; a day that it quotes is before or far behind the others."""
+    """Return the headings of a talk that goes on, without the days that it quotes.
+
+    Those are before the day on which they stand, or behind most of the next headings.
+    """
     return max((_going_on(headings, marks, month_first=month_first) for month_first in (False, True)), key=len)
 
 
@@ -182,11 +188,11 @@ def _date(day: str, *, month_first: bool = False) -> _Day | None:
     return (year, month, number) if 1 <= month <= 12 and 1 <= number <= 31 else None
 
 
-def _is_before(one: _Day, other: _Day) -> bool:
-    """Return whether a day is before another; if a year is not stated, by the shorter way around the year."""
-    if one[0] and other[0]:
-        return one < other
-    return ((one[1] - other[1]) * 31 + one[2] - other[2]) % 372 >= 186
+def _is_before(day: _Day, other: _Day) -> bool:
+    """Return whether a day is before another; without a year, by the shorter way around it."""
+    if day[0] and other[0]:
+        return day < other
+    return ((day[1] - other[1]) * 31 + day[2] - other[2]) % 372 >= 186
 
 
 def _head(text: str) -> str:
