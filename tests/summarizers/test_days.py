@@ -12,12 +12,14 @@ from hypothesis import strategies as st
 from tidemark.core.conversation.messages import Message
 from tidemark.core.ports import SummaryTask, TokenCounter
 from tidemark.summarizers import ExtractiveSummarizer
-from tidemark.summarizers.days import days_of, marked_day
+from tidemark.summarizers.days import days_of, marked_day, with_mark
 from tidemark.summarizers.transcript import join_lines, read_back
 
 MODEL = "gpt-4o"
 Talk = Callable[..., tuple[Message, ...]]
-DAYS = ["8 May 2024", "May 8th, 2023", "12 June", "2024-05-08", "08.05.2023", "8/5/23", "2023年5月8日", "8. Mai 2023"]
+DAYS = ["8 May 2024", "May 8th, 2023", "12 June", "2024-05-08", "08.05.2023", "2023年5月8日", "8. Mai 2023"]
+OTHER = "[1 May 1990] Hello."
+"""A sole heading says nothing about a talk."""
 SMALL_TALK = "That sounds lovely, tell me more when you can."
 STORY = (
     "[8 May 2024, 13:56] Hello again!",
@@ -46,7 +48,7 @@ async def summary_of(
 )
 def test_a_heading_states_a_day(heading: str, day: str) -> None:
     """In the forms in which talks are recorded and sent by messengers; its time is left out."""
-    assert days_of([heading.format(day), "And then?"]) == [day, day]
+    assert days_of([OTHER, heading.format(day), "And then?"]) == ["1 May 1990", day, day]
 
 
 @pytest.mark.parametrize(
@@ -69,6 +71,62 @@ def test_a_heading_states_a_day(heading: str, day: str) -> None:
 def test_what_may_be_no_heading_states_no_day(text: str) -> None:
     """An answer, a plan, a line of a log or of a text: a wrong day is worse than none."""
     assert days_of(["Your date of birth, please.", text]) == []
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "[1.2.24] released",
+        "## 1.2.24",
+        "## 08.05.2023",
+        "[10.12.20] pip",
+        "=== 1.2.34 ===",
+        "[99/99/99] Hello.",
+        "[2024-99-99] Hello.",
+        "[3/4/12] Hello.",
+    ],
+)
+def test_a_version_and_what_no_calendar_has_state_no_day(text: str) -> None:
+    """Not even beside a day."""
+    assert days_of([OTHER, text]) == []
+
+
+def test_a_plan_states_no_day() -> None:
+    """However many lines it has."""
+    assert days_of(["8 May: dentist", "9 May: swimming", "10 May: haircut", "11 May: dentist"]) == []
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "[31 December 2030] Remember me to renew the passport",
+        "[1 January 1999] Dear diary",
+        "[2021-03-04 12:00:01] nginx: started",
+        "(2024-05-08) The paper says",
+        "Session 3 - 12 June",
+    ],
+)
+def test_a_sole_heading_states_no_day_and_turns_no_time_back(text: str) -> None:
+    """Not in a talk without days, and if it is of an earlier day or far ahead, not in one that has some."""
+    assert days_of([text, "Hello.", text, "Hello."]) == []
+    talk = [f"[{day} July 2024, 13:56] Hello." for day in (8, 9, 10, 11)]
+    days = [f"{day} July 2024" for day in (8, 9, 10, 11)]
+    assert days_of([*talk[:2], text, *talk[2:]]) == [*days[:2], days[1], *days[2:]]
+
+
+@pytest.mark.parametrize("day", ["8/5/23", "08.05.23"])
+def test_a_short_year_needs_a_time(day: str) -> None:
+    """Without one, it is a version."""
+    assert days_of([OTHER, f"[{day}, 13:56] Hello."]) == ["1 May 1990", day]
+    assert days_of([OTHER, f"[{day}] Hello."]) == []
+
+
+def test_the_month_stands_where_the_talk_goes_on() -> None:
+    """Before the day or behind it; a year that is not stated ends, too."""
+    for days in (["5/8/2023", "6/3/2023", "7/1/2023"], ["30/5/2023", "1/6/2023", "2/6/2023"]):
+        assert days_of([f"[{day}] Hello." for day in days]) == days
+    days = ["30 December", "2 January", "3 January"]
+    assert days_of([f"[{day}] Hello." for day in days]) == days
 
 
 def test_days_alone_are_headings_where_they_recur() -> None:
@@ -97,7 +155,13 @@ def test_a_day_stands_once_and_is_read_back(said: list[tuple[str, str]]) -> None
 @given(st.text(max_size=60), st.sampled_from(DAYS))
 def test_a_mark_is_read_as_it_was_written(text: str, day: str) -> None:
     """Whatever follows it, unless that begins with white space."""
-    assert marked_day(f"[{day}] x{text}") == (day, f"x{text}")
+    assert marked_day(with_mark(f"x{text}", day)) == (day, f"x{text}")
+
+
+@pytest.mark.parametrize("text", ["[1.2.24] released", "[1 January 1999] Dear diary", "[8 May 2024, 13:56] Hello."])
+def test_a_bracket_of_the_talk_is_no_mark(text: str) -> None:
+    """It stays in the second summary, and in the ones after it."""
+    assert [line.text for line in read_back(join_lines([("User", text)]))] == [text]
 
 
 @pytest.mark.parametrize("speaker", ["Open request", "User said"])

@@ -16,7 +16,7 @@ from itertools import repeat
 from tidemark.core.conversation.messages import JsonValue, Message, ToolCall, kind_of, printable
 from tidemark.core.conversation.summary import NARRATIVE
 from tidemark.core.frozen import frozen
-from tidemark.summarizers.days import begins_with, marked_day
+from tidemark.summarizers.days import marked_day, with_mark
 from tidemark.summarizers.labels import label_of
 
 CALLED = "called "
@@ -108,8 +108,7 @@ def join_lines(parts: Sequence[tuple[str, str]], days: Sequence[str] = ()) -> st
     above = today = ""  # an indented line would stand under the last label
     for (speaker, text), (label, _), day in zip(parts, labels, days or repeat(""), strict=bool(days)):
         if (speaker, label) not in groups:
-            is_told = day in ("", today) or begins_with(text, day)
-            line, today = text if is_told else f"[{day}] {text}", day or today
+            line, today = text if day in ("", today) else with_mark(text, day), day or today
             lines.append(_INDENT + one_line(line).strip() if speaker == above else join_line(speaker, line))
             above = "" if _is_label(text) else speaker
     return "\n".join(lines)
