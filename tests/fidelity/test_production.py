@@ -21,7 +21,7 @@ from tidemark.core.conversation.summary import render_text
 from tidemark.core.recall.quotation import CLOSING, OPENING
 from tidemark.dialects.chat.dialect import ChatDialect
 from tidemark.fidelity import ExportedConversation
-from tidemark.fidelity.production import Share, measure_production
+from tidemark.fidelity.production import ProductionMeasurement, Share, measure_production
 from tidemark.fidelity.replaying import ReplayRefused, replay_settings, replaying, taken_apart, turns_of
 from tidemark.store.embedded.server import EmbeddedValkey
 
@@ -91,7 +91,7 @@ async def test_what_a_later_message_names_again_is_looked_for_in_its_own_request
     """A value counts that no message before it still says; a reply's only if the question does not have it."""
     async with replaying(create_app, replay_settings(load(None, {}), ["gpt-4o"], WINDOW)) as replay:
         sums = await measure_production(replay, [exported(TALK), exported(TALK[:12], "short")])
-    assert (sums.conversations, sums.uncompacted, sums.failures) == (1, 1, [])
+    assert (list(sums.parts), sums.uncompacted, sums.failures) == (["c"], 1, {})
     assert sums.compactions > 1
     assert sums.tokens < WINDOW < sums.whole_tokens
     whole, *kinds = sums.figures()
@@ -133,8 +133,8 @@ async def test_a_message_that_no_request_holds_is_a_failure() -> None:
         sums = await measure_production(replay, [exported([*large, *TALK], "large"), exported(TALK)])
         with pytest.raises(ReplayRefused):
             await replay.send(b'{"model":"gpt-4o","messages":[]}', message("assistant", ""), "k")
-    assert sums.conversations == 1
-    assert [failure.partition(":")[0] for failure in sums.failures] == ["large"]
+    assert list(sums.parts) == ["c"]
+    assert list(sums.failures) == ["large"]
 
 
 def test_a_replay_compacts_as_configured_and_alone(tmp_path: Path) -> None:
@@ -144,13 +144,16 @@ def test_a_replay_compacts_as_configured_and_alone(tmp_path: Path) -> None:
         "model_list:\n"
         "- model_name: own\n"
         "  litellm_params: {model: anthropic/claude-x, api_key: sk-real}\n"
-        "  compaction: {target: 0.3, recall: {max_tokens: 77}, strategy: llm}\n"
+        "  compaction: {target: 0.3, recall: {max_tokens: 77, tool: true}, strategy: llm, mode: shadow}\n"
         "store: {url: 'redis://elsewhere:6379'}\n"
-        "compaction: {defaults: {threshold: 0.8}}\n"
+        "compaction: {defaults: {threshold: 0.8, mode: shadow, recall: {tool: true}}}\n"
     )
     settings = replay_settings(load(path, {}), ["own", "other"], 4096)
     policy = settings.policy_for("own")
     assert (policy.strategy, policy.target, policy.threshold, policy.max_recall_tokens) == ("extractive", 0.3, 0.8, 77)
+    assert [(settings.policy_for(name).mode, settings.policy_for(name).recall_tool) for name in ("own", "other")] == [
+        ("active", False)
+    ] * 2
     assert [entry.litellm_params for entry in settings.model_list] == [
         {"model": "openai/own"},
         {"model": "openai/other"},
@@ -189,7 +192,7 @@ def test_ones_own_conversations_go_through_a_window(client: Client) -> None:
     ]
     assert all(each["tokens"] < WINDOW < each["whole_tokens"] for each in printed["figures"])
     assert printed["figures"][1]["kinds"][0]["asked"] == {"facts": 1, "survivors": 1}
-    assert done.stderr == "Sent 1 of 1 stored conversations; none was changed.\n"
+    assert done.stderr == "Measured 1 of 1 stored conversations, 0 not compacted, 0 left out; none was changed.\n"
     assert client.http.get("/tidemark/conversations", headers=client.headers()).content == listed
 
 
@@ -233,6 +236,26 @@ def test_a_window_that_holds_no_request_says_so(client: Client) -> None:
     assert done.exit_code == 1
     assert "use a larger --window" in " ".join(done.output.split())
     assert "warning: left out: " in done.output
+
+
+def test_conversations_that_are_too_small_and_too_large_have_each_a_mend(client: Client) -> None:
+    """Neither a larger nor a smaller window alone would measure all."""
+    own = Client(client.http, "sk-both")
+    bring(own, [message("user", "harbour boats and nets " * 4000), message("assistant", "Yes."), *TALK])
+    bring(own, small_talk(10))
+    done = run(own, "--window", "8192")
+    assert done.exit_code == 1
+    told = " ".join(done.output.split())
+    assert "1 not compacted, 1 left out: a larger --window has space for those left out, a smaller one" in told
+
+
+def test_the_sums_are_of_the_conversations_that_are_asked_for() -> None:
+    """So that two kinds of recall are compared by the same ones."""
+    sums = ProductionMeasurement()
+    for name, tokens in (("a", 10), ("b", 32)):
+        sums.add(name, ProductionMeasurement(tokens=tokens, compactions=1))
+    part = sums.of_conversations({"b", "c"})
+    assert (list(part.parts), part.tokens, part.compactions, sums.tokens) == (["b"], 32, 1, 42)
 
 
 def test_an_export_without_messages_says_what_to_export(client: Client) -> None:

@@ -25,7 +25,7 @@ from tidemark.terminal.progress import progress
 from tidemark.terminal.tables import print_json, print_table, printable
 
 HEADS = ("recall", "facts", "compactions", "tokens", "of", "in the last request", "user named again", "reply named")
-RECALLS: Mapping[str, Mapping[str, Any]] = {"none": {"max_tokens": 0, "tool": False}, "as configured": {}}
+RECALLS: Mapping[str, Mapping[str, Any]] = {"none": {"max_tokens": 0}, "as configured": {}}
 
 
 @frozen
@@ -41,36 +41,43 @@ async def measure_window(
 ) -> Sequence[RecallRow]:
     """Send the conversations through a window, once without recall and once as configured.
 
+    :returns: a row for each, of the conversations that were compacted both times
     :raises click.ClickException: none could be measured; the message says why
     """
     configure("error")
     settings = load(config, os.environ)
     models = dict.fromkeys(conversation.model for conversation in conversations)
     turns = sum(len(turns_of(list(map(json.loads, each.messages)))) for each in conversations) * len(RECALLS)
-    rows = []
+    measured: dict[str, ProductionMeasurement] = {}
     with progress("sending", turns, unit=f"of {turns} requests") as bar:
         for name, recall in RECALLS.items():
             own = replay_settings(settings, models, window, recall)
             async with replaying(create_app, own) as replay:
-                sums = await measure_production(replay, conversations, advance=bar.advance)
-            rows.append(RecallRow(name, sums))
-    _tell(rows, len(conversations), window)
-    return rows
+                measured[name] = await measure_production(replay, conversations, advance=bar.advance)
+    compacted = set.intersection(*(set(sums.parts) for sums in measured.values()))
+    failures = {identifier: reason for sums in measured.values() for identifier, reason in sums.failures.items()}
+    _tell(len(compacted), failures, len(conversations), window)
+    return [RecallRow(name, sums.of_conversations(compacted)) for name, sums in measured.items()]
 
 
-def _tell(rows: Sequence[RecallRow], count: int, window: int) -> None:
+def _tell(compacted: int, failures: Mapping[str, str], count: int, window: int) -> None:
     """Say what is in no figure.
 
+    :param compacted: how many conversations are in the figures
+    :param failures: why others were left out
     :raises click.ClickException: nothing is in any
     """
-    for failure in dict.fromkeys(failure for row in rows for failure in row.sums.failures):
-        click.echo(f"warning: left out: {printable(failure)}", err=True)
-    if all(row.sums.conversations for row in rows):
-        sums = rows[-1].sums
-        click.echo(f"Sent {sums.conversations} of {count} stored conversations; none was changed.", err=True)
+    for identifier, reason in failures.items():
+        click.echo(f"warning: left out: {printable(f'{identifier}: {reason}')}", err=True)
+    whole = count - compacted - len(failures)
+    others = f"{whole} not compacted, {len(failures)} left out"
+    if compacted:
+        click.echo(f"Measured {compacted} of {count} stored conversations, {others}; none was changed.", err=True)
         return
-    if any(row.sums.failures for row in rows):
-        mend = "No request of them fits: use a larger --window."
+    if failures and whole:
+        mend = f"{others}: a larger --window has space for those left out, a smaller one compacts the others."
+    elif failures:
+        mend = "Each has a request that was refused: use a larger --window if it does not fit."
     elif count:
         mend = "All were forwarded whole: use a smaller --window, or see compaction.enabled."
     else:
@@ -98,7 +105,7 @@ def _members(row: RecallRow) -> Mapping[str, object]:
     sums = row.sums
     return {
         "recall": row.recall,
-        "conversations": sums.conversations,
+        "conversations": len(sums.parts),
         "compactions": sums.compactions,
         "tokens": sums.tokens,
         "whole_tokens": sums.whole_tokens,

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field, replace
 
@@ -60,7 +60,8 @@ class ProductionFigure:
 class ProductionMeasurement:
     """The sums over conversations."""
 
-    conversations: int = 0
+    parts: dict[str, ProductionMeasurement] = field(default_factory=dict)
+    """What was measured of each conversation, by its identifier."""
     compactions: int = 0
     tokens: int = 0
     """Of the last requests."""
@@ -68,15 +69,23 @@ class ProductionMeasurement:
     """Of the same requests without Tidemark."""
     uncompacted: int = 0
     """How many conversations always fitted; they are in no other sum."""
-    failures: list[str] = field(default_factory=list)
-    """Why a conversation could not be sent to its end; one sentence for each."""
+    failures: dict[str, str] = field(default_factory=dict)
+    """Why a conversation could not be sent to its end, by its identifier."""
     last: Counted = field(default_factory=Counter)
     asked: Counted = field(default_factory=Counter)
     answered: Counted = field(default_factory=Counter)
 
-    def add(self, other: ProductionMeasurement) -> None:
+    def of_conversations(self, identifiers: Collection[str]) -> ProductionMeasurement:
+        """Return the sums over some of the conversations."""
+        sums = ProductionMeasurement(uncompacted=self.uncompacted, failures=self.failures)
+        for identifier, part in self.parts.items():
+            if identifier in identifiers:
+                sums.add(identifier, part)
+        return sums
+
+    def add(self, identifier: str, other: ProductionMeasurement) -> None:
         """Add the sums of one conversation."""
-        self.conversations += 1
+        self.parts[identifier] = other
         self.compactions += other.compactions
         self.tokens += other.tokens
         self.whole_tokens += other.whole_tokens
@@ -114,10 +123,10 @@ async def measure_production(
         try:
             one = await _measured(replay, conversation, advance)
         except TidemarkError as error:
-            sums.failures.append(f"{conversation.id}: {error}")
+            sums.failures[conversation.id] = str(error)
             continue
         if one.compactions:
-            sums.add(one)
+            sums.add(conversation.id, one)
         else:
             sums.uncompacted += 1
     return sums

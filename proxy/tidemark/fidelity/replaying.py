@@ -101,11 +101,13 @@ def replay_settings(
 ) -> Settings:
     """Return the settings of a Tidemark that compacts as configured, but alone: no model, no consumer, no other store.
 
+    It compacts in shadow mode too. No model searches, so the definition of the search function is left out.
+
     :param models: by the names that the conversations have; each has the same window
     :param window: of each model, in tokens
     :param recall: keys of ``compaction.recall`` in place of the configured ones
     """
-    compaction = {"strategy": "extractive", "commands": False, "recall": recall or {}}
+    compaction = {"mode": "active", "strategy": "extractive", "commands": False, "recall": recall or {}}
     return replace(
         settings,
         model_list=tuple(_entry(settings, model, window, compaction) for model in models),
@@ -127,7 +129,7 @@ def _entry(settings: Settings, model: str, window: int, compaction: Mapping[str,
     info = {"base_model": entry.lookup_name if entry and "*" not in entry.name else model}
     if entry is not None and entry.counted_as:
         info["tokenizer"] = entry.counted_as
-    recall = {**own.get("recall", {}), **compaction["recall"]}
+    recall = {**own.get("recall", {}), **compaction["recall"], "tool": False}
     return ModelEntry(
         name=model,
         litellm_params={"model": f"openai/{model}"},

@@ -14,7 +14,7 @@ from tidemark.core.conversation.summary import PrefixSummary
 from tidemark.core.frozen import frozen
 from tidemark.core.ports import TokenCounter
 from tidemark.core.recall.index import MessageIndex, ranked
-from tidemark.core.recall.passage import message_with, passage_of, read_range, shortened
+from tidemark.core.recall.passage import handle_of, line_count, message_with, passage_of, read_range, shortened
 from tidemark.core.recall.quotation import FRAME_TOKENS, chosen, text_with_calls
 from tidemark.core.recall.search_function import (
     BEYOND,
@@ -22,6 +22,8 @@ from tidemark.core.recall.search_function import (
     NO_QUERY,
     NO_RANGE,
     NO_ROOM,
+    NO_ROOM_TO_READ,
+    NO_TEXT,
     NOT_READY,
     NOTHING,
     SearchCall,
@@ -91,11 +93,11 @@ class OriginalsSearch:
         if not call.query and not call.handle:
             return SearchAnswer(NO_QUERY, "nothing")
         if max_tokens < LEAST_TOKENS:
-            return SearchAnswer(NO_ROOM, "no_room")
+            return SearchAnswer(NO_ROOM_TO_READ if call.handle else NO_ROOM, "no_room")
         originals, tokens = originals_of(context, summary.covered)
         if call.handle:
             model = context.route.upstream_model
-            return await asyncio.to_thread(self._read, call, originals, max_tokens, model)
+            return await asyncio.to_thread(read_message, call, originals, max_tokens, self._counter, model)
         query = call.query
         index = await self._index(context, summary, originals)
         if index is None:
@@ -113,25 +115,6 @@ class OriginalsSearch:
             if index is not None:
                 return index
         return None
-
-    def _read(self, call: SearchCall, originals: Sequence[Message], max_tokens: int, model: str) -> SearchAnswer:
-        """Return the part of a message that a call names, as it was; as much of its beginning as fits."""
-        message, part = message_with(call.handle, originals), read_range(call.range)
-        if message is None:
-            return SearchAnswer(NO_MESSAGE, "nothing")
-        if call.range and part is None:
-            return SearchAnswer(NO_RANGE, "nothing")
-        text = text_with_calls(message)
-        passage = passage_of(text, part)
-        if passage is None:
-            size = len(text.encode("utf-8", "surrogatepass"))
-            return SearchAnswer(BEYOND.format(lines=len(text.splitlines()), size=size), "nothing")
-        free_tokens = max_tokens - self._counter.count_text(passage_heading(call.handle, message, passage), model)
-        fitting = self._counter.cut_text(passage.text, model, free_tokens - 1)  # one more for the line end
-        shorter = shortened(text, passage, len(fitting))
-        if shorter is None:
-            return SearchAnswer(NO_ROOM, "no_room")
-        return SearchAnswer(f"{passage_heading(call.handle, message, shorter)}\n{shorter.text}", "recalled")
 
     def _search(self, index: MessageIndex, search: _OriginalsQuery) -> SearchAnswer:
         """Return the exchanges that share words with a query and fit. Any thread may do this."""
@@ -157,3 +140,36 @@ class OriginalsSearch:
             while exchanges and excess > 0:  # the worst go first
                 excess -= exchanges.pop().tokens
         return SearchAnswer(NO_ROOM, "no_room")
+
+
+def read_message(
+    call: SearchCall, originals: Sequence[Message], max_tokens: int, counter: TokenCounter, model: str
+) -> SearchAnswer:
+    """Return the part of a message that a call names, as it was; as much of its beginning as fits.
+
+    :param max_tokens: the most that the answer may take, its heading included
+    """
+    message, part = message_with(call.handle, originals), read_range(call.range)
+    if message is None:
+        return SearchAnswer(NO_MESSAGE, "nothing")
+    if call.range and part is None:
+        return SearchAnswer(NO_RANGE, "nothing")
+    text = text_with_calls(message)
+    if not text:
+        return SearchAnswer(NO_TEXT, "nothing")
+    passage = passage_of(text, part)
+    if passage is None:
+        return SearchAnswer(BEYOND.format(lines=line_count(text), size=len(text.encode())), "nothing")
+    handle, fitting = handle_of(message), passage.text
+    free_tokens = max_tokens - counter.count_text(passage_heading(handle, message, passage), model)
+    while free_tokens > 0:
+        fitting = counter.cut_text(fitting, model, free_tokens)
+        shorter = shortened(text, passage, len(fitting))
+        if shorter is None:
+            break
+        answer = f"{passage_heading(handle, message, shorter)}\n{shorter.text}"
+        excess = counter.count_text(answer, model) - max_tokens
+        if excess <= 0:
+            return SearchAnswer(answer, "recalled")
+        free_tokens -= excess  # a part in bytes has a longer heading, and the line end is a token
+    return SearchAnswer(NO_ROOM_TO_READ, "no_room")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -33,3 +34,12 @@ def test_no_message_closes_the_frame_of_a_result(text: str) -> None:
     assert result.startswith(f"{RESULT_OPENING}\n<<<user {handle_of(quoted)}\n")
     assert result.endswith(f"\n>>>\n{RESULT_CLOSING}")
     assert result.count("<<<") == result.count(">>>") == 1
+
+
+@pytest.mark.parametrize(("text", "size"), [("a\nb\nc", "3 lines"), ("\u00e4" * 9, "18 bytes")])
+def test_an_excerpt_says_how_large_its_message_is(text: str, size: str) -> None:
+    """Behind the handle, so that the model knows which ranges there are; a message that is quoted whole has none."""
+    long = message(role="user", content=text)
+    excerpt = search_result([long], [RecalledExchange((0,), 1, "b")])
+    assert f"<<<user {handle_of(long)} ({size})\nb\n>>>" in excerpt
+    assert f"<<<user {handle_of(long)}\n" in search_result([long], [RecalledExchange((0,), 1)])

@@ -562,7 +562,7 @@ def test_a_long_result_is_read_byte_for_byte_by_its_handle(bench: Bench, searchi
             return tells(Turn(calls=(wanted,)))(request)
         if not handles:
             assert f"K-{200 * 7919}" in content
-            handles.extend(re.findall(r"<<<tool (m[0-9a-f]{8})\n", content))
+            handles.extend(re.findall(r"<<<tool (m[0-9a-f]{8}) \(400 lines\)\n", content))
             arguments = json.dumps({"handle": handles[0], "range": "lines 201-203"})
             return tells(Turn(calls=(Call(FUNCTION_NAME, arguments),)))(request)
         heading, _, text = content.partition("\n")

@@ -197,7 +197,7 @@ class ConversationNotFound(ClientError):
 
 
 class MessageNotFound(ClientError):
-    """The conversation has no message of this handle."""
+    """The conversation has no message of this handle, or it has no text."""
 
     code = "message_not_found"
 

@@ -15,9 +15,15 @@ from tidemark.core.conversation.messages import Message
 from tidemark.core.frozen import frozen
 
 HANDLE_MARK, HANDLE_DIGITS = "m", 8
-"""A handle is the mark and so many digits of the message's digest: 32 bits distinguish those of a conversation."""
+"""A handle is the mark and so many digits of the message's digest, 32 bits.
+
+Two of n messages share a handle with a probability of about n*n / 2**33: one in 8,600 conversations of 1,000 messages,
+one in 86 of 10,000. The newest is given then.
+"""
 Unit = Literal["lines", "bytes"]
-_RANGE = re.compile(r"(lines?|bytes?)\s{1,9}(\d{1,9})\s{0,9}(?:-|to)\s{0,9}(\d{1,9})", re.IGNORECASE)
+_RANGE = re.compile(
+    r"(lines?|bytes?)\s{0,9}:?\s{0,9}(\d{1,9})(?:\s{0,9}(?:-|\u2013|:|to)\s{0,9}(\d{1,9}))?", re.IGNORECASE
+)
 
 
 @frozen
@@ -57,25 +63,32 @@ def message_with(handle: str, messages: Sequence[Message]) -> Message | None:
 
 
 def read_range(text: str) -> Range | None:
-    """Return the range that a text such as ``lines 1-80`` names; None if it names none."""
+    """Return the range that a text such as ``lines 1-80`` or ``line 5`` names; None if it names none."""
     match = _RANGE.fullmatch(text.strip())
     if match is None:
         return None
-    first, last = int(match[2]), int(match[3])
+    first, last = int(match[2]), int(match[3] or match[2])
     unit: Unit = "lines" if match[1].lower().startswith("line") else "bytes"
     return Range(unit, first, last) if 0 < first <= last else None
 
 
+def line_count(text: str) -> int:
+    """Return how many lines a text has."""
+    return len(_lines(text))
+
+
 def passage_of(text: str, part: Range | None) -> MessagePassage | None:
-    """Return a part of a text, byte for byte; None if the text ends before it.
+    """Return a part of a text as it is; None if the text ends before it.
 
-    A line has its own end. Bytes are those of UTF-8, and characters that a range divides are left out.
+    A line has its own end, and only a line feed ends one. Bytes are those of UTF-8. Characters that a range divides are
+    left out; if it has no whole one, the first that it touches is given.
 
+    :param text: without unpaired surrogates
     :param part: None for the whole text
     """
     if part is not None and part.unit == "bytes":
-        return _bytes_of(_encoded(text), part)
-    lines = text.splitlines(keepends=True)
+        return _bytes_of(text.encode(), part)
+    lines = _lines(text)
     first, last = (part.first, min(part.last, len(lines))) if part else (1, len(lines))
     if first > last:
         return None
@@ -89,30 +102,37 @@ def shortened(whole: str, passage: MessagePassage, size: int) -> MessagePassage 
     :param size: how many of its characters may stay
     :returns: None if none may
     """
-    data, beginning = _encoded(whole), _encoded(passage.text[: max(size, 0)])
+    data, beginning = whole.encode(), passage.text[: max(size, 0)].encode()
     start = passage.range.first - 1
     if passage.range.unit == "lines":
-        ends = accumulate(map(len, passage.text.splitlines(keepends=True)))
+        ends = accumulate(map(len, _lines(passage.text)))
         if count := sum(end <= size for end in ends):
             return passage_of(whole, Range("lines", passage.range.first, start + count))
-        start = len(_encoded("".join(whole.splitlines(keepends=True)[:start])))
+        start = len("".join(_lines(whole)[:start]).encode())
     return _bytes_of(data, Range("bytes", start + 1, start + len(beginning))) if beginning else None
 
 
-def _encoded(text: str) -> bytes:
-    return text.encode("utf-8", "surrogatepass")
+def _lines(text: str) -> list[str]:
+    """Return the lines with their ends. Unlike ``splitlines``, no other character divides them."""
+    *lines, rest = text.split("\n")
+    return [*(f"{line}\n" for line in lines), *([rest] if rest else [])]
 
 
 def _bytes_of(data: bytes, part: Range) -> MessagePassage | None:
     first, last = part.first - 1, min(part.last, len(data))
+    if first >= len(data):
+        return None
     while first < last and _is_within_character(data, first):
         first += 1
     while last > first and _is_within_character(data, last):
         last -= 1
     if first >= last:
-        return None
-    text = data[first:last].decode("utf-8", "surrogatepass")
-    return MessagePassage(text, Range("bytes", first + 1, last), len(data))
+        first, last = part.first - 1, part.first
+        while _is_within_character(data, first):
+            first -= 1
+        while _is_within_character(data, last):
+            last += 1
+    return MessagePassage(data[first:last].decode(), Range("bytes", first + 1, last), len(data))
 
 
 def _is_within_character(data: bytes, place: int) -> bool:

@@ -124,14 +124,16 @@ def quoted(
     *,
     opening: str = OPENING,
     closing: str = CLOSING,
-    names: Callable[[Message], str] = lambda _: "",
+    names: Callable[[Message, str], str] = lambda _message, _excerpt: "",
 ) -> str:
     """Return the text that quotes exchanges, in the order of the conversation, between its first and last line.
 
-    :param names: returns what stands behind a message's role
+    :param names: returns what stands behind a message's role; it takes the excerpt as well, if not all is quoted
     """
     excerpts = {place: exchange.excerpt for exchange in exchanges for place in exchange.places}
-    quotes = [_quote(messages[place], excerpts[place], names(messages[place])) for place in sorted(excerpts)]
+    quotes = [
+        _quote(messages[place], excerpt, names(messages[place], excerpt)) for place, excerpt in sorted(excerpts.items())
+    ]
     return "\n".join([opening, *quotes, closing])
 
 

@@ -10,15 +10,14 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from tidemark.core.conversation.messages import Message
 from tidemark.core.frozen import frozen
-from tidemark.core.recall.passage import MessagePassage, handle_of
-from tidemark.core.recall.quotation import RecalledExchange, quoted
+from tidemark.core.recall.passage import MessagePassage, handle_of, line_count
+from tidemark.core.recall.quotation import RecalledExchange, quoted, text_with_calls
 
 FUNCTION_NAME = "search_earlier_conversation"
 FUNCTION_DESCRIPTION = (
     "Search the earlier messages of this conversation that the summary at its beginning stands for, tool results "
     "included. Returns the messages that share words with the query, word for word, each with a handle. With a handle, "
-    "it returns that message as it was, byte for byte. Use it when a detail that was said earlier is needed and the "
-    "summary lacks it."
+    "it returns that message as it was. Use it when a detail that was said earlier is needed and the summary lacks it."
 )
 QUERY, HANDLE, RANGE = "query", "handle", "range"
 PROPERTIES: Mapping[str, str] = {
@@ -39,9 +38,11 @@ NO_QUERY = (
     'The call has no query and no handle. Its arguments are an object with the member "query" or "handle", a text.'
 )
 NO_MESSAGE = "No earlier message has this handle. Handles stand in the results of a query."
-NO_RANGE = "The range is a text such as lines 1-80 or bytes 1-4000, counted from 1."
+NO_RANGE = "The range is a text such as lines 1-80, line 5 or bytes 1-4000, counted from 1."
 BEYOND = "The message ends before this range: it has {lines} lines and {size} bytes."
+NO_TEXT = "This message has no text."
 NO_ROOM = "No earlier message that shares words with the query fits in the context."
+NO_ROOM_TO_READ = "No part of this message fits in the context."
 NOT_READY = "The earlier messages cannot be searched right now."
 
 
@@ -70,7 +71,17 @@ def read_call(arguments: str) -> SearchCall:
 
 def search_result(messages: Sequence[Message], exchanges: Iterable[RecalledExchange]) -> str:
     """Return the text that answers a query, with exchanges in the order of the conversation."""
-    return quoted(messages, exchanges, opening=RESULT_OPENING, closing=RESULT_CLOSING, names=handle_of)
+    return quoted(messages, exchanges, opening=RESULT_OPENING, closing=RESULT_CLOSING, names=_name)
+
+
+def _name(message: Message, excerpt: str) -> str:
+    """Return a message's handle; behind it the size of all of it if only an excerpt is quoted."""
+    if not excerpt:
+        return handle_of(message)
+    text = text_with_calls(message)
+    count = line_count(text)
+    size = f"{count} lines" if count > 1 else f"{len(text.encode())} bytes"
+    return f"{handle_of(message)} ({size})"
 
 
 def passage_heading(handle: str, message: Message, passage: MessagePassage) -> str:

@@ -18,6 +18,7 @@ from tidemark.core.errors import MessageNotFound, RecordUnreadable
 from tidemark.core.ports import Caller, Clock, DeletionHook
 from tidemark.core.recall.passage import message_with
 from tidemark.core.recall.quotation import text_with_calls
+from tidemark.core.recall.search_function import NO_TEXT
 from tidemark.dialects.message_formats import MessageFormats
 from tidemark.features.conversations.access import ArchiveAccess
 from tidemark.features.conversations.finding import searchable_text
@@ -193,7 +194,7 @@ class ConversationReader:
     async def original(self, conversation: str, caller: Caller | None, handle: str) -> str:
         """Return the text of a message as it was, with its calls, by the handle that a model's search shows.
 
-        :raises MessageNotFound: no stored message has it
+        :raises MessageNotFound: no stored message has it, or its message has no text
         """
         record = await self._access.record(conversation, caller)
         stored = await self._store.messages(record.id, stop=record.message_count)
@@ -201,7 +202,10 @@ class ConversationReader:
         message = await offloaded(lambda: message_with(handle, self._formats.read(raws)), raws)
         if message is None:
             raise MessageNotFound(f"The conversation has no message with the handle {handle[:40]!r}.")
-        return text_with_calls(message)
+        text = text_with_calls(message)
+        if not text:
+            raise MessageNotFound(NO_TEXT)
+        return text
 
     async def search(self, conversation: str, caller: Caller | None, query: str, page: Page) -> SearchPage:
         """Return the messages that have all words of a query, best match first, summarized ones too."""

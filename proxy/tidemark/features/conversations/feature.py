@@ -181,7 +181,7 @@ class ConversationEndpoints:
     async def _original(self, request: Request) -> Response:
         caller, handle = self.access.caller(request), request.path_params["handle"]
         text = await self.reading.original(request.path_params["id"], caller, handle)
-        return Response(text.encode("utf-8", "surrogatepass"), media_type="text/plain; charset=utf-8")
+        return Response(text.encode(), media_type="text/plain; charset=utf-8")
 
     async def _export(self, request: Request) -> Response:
         lines = await self.transfer.export_lines(request.path_params["id"], self.access.caller(request))
