@@ -130,7 +130,7 @@ def test_random_talks_are_refused_nothing_and_every_changed_prefix_has_a_named_c
     Where the client edits what stood before signed thinking, the API refuses once, and the client has its answer.
     """
     figures = Figures()
-    for seed in seeds(10):
+    for seed in seeds(12):
         figures.play(ChatTalk, seed, harbour, lambda: EnforcingChat(say=answers_at_random))
     print(figures)
     assert figures.faults == []
