@@ -32,6 +32,8 @@ class Accepted:
     """The commit that the figure was counted on, or the last one before it."""
     python: str
     """Another Python has other instructions, so it is no rise."""
+    processor: str
+    """Its maker, for the same reason: the C library copies and compares bytes in other ways on another one."""
     thousands: float
     why: str
 
@@ -39,6 +41,12 @@ class Accepted:
 def history(path: Path = HISTORY) -> list[Accepted]:
     """Return all accepted figures, the oldest first."""
     return [Accepted(**json.loads(line)) for line in path.read_text(encoding="utf-8").splitlines()]
+
+
+def maker(path: Path = Path("/proc/cpuinfo")) -> str:
+    """Return the maker of this machine's processor, such as GenuineIntel; empty if the system does not say."""
+    lines = path.read_text(encoding="utf-8").splitlines() if path.exists() else []
+    return next((line.partition(":")[2].strip() for line in lines if line.startswith("vendor_id")), "")
 
 
 def least(count: Callable[[], float], bound: float = 0.0) -> float:
@@ -59,11 +67,12 @@ def check(count: Callable[[], float], figures: Sequence[Accepted]) -> str:
 
     :param figures: those that were accepted, the newest last
     """
-    version = platform.python_version()
-    last = next((figure for figure in reversed(figures) if figure.python == version), None)
-    if last is None:
-        print(f"No figure of Python {version} was accepted, so there is nothing to compare with.")
+    version, processor = platform.python_version(), maker()
+    same = [figure for figure in figures if (figure.python, figure.processor) == (version, processor)]
+    if not same:
+        print(f"No figure of Python {version} on {processor} was accepted, so there is nothing to compare with.")
         return ""
+    last = same[-1]
     thousands = least(count, last.thousands * MOST_RISE)
     print(f"A small request takes {thousands:,.0f} thousand instructions.")
     print(f"Accepted are {last.thousands:,.0f}: {last.why}.")
@@ -78,7 +87,7 @@ def accept(count: Callable[[], float], why: str, path: Path = HISTORY) -> Accept
     """Add the figure of now to the history."""
     commit = subprocess.run(["git", "rev-parse", "--short", "HEAD"], check=True, capture_output=True, text=True).stdout  # noqa: S607
     today = datetime.now(UTC).date().isoformat()
-    figure = Accepted(today, commit.strip(), platform.python_version(), round(least(count), 1), why)
+    figure = Accepted(today, commit.strip(), platform.python_version(), maker(), round(least(count), 1), why)
     with path.open("a", encoding="utf-8") as file:
         file.write(json.dumps(asdict(figure)) + "\n")
     return figure

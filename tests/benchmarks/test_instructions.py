@@ -24,9 +24,13 @@ def test_without_valgrind_it_says_how_to_get_it(monkeypatch: pytest.MonkeyPatch)
         instructions.main()
 
 
-def accepted(thousands: float, python: str = platform.python_version()) -> ratchet.Accepted:
+def accepted(
+    thousands: float, python: str = platform.python_version(), processor: str | None = None
+) -> ratchet.Accepted:
     """A figure as the history has it."""
-    return ratchet.Accepted("2026-11-26", "abc", python, thousands, "a reason")
+    return ratchet.Accepted(
+        "2026-11-26", "abc", python, ratchet.maker() if processor is None else processor, thousands, "a reason"
+    )
 
 
 def test_a_rise_of_more_than_a_hundredth_fails_and_says_how_to_accept_it() -> None:
@@ -49,6 +53,18 @@ def test_another_python_is_no_rise(capsys: pytest.CaptureFixture[str]) -> None:
     """Its instructions are others."""
     assert ratchet.check(lambda: 9000.0, [accepted(1000, "3.0.0")]) == ""
     assert "nothing to compare with" in capsys.readouterr().out
+
+
+def test_another_processor_is_no_rise_and_hides_none(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    """Each maker's figures are compared among themselves."""
+    figures = [accepted(1000), accepted(9000, processor="another")]
+    assert "more" in ratchet.check(lambda: 1100.0, figures)
+    assert ratchet.check(lambda: 9000.0, figures[1:]) == ""
+    assert "nothing to compare with" in capsys.readouterr().out
+    path = tmp_path / "cpuinfo"
+    assert ratchet.maker(path) == ""
+    path.write_text("processor\t: 0\nvendor_id\t: GenuineIntel\n")
+    assert ratchet.maker(path) == "GenuineIntel"
 
 
 def test_an_accepted_figure_stands_in_the_history_and_in_the_plot(tmp_path: Path) -> None:
