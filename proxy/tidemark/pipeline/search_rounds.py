@@ -64,9 +64,9 @@ class SearchRounds:
         return self._parts.upstream.send(context.route, body, context.caller, dialect=dialect, stream=request.stream)
 
     async def send_next(self, calls: Message) -> UpstreamReply | None:
-        """Answer the calls of a round, and send the next one; None if the round was the last.
+        """Answer the calls of a round, and send the next one.
 
-        If not even an answer without a message fits, the model is asked again without the function and the calls.
+        None if the next one would pass the limit, or the round was the last.
 
         :param calls: the message that has the calls
         :raises UpstreamError: there was no answer
@@ -79,8 +79,7 @@ class SearchRounds:
         added = (message, *await self._answers(message, limit - self._tokens - self._count([message])))
         tokens = self._tokens + self._count(added)
         if tokens > limit:
-            self._number = MOST_SEARCHES
-            return await self.send(offer.format.without_calls(offer.context.request, offer.request))
+            return None
         self._added, self._tokens = (*self._added, *added), tokens
         if self._number == MOST_SEARCHES:
             return await self.send(offer.format.without_calls(offer.context.request, offer.request))

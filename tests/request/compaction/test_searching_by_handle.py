@@ -108,26 +108,3 @@ def test_a_message_without_text_is_not_found_over_http(bench: Bench, request: py
     answer = client.http.get(path, headers=client.headers())
     assert (answer.status_code, answer.json()["error"]["code"]) == (404, "message_not_found")
     assert answer.json()["error"]["message"] == NO_TEXT
-
-
-@pytest.mark.parametrize("stream", [False, True])
-def test_a_call_that_does_not_fit_leaves_no_empty_answer(
-    bench: Bench, request: pytest.FixtureRequest, *, stream: bool
-) -> None:
-    """A query as long as the window: the model is asked again without the function, and what it says arrives."""
-    client = bench.client(request.node.nodeid, more=TOOL)
-    wanted = Call(FUNCTION_NAME, json.dumps({"query": "the door of the archive " * 2_000}))
-
-    def script(received: Received) -> Answer:
-        if received.json.get("tool_choice") == "none":
-            return tells(Turn(ANSWER))(received)
-        return tells(Turn(calls=(wanted,)))(received)
-
-    bench.upstream.script = script
-    body = {"model": "small", "messages": [*talk_with_fact(), QUESTION], "max_tokens": 100, "stream": stream}
-    answered = client.post(body)
-    assert answered.status_code == 200
-    pieces = re.findall(r'"content": ?"([^"]*)"', answered.text)
-    assert "".join(pieces) == ANSWER
-    assert len(bench.upstream.received) == 2
-    assert [message["role"] for message in bench.upstream.last.messages][-1] == "user"
