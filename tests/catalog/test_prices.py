@@ -75,6 +75,13 @@ def test_a_provider_s_own_address_is_no_server_of_ones_own() -> None:
     assert price_of(stated) == price_of(HAIKU)
 
 
+def test_an_address_that_only_begins_like_a_provider_s_is_a_server_of_ones_own() -> None:
+    """Whoever serves there asks what it likes."""
+    address = "https://api.anthropic.com.example.org"
+    stated = Route("wire", HAIKU.name, HAIKU.upstream_model, "anthropic", address, params={"api_base": address})
+    assert price_of(stated) is None
+
+
 def test_a_change_of_the_configuration_is_seen_at_the_next_request() -> None:
     """The cached price belongs to what it was read from."""
     info: dict[str, JsonValue] = {}

@@ -39,7 +39,7 @@ def test_check_says_that_the_marks_follow_the_price(file: Path) -> None:
     """And which ones a model without a price has."""
     lines = run(file, "check", "--offline").output.splitlines()
     assert "  high water by price, 50,000 or more; without a known price as follows" in lines
-    assert "  shadow mode: every request goes on as it came, and is only reported on" in lines
+    assert "  shadow mode: no compaction changes a request, and what it would save is reported" in lines
     described = json.loads(run(file, "check", "--offline", "--json").output)["models"][0]
     assert (described["price_floor"], described["mode"]) == (50_000, "shadow")
 

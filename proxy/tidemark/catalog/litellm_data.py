@@ -12,6 +12,8 @@ import importlib.util
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from pathlib import Path
+from types import GenericAlias
+from typing import Any
 
 import msgspec
 
@@ -72,9 +74,11 @@ class _Entry(msgspec.Struct):
     output_cost_per_token: object = None
 
 
-_PricedEntry: type[_Entry] = msgspec.defstruct(  # type: ignore[assignment] # it is one, by its base
+_PRICED_ENTRY = msgspec.defstruct(
     "_PricedEntry", [(key, object, None) for key in PRICE_KEYS if key not in _Entry.__struct_fields__], bases=(_Entry,)
 )
+_ENTRIES: msgspec.json.Decoder[Any] = msgspec.json.Decoder(GenericAlias(dict, (str, _PRICED_ENTRY)))
+"""Decodes the file; each entry is an ``_Entry`` with a field for each key of a price."""
 
 
 class LiteLLMModelData:
@@ -158,7 +162,7 @@ def data_path() -> Path | None:
 def _read_file(path: Path | None) -> Mapping[str, _Entry]:
     """Return the file's entries; none if it cannot be read, because windows have defaults."""
     try:
-        entries = msgspec.json.decode(path.read_bytes() if path else b"{}", type=dict[str, _PricedEntry])  # type: ignore[valid-type] # made above
+        entries: Mapping[str, _Entry] = _ENTRIES.decode(path.read_bytes() if path else b"{}")
     except (OSError, msgspec.MsgspecError):
         return {}
     return entries

@@ -12,7 +12,7 @@ from tidemark.core.bounded import BoundedCache
 from tidemark.core.conversation.messages import JsonValue
 from tidemark.core.money import CACHE_SECONDS, ModelPrice, Rates
 from tidemark.core.ports import Route
-from tidemark.upstream.providers import ANTHROPIC_BASE
+from tidemark.upstream.headers import is_anthropic
 from tidemark.upstream.wire import is_openai
 
 REMEMBERED = 1024
@@ -96,4 +96,4 @@ def _is_elsewhere(route: Route) -> bool:
     """Return whether the configuration gives an address that is no provider's own."""
     params = route.params or {}
     stated = params.get("api_base") or params.get("base_url")
-    return bool(stated) and not (is_openai(str(stated)) or str(stated).startswith(ANTHROPIC_BASE))
+    return bool(stated) and not (is_openai(str(stated)) or is_anthropic(str(stated)))

@@ -101,7 +101,7 @@ class _ModelEffect:
         source, limit = self.window_source, budget.limit
         yield f"  window {self.window.window:,} ({source}), limit {limit:,} with the longest reply kept free"
         if compaction.mode == "shadow":
-            yield "  shadow mode: every request goes on as it came, and is only reported on"
+            yield "  shadow mode: no compaction changes a request, and what it would save is reported"
         if compaction.threshold is None:
             yield f"  high water by price, {compaction.price_floor:,} or more; without a known price as follows"
         yield (

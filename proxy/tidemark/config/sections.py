@@ -92,7 +92,7 @@ class CompactionSettings(Struct, frozen=True, kw_only=True):
     enabled: bool = True
     """Off: the model's requests are never compacted, and the upstream refuses a request that does not fit."""
     mode: CompactionMode = "active"
-    """``shadow``: every request goes on as it came, and Tidemark reports what a compaction would have saved."""
+    """``shadow``: no compaction changes a request, and Tidemark reports what it would have saved."""
     strategy: Strategy = "hybrid"
     """How summaries are written. ``hybrid``: verbatim facts beside a model's narrative; ``extractive``: no model."""
     threshold: Mark | ByPrice = 0.95

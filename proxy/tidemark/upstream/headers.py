@@ -88,7 +88,7 @@ def _for_anthropic(route: Route, caller: Caller) -> list[tuple[bytes, bytes]]:
     replaced, configured = _configured(tuple(route.headers), None)
     lines = [line for line in caller.headers if line[0] not in replaced]
     key = route.api_key or caller_key(caller)
-    stays = route.api_key is None and (not _is_anthropic(route.base_url) or (key or "").startswith(SUBSCRIPTION))
+    stays = route.api_key is None and (not is_anthropic(route.base_url) or (key or "").startswith(SUBSCRIPTION))
     if key is not None and not stays:
         lines = [line for line in lines if line[0] not in KEYS]
         lines.append((b"x-api-key", key.encode()))
@@ -98,7 +98,7 @@ def _for_anthropic(route: Route, caller: Caller) -> list[tuple[bytes, bytes]]:
 
 
 @lru_cache(maxsize=MAX_CACHED_ROUTES)
-def _is_anthropic(base_url: str) -> bool:
+def is_anthropic(base_url: str) -> bool:
     """Tell whether a base URL is Anthropic's own; an empty one is."""
     return not base_url or urlsplit(base_url).hostname == urlsplit(ANTHROPIC_BASE).hostname
 
