@@ -9,9 +9,9 @@ import pytest
 
 from tidemark.core.errors import RecordUnreadable, StoreError, StoreUnavailable
 from tidemark.core.traffic import TrafficFigures, TrafficLevel
-from tidemark.features.traffic import feature as traffic
 from tidemark.features.traffic.feature import MAX_MINUTES, TrafficCounter
 from tidemark.features.traffic.store import RedisTraffic
+from tidemark.worker import patient_writer
 
 pytestmark = pytest.mark.anyio
 
@@ -60,7 +60,7 @@ async def test_figures_of_one_minute_are_added_up_before_they_are_written() -> N
 
 async def test_a_batch_that_failed_is_sent_again_under_its_number(monkeypatch: pytest.MonkeyPatch) -> None:
     """The store may have taken it all the same; what came meanwhile is another batch."""
-    monkeypatch.setattr(traffic, "RETRY_SECONDS", 0.0)
+    monkeypatch.setattr(patient_writer, "RETRY_SECONDS", 0.0)
     store, now = Store(StoreUnavailable("away"), StoreUnavailable("away")), [60.0]
     counter = counting(store, now)
     counter.add(TrafficFigures(requests=1))

@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from tidemark.core.bill import BilledTurn, BillFigures, EarlierTurn, billed_tokens
 from tidemark.core.bounded import BoundedCache
 from tidemark.core.conversation.messages import JsonValue
-from tidemark.core.errors import RecordUnreadable, StoreError
+from tidemark.core.errors import RecordUnreadable
 from tidemark.core.events import Event, MessagesSearched, RequestServed
 from tidemark.core.frozen import frozen
 from tidemark.core.money import BilledTokens, ModelPrice
@@ -25,13 +25,11 @@ from tidemark.core.report import NO_USAGE, Report, Usage
 from tidemark.dialects.dialect import usage_of
 from tidemark.features.bill.store import RedisDays
 from tidemark.store.bills import RedisBills
+from tidemark.worker.patient_writer import PatientWriter
 
 MAX_WAITING = 20_000
 """Events that wait for the store, about 20 MB; of more the oldest are dropped."""
 PAUSE_SECONDS = 2.0
-RETRY_SECONDS = 1.0
-CLOSE_SECONDS = 2.0
-"""The time that the end of the process waits for figures to be written."""
 MAX_MODELS = 100
 """The most models with rows of their own. Clients choose the names."""
 OTHER = "other"
@@ -119,8 +117,7 @@ class BillCounter:
         """Calls for summaries since a conversation's last turn."""
         self._models: set[str] = set()
         self._lock = asyncio.Lock()
-        self._timer: asyncio.TimerHandle | None = None
-        self._task: asyncio.Task[None] | None = None
+        self._patient_writer = PatientWriter(self._write, self._has_more, PAUSE_SECONDS)
 
     def on_event(self, event: Event) -> None:
         if isinstance(event, RequestServed):
@@ -130,7 +127,7 @@ class BillCounter:
                 if self._turn_calls:
                     self._turn_calls.pop(report.conversation, None)
                 self._waiting.turns.append((event, self._clock(), rounds))
-                self._begin()
+                self._patient_writer.begin()
         elif isinstance(event, MessagesSearched):
             self._searches.put(event.conversation, event.round)
 
@@ -162,39 +159,15 @@ class BillCounter:
         self._waiting.calls.append(call)
         if call.conversation:
             self._turn_calls.put(call.conversation, [*self._turn_calls.get(call.conversation, ()), call])
-        self._begin()
-
-    def _begin(self) -> None:
-        if self._timer is None:
-            self._timer = asyncio.get_running_loop().call_later(PAUSE_SECONDS, self._start)
-
-    def _start(self) -> None:
-        self._timer = None
-        if self._task is None or self._task.done():
-            self._task = asyncio.create_task(self._write_until_done())
+        self._patient_writer.begin()
 
     async def settle(self) -> None:
         """Write now what waits; during an outage it goes on waiting."""
-        with suppress(StoreError):
-            await self._write()
+        await self._patient_writer.settle()
 
     async def aclose(self) -> None:
         """Write what waits, as far as a short time allows."""
-        if self._timer is not None:
-            self._timer.cancel()
-        if self._task is not None:
-            self._task.cancel()
-            await asyncio.gather(self._task, return_exceptions=True)
-        with suppress(TimeoutError):
-            async with asyncio.timeout(CLOSE_SECONDS):
-                await self.settle()
-
-    async def _write_until_done(self) -> None:
-        while self._has_more():
-            try:
-                await self._write()
-            except StoreError:
-                await asyncio.sleep(RETRY_SECONDS)
+        await self._patient_writer.aclose()
 
     def _has_more(self) -> bool:
         return self._batch is not None or bool(self._pending or self._waiting)

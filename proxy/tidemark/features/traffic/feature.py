@@ -20,7 +20,7 @@ from starlette.responses import Response
 from starlette.routing import BaseRoute, Route
 
 from tidemark.core.conversation.messages import JsonValue
-from tidemark.core.errors import InvalidRequest, RecordUnreadable, StoreError
+from tidemark.core.errors import InvalidRequest, RecordUnreadable
 from tidemark.core.frozen import frozen
 from tidemark.core.traffic import MAX_WINDOW_SECONDS, MIN_WINDOW_SECONDS, Traffic, TrafficFigures
 from tidemark.features.feature import Feature
@@ -28,6 +28,7 @@ from tidemark.features.traffic.store import RedisTraffic
 from tidemark.features.traffic.traffic_reader import TrafficReader
 from tidemark.server.operator import OperatorAccess
 from tidemark.server.responses import to_json, with_error_envelope
+from tidemark.worker.patient_writer import PatientWriter
 from tidemark.worker.worker import Worker
 
 DEFAULT_WINDOW = "3600"
@@ -38,9 +39,6 @@ MAX_MINUTES = 1440
 """Minutes of figures that wait for the store: a day, about 1 MB. Older ones are dropped."""
 BATCH_MINUTES = 60
 """Minutes that are written at once."""
-RETRY_SECONDS = 1.0
-CLOSE_SECONDS = 2.0
-"""The time that the end of the process waits for figures to be written."""
 MINUTE_SECONDS = 60
 
 
@@ -146,7 +144,7 @@ class TrafficCounter:
         self._batch: dict[int, TrafficFigures] = {}
         self._waiting: dict[int, TrafficFigures] = {}
         self._lock = asyncio.Lock()
-        self._task: asyncio.Task[None] | None = None
+        self._patient_writer = PatientWriter(self._write, lambda: bool(self._batch or self._waiting))
 
     def add(self, figures: TrafficFigures) -> None:
         """Count figures for the current minute; a task of its own writes them."""
@@ -155,31 +153,17 @@ class TrafficCounter:
         waiting.add(figures)
         if len(self._waiting) > MAX_MINUTES:
             del self._waiting[min(self._waiting)]
-        if self._task is None or self._task.done():
-            self._task = asyncio.create_task(self._write_until_done())
+        self._patient_writer.begin()
 
     async def settle(self) -> None:
         """Write now what waits; during an outage it goes on waiting."""
         self._gather()
-        with suppress(StoreError):
-            await self._write()
+        await self._patient_writer.settle()
 
     async def aclose(self) -> None:
         """Write what waits, as far as a short time allows."""
         self._gather()
-        if self._task is not None:
-            self._task.cancel()
-            await asyncio.gather(self._task, return_exceptions=True)
-        with suppress(TimeoutError):
-            async with asyncio.timeout(CLOSE_SECONDS):
-                await self.settle()
-
-    async def _write_until_done(self) -> None:
-        while self._batch or self._waiting:
-            try:
-                await self._write()
-            except StoreError:
-                await asyncio.sleep(RETRY_SECONDS)
+        await self._patient_writer.aclose()
 
     async def _write(self) -> None:
         """Write all batches.
