@@ -33,7 +33,7 @@ from tidemark.core.planning.assemble import assemble
 from tidemark.core.planning.budget import ModelProfile, budget_for
 from tidemark.core.planning.cuts import open_cuts
 from tidemark.core.planning.plan import plan, plan_ahead
-from tidemark.core.planning.situation import CannotFit, Compact, NoCompaction, PlanInput, SwapSummary
+from tidemark.core.planning.situation import CannotFit, Compact, MaskResults, NoCompaction, PlanInput, SwapSummary
 from tidemark.dialects.bodies import array_of
 from tidemark.dialects.chat.dialect import ChatDialect
 
@@ -90,7 +90,8 @@ class Tenant:
             return
         if isinstance(planned, NoCompaction):
             summary = None
-        elif isinstance(planned, Compact):
+        elif isinstance(planned, Compact | MaskResults):
+            assert not isinstance(planned, MaskResults), "only a policy asks for masks"
             summary = self._keep(self.used, request, self._shortened(summarized(request, planned)))
         else:
             summary = self._keep(self.used, request, planned.summary)

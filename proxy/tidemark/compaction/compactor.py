@@ -13,11 +13,11 @@ from functools import partial
 from typing import assert_never
 
 from tidemark.compaction.order import CompactionOrder, CompactionResult, NotSummarized, Summarized, Trigger
-from tidemark.compaction.record import summary_record
+from tidemark.compaction.record import masked_record, summary_record
 from tidemark.compaction.storing import SummaryOutcome, SummaryStorage
 from tidemark.compaction.writer import SummaryWriter
 from tidemark.core.conversation.messages import Message
-from tidemark.core.conversation.summary import PrefixSummary, SummaryRecipe, SummaryText, render_summary
+from tidemark.core.conversation.summary import MaskedResults, PrefixSummary, SummaryRecipe, SummaryText, render_summary
 from tidemark.core.errors import SummaryOutdated, TidemarkError
 from tidemark.core.events import (
     CompactionGivenUp,
@@ -169,13 +169,22 @@ class Compactor:
 
         It may continue summaries that were prepared before it and never used: its record names the used one.
         """
-        previous = order.in_use.prefix if order.in_use else None
+        in_use = order.in_use.written if order.in_use else None
+        previous = in_use.prefix if in_use else None
         summary = replace(summary, previous=previous, first_question=_first_question(order))
         summarizer = self._writer.summarizer_for(order)
         timer, clock = self._writer.timer, self._clock
         run = CompactionRun(order, Trigger.REQUEST, summarizer, summarizer.recipe, timer(), clock())
         stored = await self._store(run, summary, None)
         return self._report(run, stored or SummaryOutcome(summary, stored=True), swap=True)
+
+    async def mask(self, order: CompactionOrder, masked: MaskedResults) -> Summarized:
+        """Put lines into use that stand for results of tools. No model is asked, and no message leaves.
+
+        :param masked: with the results that were masked before
+        """
+        recipe = self._writer.summarizer_for(order).recipe
+        return await self.adopt(order, masked_record(order, masked, recipe, self._clock()))
 
     async def _record(self, order: CompactionOrder, draft: SummaryText, recipe: SummaryRecipe) -> PrefixSummary:
         record = summary_record(
@@ -198,12 +207,16 @@ class Compactor:
 
         It cannot if the summary was made for a larger window, or absorbed other system messages.
         """
+        if summary.masked is not None or order.plan.is_mask:
+            return summary.masked is not None and order.plan.is_mask
         if summary.native is None and self.tokens(order, summary) > order.plan.max_summary_tokens:
             return False
         return set(summary.absorbed) == set(order.plan.absorbed)
 
     def tokens(self, order: CompactionOrder, summary: PrefixSummary) -> int:
-        """Return the tokens of a summary message, for the order's model."""
+        """Return the tokens of a summary message, for the order's model; of masked results those of all that stands."""
+        if summary.masked is not None:
+            return summary.tokens
         if summary.native is not None and summary.native.tokens:
             return summary.native.tokens
         return self._count_for(order)(render_summary(summary))
@@ -286,6 +299,7 @@ class Compactor:
                 self._emit(SummaryPrepared(*about, tokens, seconds, plan.replaced_tokens, before, after, owner))
             case Trigger.REQUEST | Trigger.MANUAL | Trigger.OFFLINE:
                 trigger: CompactionTrigger = "swap" if swap else _reported(run.trigger, order)
+                trigger = "mask" if summary.masked is not None else trigger
                 replaced, receipt = plan.replaced_tokens, summary.receipt
                 self._emit(
                     ConversationCompacted(*about, replaced, tokens, seconds, before, after, owner, trigger, receipt)

@@ -15,7 +15,7 @@ from tidemark.compaction.order import CompactionOrder, CompactionResult, NotSumm
 from tidemark.compaction.writer import SummaryWriter
 from tidemark.core.bounded import BoundedCache
 from tidemark.core.conversation.messages import digest_of
-from tidemark.core.conversation.summary import PrefixSummary
+from tidemark.core.conversation.summary import MaskedResults, PrefixSummary
 from tidemark.core.errors import StoreError
 from tidemark.core.events import Listener, StoreDegraded
 from tidemark.core.frozen import frozen
@@ -79,6 +79,10 @@ class ImmediateCompaction:
     async def adopt(self, order: CompactionOrder, summary: PrefixSummary) -> Summarized:
         """Put a prepared summary into use."""
         return await self._compactor.adopt(order, summary)
+
+    async def mask(self, order: CompactionOrder, masked: MaskedResults) -> Summarized:
+        """Put lines into use that stand for results of tools."""
+        return await self._compactor.mask(order, masked)
 
     def _remove(self, key: _Key, flight: _Flight) -> None:
         if self._running.get(key) is flight:

@@ -26,6 +26,7 @@ from tidemark.core.planning.situation import (
     CannotFit,
     Compact,
     CompactionPlan,
+    MaskResults,
     NoCompaction,
     PlanInput,
     ReuseSummary,
@@ -159,7 +160,7 @@ async def _perform(order: CompactionOrder, request: ModelRequest, *, before: int
 
 def _unsummarized(
     request: ModelRequest,
-    planned: NoCompaction | ReuseSummary | SwapSummary | CannotFit,
+    planned: NoCompaction | ReuseSummary | SwapSummary | MaskResults | CannotFit,
     tokens: int,
     limit: int,
     strategy: Strategy,

@@ -12,7 +12,15 @@ from tidemark.compaction.order import CompactionOrder
 from tidemark.core.conversation.flush import Flush, leaving
 from tidemark.core.conversation.messages import Message
 from tidemark.core.conversation.prefix import PrefixChain
-from tidemark.core.conversation.summary import Cause, PrefixSummary, Strategy, SummaryRecipe, SummaryText, render_text
+from tidemark.core.conversation.summary import (
+    Cause,
+    MaskedResults,
+    PrefixSummary,
+    Strategy,
+    SummaryRecipe,
+    SummaryText,
+    render_text,
+)
 
 
 def summary_record(
@@ -58,6 +66,29 @@ def _is_chosen(draft: SummaryText, previous: PrefixSummary | None, *, anew: bool
         return False
     # Lines alone go on from a summary with a model's narrative, which is in no message.
     return previous is None or (anew and (draft.made_by == "hybrid" or previous.made_by == "extractive"))
+
+
+def masked_record(
+    order: CompactionOrder, masked: MaskedResults, recipe: SummaryRecipe, created_at: float
+) -> PrefixSummary:
+    """Return the record of results that lines stand for, behind the summary in use or without one.
+
+    :param recipe: the one that requests look for
+    """
+    covered, base = order.plan.covered, masked.base
+    return PrefixSummary(
+        prefix=order.chain.at(covered),
+        covered=covered,
+        text=base.text if base else "",
+        recipe=recipe,
+        made_by=base.made_by if base else "extractive",
+        cause=order.cause,
+        created_at=created_at,
+        previous=base.prefix if base else None,
+        tokens=order.plan.max_summary_tokens,
+        absorbed=base.absorbed if base else (),
+        masked=masked,
+    )
 
 
 def sealed_record(text: str, covered: int, strategy: Strategy) -> PrefixSummary:

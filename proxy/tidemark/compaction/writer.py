@@ -167,7 +167,7 @@ class SummaryWriter:
             earlier=plan.earlier,
             reading=order.reading,
             shorten_sentences=order.profile.policy.shorten_sentences,
-            live=cached_prefix(order.request, plan, order.profile) if order.request else None,
+            live=cached_prefix(order.request, plan, order.profile, order.in_use) if order.request else None,
             ask_provider=order.ask_provider,
             conversation=order.conversation,
         )

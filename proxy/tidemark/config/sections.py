@@ -130,6 +130,9 @@ class CompactionSettings(Struct, frozen=True, kw_only=True):
     wait_seconds: Seconds = 30.0
     """The longest that a request waits for a summary that another request is making. Clients give up after 60 s or
     more."""
+    mask_results: bool = False
+    """Whether a compaction first puts a line in the place of old tool results; if that suffices, nothing is summarized.
+    Off, because of a result that is masked the model sees its size, its ends and its handle only."""
     oversize: Oversize = "clip"
     """What happens to a tool result that is too large even for a compacted request (FR-5.3.1). ``clip``: it visibly
     loses its middle, because a refused agent could not go on; ``error``: 400, as for any other message."""

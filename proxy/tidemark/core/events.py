@@ -22,7 +22,7 @@ BreakerState = Literal["closed", "open", "half_open"]
 Outcome = Literal["complete", "refused", "incomplete", "disconnected", "rejected", "error"]
 """How an exchange ended. In order: completely; with an error status of the upstream; cut short by the upstream; by
 the client's disconnection; with Tidemark's refusal of a bad request; with a failure of Tidemark."""
-CompactionTrigger = Literal["request", "preparation", "manual", "offline", "swap"]
+CompactionTrigger = Literal["request", "preparation", "manual", "offline", "swap", "mask"]
 """What asked for a summary; ``swap`` puts a prepared one into use."""
 
 

@@ -36,7 +36,15 @@ from tidemark.core.planning.assemble import assemble
 from tidemark.core.planning.budget import Budget, CompactionPolicy
 from tidemark.core.planning.cuts import open_cuts
 from tidemark.core.planning.plan import plan
-from tidemark.core.planning.situation import CannotFit, Compact, NoCompaction, PlanInput, ReuseSummary, SwapSummary
+from tidemark.core.planning.situation import (
+    CannotFit,
+    Compact,
+    MaskResults,
+    NoCompaction,
+    PlanInput,
+    ReuseSummary,
+    SwapSummary,
+)
 from tidemark.dialects.chat.message import ROLES, parse_message
 
 TokenCounter = Callable[[Iterable[BaseMessage]], int]
@@ -146,7 +154,9 @@ class GraphPlan:
         match planned:
             case NoCompaction() | ReuseSummary() | Compact():
                 return planned
-            case SwapSummary() | CannotFit():  # a graph prepares no summaries, and no request is over such a limit
+            case (
+                SwapSummary() | MaskResults() | CannotFit()
+            ):  # a graph prepares and masks nothing, and has no such limit
                 raise AssertionError(planned)
             case _:
                 assert_never(planned)

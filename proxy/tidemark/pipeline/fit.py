@@ -19,12 +19,13 @@ from tidemark.core.conversation.summary import PrefixSummary
 from tidemark.core.errors import ContextLengthExceeded
 from tidemark.core.planning.budget import CompactionPolicy, budget_for
 from tidemark.core.planning.clip import Clip, clips_for, could_shrink
-from tidemark.core.planning.plan import least_tokens, plan, plan_ahead, plan_at_once, would_help
+from tidemark.core.planning.plan import least_tokens, plan, plan_ahead, plan_at_once, rest_tokens, would_help
 from tidemark.core.planning.situation import (
     CannotFit,
     Compact,
     CompactionPlan,
     EarlierMessagesNeeded,
+    MaskResults,
     NoCompaction,
     PlanInput,
     ReuseSummary,
@@ -48,6 +49,7 @@ from tidemark.pipeline.fit_states import (
     Unplanned,
     WithoutSearch,
 )
+from tidemark.pipeline.masked_results import ResultMasks
 from tidemark.pipeline.native_compaction import NativeCompaction
 from tidemark.pipeline.notices import (
     NO_SEARCH,
@@ -60,7 +62,7 @@ from tidemark.pipeline.notices import (
     with_less_reply_warning,
     with_warning,
 )
-from tidemark.pipeline.orders import order_of, swap_plan_of
+from tidemark.pipeline.orders import mask_plan_of, order_of, swap_plan_of
 from tidemark.pipeline.recall import Recaller, recall_mark, recalled_before_next, without_recalled
 from tidemark.pipeline.search_offers import SearchOffers, without_search
 from tidemark.pipeline.values import (
@@ -87,10 +89,12 @@ class BudgetFitter:
         recaller: Recaller,
         timer: Clock,
         natives: NativeCompaction,
+        masks: ResultMasks,
         searches: SearchOffers,
     ) -> None:
         self._counter = counter
         self._natives = natives
+        self._masks = masks
         self._searches = searches
         self._recaller = recaller
         self._compactor = compactor
@@ -125,6 +129,8 @@ class BudgetFitter:
                     state = Performed(self._reused(attempt.context, state), state)
                 case SwapSummary():
                     state = Performed(await self._swap(attempt.context, state), state)
+                case MaskResults():
+                    state = Performed(await self._mask(attempt.context, state), state)
                 case Compact():
                     state = await self._wait(attempt, state, progress)
                 case Summarize():
@@ -303,6 +309,16 @@ class BudgetFitter:
         after = planned.tokens - self._natives.tokens(context, planned.summary) + result.tokens
         return self._with_summary(context, result, after, "compacted")
 
+    async def _mask(self, context: RequestContext, planned: MaskResults) -> Fitted:
+        """Put lines in the place of results; all that was said stays, so no model is asked and nothing leaves."""
+        masked = self._masks.masked(context, planned)
+        base, standing = masked.base, self._masks.tokens(context, masked, planned.covered)
+        standing += self._natives.tokens(context, base) if base else 0
+        order = order_of(context, mask_plan_of(planned, base.absorbed if base else (), standing))
+        result = await self._compactor.mask(order, masked)
+        after = rest_tokens(self.plan_input(context), planned.covered) + result.tokens
+        return self._with_summary(context, result, after, "compacted")
+
     def _with_summary(self, context: RequestContext, result: Summarized, after: int, action: Action) -> Fitted:
         """Return the request with a new summary; a refusal if even that does not fit."""
         summary = result.summary
@@ -368,6 +384,7 @@ class BudgetFitter:
             first_summary_tokens=context.count.first_summary_tokens + self._searches.tokens(context),
             left_out=context.count.left_out,
             asks_provider=self._natives.is_due(context),
+            masks_results=context.profile.policy.mask_results,
             is_cold=budget.price is not None and context.idle_seconds > budget.price.cache_seconds > 0,
         )
 

@@ -246,6 +246,7 @@ def _check_left_out(
         summary is None
         or summary.covered < left_out.count
         or summary.absorbed
+        or summary.masked
         or stored.stored_count <= left_out.count
         or stored.diverges
         or policy.recall_tool

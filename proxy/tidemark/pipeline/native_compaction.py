@@ -30,6 +30,7 @@ from tidemark.core.planning.situation import Compact
 from tidemark.core.ports import AskProvider, Clock, Route, TokenCounter, Upstream, UpstreamReply
 from tidemark.core.report import Usage
 from tidemark.pipeline.bound_thinking import LARGE_BYTES, BoundThinking, ThinkingGuard, with_beta
+from tidemark.pipeline.masked_results import ResultMasks
 from tidemark.pipeline.plain_replies import decode_whole, read_whole
 from tidemark.pipeline.values import BufferedReply, RequestContext
 
@@ -48,10 +49,13 @@ class NativeCompaction:
     :param timer: seconds, of any origin
     """
 
-    def __init__(self, *, upstream: Upstream, guard: ThinkingGuard, counter: TokenCounter, timer: Clock) -> None:
+    def __init__(
+        self, *, upstream: Upstream, guard: ThinkingGuard, counter: TokenCounter, masks: ResultMasks, timer: Clock
+    ) -> None:
         self._upstream = upstream
         self._guard = guard
         self._counter = counter
+        self._masks = masks
         self._writing_lessons: Lessons[tuple[str, str]] = Lessons(timer)
         """By address and model."""
         self._carrying_lessons: Lessons[tuple[bytes, ...]] = Lessons(timer)
@@ -74,6 +78,7 @@ class NativeCompaction:
 
     def standing(self, context: RequestContext, summary: PrefixSummary | None) -> NativeForm | None:
         """Return a summary in its provider's own form, if it goes out in it; None if its text does."""
+        summary = summary.written if summary is not None else None
         form, route = context.request.dialect.native_compaction, context.route
         if summary is None or summary.native is None or form is None or context.texts_only:
             return None
@@ -86,7 +91,11 @@ class NativeCompaction:
         return summary.native if form.may_carry(context.request.fields) else None
 
     def tokens(self, context: RequestContext, summary: PrefixSummary) -> int:
-        """Return the tokens of a summary as it goes out."""
+        """Return the tokens of a summary as it goes out, with all messages that masked results of it stand among."""
+        masked = summary.masked
+        if masked is not None:
+            before = self.tokens(context, masked.base) if masked.base else 0
+            return before + self._masks.tokens(context, masked, summary.covered, summary.version)
         native = self.standing(context, summary)
         if native is not None and native.tokens:
             return native.tokens
@@ -96,7 +105,13 @@ class NativeCompaction:
         """Return the messages of a request with a summary in the place of the oldest ones."""
         native = self.standing(context, summary)
         standing = native.messages(summary.text) if native is not None else ()
-        return assemble(context.request.messages, summary, context.count.left_out.count, standing=standing)
+        return assemble(
+            context.request.messages,
+            summary,
+            context.count.left_out.count,
+            standing=standing,
+            replace_middle=context.request.dialect.replace_middle,
+        )
 
     def carrying(self, context: RequestContext) -> RequestContext:
         """Return the context of a request that carries a provider's summary: it names the provider's beta."""
@@ -145,7 +160,7 @@ class NativeCompaction:
             raise SummaryRejected("system messages stand among the turns, and no summary may repeat them")
         credential, place = context.caller.fingerprint, _place(context)
         context = _carrying(_of_one_answer(context), form)
-        thinking = self._guard.of(context, self.standing(context, planned.previous))
+        thinking = self._guard.of(context, self.standing(context, _in_use(context, planned)))
         body = await _offloaded(context, self._body, context, planned, form)
         reply = await self._send(context, form, body, thinking)
         data = await read_whole(reply)
@@ -166,11 +181,11 @@ class NativeCompaction:
 
     def _body(self, context: RequestContext, planned: Compact, form: NativeFormat) -> bytes:
         """Return the body of the question: what is forwarded of the conversation, up to the cut."""
-        request, previous = context.request, planned.previous
+        request, in_use = context.request, _in_use(context, planned)
         left_out = context.count.left_out.count
         places = [place for place, message in enumerate(request.messages) if not message.is_system]
         rest = len(request.messages) - places[planned.covered - left_out]
-        whole = request.messages if previous is None else self.assembled(context, previous)
+        whole = request.messages if in_use is None else self.assembled(context, in_use)
         body = request.dialect.body_with(request, whole[: len(whole) - rest], model=context.route.upstream_model)
         return form.asking(body, context.profile.window.max_output_tokens or 0)
 
@@ -194,6 +209,12 @@ class NativeCompaction:
         free = context.budget.limit - planned.rest_tokens
         if tokens > free:
             raise SummaryRejected(f"its summary has {tokens} tokens, and there is space for {max(free, 0)}")
+
+
+def _in_use(context: RequestContext, planned: Compact) -> PrefixSummary | None:
+    """Return what is forwarded before a planned summary; behind its predecessor, results may be masked."""
+    stored = context.stored.summary
+    return stored if stored is not None and stored.masked is not None else planned.previous
 
 
 def without_natives(context: RequestContext) -> RequestContext:

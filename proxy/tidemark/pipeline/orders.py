@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from tidemark.compaction.order import CompactionOrder
 from tidemark.core.conversation.prefix import owner_of
-from tidemark.core.planning.situation import Compact, SwapSummary
+from tidemark.core.planning.situation import Compact, MaskResults, SwapSummary
 from tidemark.pipeline.values import RequestContext
 
 
@@ -47,4 +47,23 @@ def swap_plan_of(planned: SwapSummary) -> Compact:
         replaced_tokens=planned.replaced_tokens,
         rest_tokens=0,
         fallback=None,
+    )
+
+
+def mask_plan_of(planned: MaskResults, absorbed: tuple[bytes, ...], tokens: int) -> Compact:
+    """Return the plan that masked results are the outcome of.
+
+    :param absorbed: what the summary in use absorbed
+    :param tokens: of all messages up to the last one that was looked at, with the lines
+    """
+    return Compact(
+        covered=planned.covered,
+        messages=(),
+        previous=None,
+        max_summary_tokens=tokens,
+        absorbed=absorbed,
+        replaced_tokens=planned.replaced_tokens,
+        rest_tokens=0,
+        fallback=None,
+        is_mask=True,
     )

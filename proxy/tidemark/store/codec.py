@@ -32,14 +32,14 @@ from tidemark.codings.compression import compress, decompress
 from tidemark.core.conversation.messages import DIGEST_BYTES, Message, digest_of
 from tidemark.core.conversation.native import NativeForm
 from tidemark.core.conversation.records import MessageRecord, TurnRecord
-from tidemark.core.conversation.summary import Cause, PrefixSummary, Strategy, SummaryRecipe
+from tidemark.core.conversation.summary import Cause, MaskedResults, PrefixSummary, Strategy, SummaryRecipe
 from tidemark.core.errors import RecordUnreadable
 from tidemark.core.receipt import DetailKind, KindCount, Receipt
 from tidemark.store.turn_parts import PlacedSystem
 
 T = TypeVar("T")
 
-VERSION = b"\x01"
+VERSION, MASKED_VERSION = b"\x01", b"\x02"
 MOVED = b"\x00moved aside"
 """Stands in the place of a message or a turn that was moved aside. No version reads it as a record."""
 
@@ -91,6 +91,12 @@ class _Summary(msgspec.Struct, array_like=True, frozen=True):
     native: tuple[str, str, tuple[bytes, ...], int, bytes] | None = None
     """The fields of ``NativeForm``, in their order."""
     chosen: bool = False
+    masked: _Masked | None = None
+
+
+class _Masked(msgspec.Struct, array_like=True, frozen=True):
+    base: _Summary | None
+    lines: tuple[tuple[int, str], ...]
 
 
 class TurnEntry(msgspec.Struct, array_like=True, frozen=True):
@@ -234,65 +240,16 @@ class Codec:
             return None
 
     def pack_summary(self, summary: PrefixSummary) -> bytes:
-        recipe = summary.recipe
-        record = _Summary(
-            summary.prefix,
-            summary.covered,
-            summary.text,
-            recipe.strategy,
-            recipe.template,
-            recipe.version,
-            recipe.model,
-            summary.made_by,
-            summary.cause,
-            summary.created_at,
-            summary.previous,
-            summary.tokens,
-            summary.absorbed,
-            summary.edited,
-            summary.written_with,
-            tuple(
-                (count.kind, count.total, count.verbatim_count, count.shortened_count)
-                for count in summary.receipt
-                if count.kind != "statements"
-            ),
-            summary.first_question,
-            summary.stated,
-            tuple(
-                (count.kind, count.total, count.verbatim_count, count.shortened_count, count.unsupported)
-                for count in summary.receipt
-                if count.kind == "statements" or count.unsupported
-            ),
-            _fields_of(summary.native),
-            summary.chosen,
-        )
-        return self.seal(VERSION + _pack(record))
+        # An earlier program would read masked results as a summary without a text, so it must not read them.
+        version = VERSION if summary.masked is None else MASKED_VERSION
+        return self.seal(version + _pack(_summary_record(summary)))
 
     def unpack_summary(self, packed: bytes) -> PrefixSummary:
         """Return the summary of a record.
 
         :raises RecordUnreadable: another version wrote it, or its bytes have changed since
         """
-        record = self._read(_SUMMARY, packed)
-        return PrefixSummary(
-            prefix=record.prefix,
-            covered=record.covered,
-            text=record.text,
-            recipe=SummaryRecipe(record.strategy, record.template, record.version, record.model),
-            made_by=record.made_by,
-            cause=record.cause,
-            created_at=record.created_at,
-            previous=record.previous,
-            tokens=record.tokens,
-            absorbed=record.absorbed,
-            edited=record.edited,
-            written_with=record.written_with,
-            receipt=_receipt_of(record),
-            first_question=record.first_question,
-            stated=record.stated,
-            native=None if record.native is None else NativeForm(*record.native),
-            chosen=record.chosen,
-        )
+        return _summary_of(self._read(_SUMMARY, packed, (VERSION, MASKED_VERSION)))
 
     def readable_summary(self, packed: bytes) -> PrefixSummary | None:
         """Return the summary of a record, or None for an unreadable one: a summary can be made again."""
@@ -315,9 +272,9 @@ class Codec:
         except ValueError as error:
             raise unreadable(str(error)) from error
 
-    def _read(self, decoder: msgspec.msgpack.Decoder[T], packed: bytes) -> T:
+    def _read(self, decoder: msgspec.msgpack.Decoder[T], packed: bytes, versions: Sequence[bytes] = (VERSION,)) -> T:
         plain = self.open(packed)
-        if plain[:1] != VERSION:
+        if plain[:1] not in versions:
             raise unreadable(f"record version {plain[:1].hex()}, this program reads {VERSION.hex()}")
         try:
             return decoder.decode(memoryview(plain)[1:])
@@ -332,6 +289,68 @@ class Codec:
             return self.open(base64.b64decode(text, validate=True)).decode() if text else ""
         except ValueError as error:
             raise unreadable(str(error)) from error
+
+
+def _summary_record(summary: PrefixSummary) -> _Summary:
+    recipe, masked = summary.recipe, summary.masked
+    return _Summary(
+        summary.prefix,
+        summary.covered,
+        summary.text,
+        recipe.strategy,
+        recipe.template,
+        recipe.version,
+        recipe.model,
+        summary.made_by,
+        summary.cause,
+        summary.created_at,
+        summary.previous,
+        summary.tokens,
+        summary.absorbed,
+        summary.edited,
+        summary.written_with,
+        tuple(
+            (count.kind, count.total, count.verbatim_count, count.shortened_count)
+            for count in summary.receipt
+            if count.kind != "statements"
+        ),
+        summary.first_question,
+        summary.stated,
+        tuple(
+            (count.kind, count.total, count.verbatim_count, count.shortened_count, count.unsupported)
+            for count in summary.receipt
+            if count.kind == "statements" or count.unsupported
+        ),
+        _fields_of(summary.native),
+        summary.chosen,
+        None if masked is None else _Masked(_summary_record(masked.base) if masked.base else None, masked.lines),
+    )
+
+
+def _summary_of(record: _Summary) -> PrefixSummary:
+    masked = record.masked
+    return PrefixSummary(
+        prefix=record.prefix,
+        covered=record.covered,
+        text=record.text,
+        recipe=SummaryRecipe(record.strategy, record.template, record.version, record.model),
+        made_by=record.made_by,
+        cause=record.cause,
+        created_at=record.created_at,
+        previous=record.previous,
+        tokens=record.tokens,
+        absorbed=record.absorbed,
+        edited=record.edited,
+        written_with=record.written_with,
+        receipt=_receipt_of(record),
+        first_question=record.first_question,
+        stated=record.stated,
+        native=None if record.native is None else NativeForm(*record.native),
+        chosen=record.chosen,
+        masked=None
+        if masked is None
+        else MaskedResults(_summary_of(masked.base) if masked.base else None, masked.lines),
+    )
 
 
 def _fields_of(native: NativeForm | None) -> tuple[str, str, tuple[bytes, ...], int, bytes] | None:

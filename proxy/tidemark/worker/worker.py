@@ -24,6 +24,7 @@ from tidemark.pipeline.fit import BudgetFitter
 from tidemark.pipeline.identify import Identifier
 from tidemark.pipeline.kept_conversations import KeptConversations
 from tidemark.pipeline.lost_histories import LostHistories
+from tidemark.pipeline.masked_results import ResultMasks
 from tidemark.pipeline.message_search import OriginalsSearch
 from tidemark.pipeline.native_compaction import NativeCompaction
 from tidemark.pipeline.prompt_check import PromptCheck
@@ -85,9 +86,17 @@ class Worker(StoreParts):
         return ThinkingGuard(time.perf_counter)
 
     @cached_property
+    def masks(self) -> ResultMasks:
+        return ResultMasks(self.counter)
+
+    @cached_property
     def natives(self) -> NativeCompaction:
         return NativeCompaction(
-            upstream=self.upstream, guard=self.thinking, counter=self.counter, timer=time.perf_counter
+            upstream=self.upstream,
+            guard=self.thinking,
+            counter=self.counter,
+            masks=self.masks,
+            timer=time.perf_counter,
         )
 
     @cached_property
@@ -113,6 +122,7 @@ class Worker(StoreParts):
             recaller=self.recaller,
             timer=time.perf_counter,
             natives=self.natives,
+            masks=self.masks,
             searches=self.searches,
         )
 

@@ -18,6 +18,7 @@ from tidemark.pipeline.bound_thinking import ThinkingGuard
 from tidemark.pipeline.commands import Commands
 from tidemark.pipeline.fit import BudgetFitter
 from tidemark.pipeline.identify import Identifier, tenant_of
+from tidemark.pipeline.masked_results import ResultMasks
 from tidemark.pipeline.native_compaction import NativeCompaction
 from tidemark.pipeline.recall import Recaller
 from tidemark.pipeline.repeated_turns import RepeatedTurns
@@ -94,7 +95,8 @@ def _exchanged(controls: Controls) -> tuple[Exchange, Any]:
         timer=ports.timer,
     )
     guard = ThinkingGuard(ports.timer)
-    natives = NativeCompaction(upstream=ports, guard=guard, counter=ports, timer=ports.timer)
+    masks = ResultMasks(ports)
+    natives = NativeCompaction(upstream=ports, guard=guard, counter=ports, masks=masks, timer=ports.timer)
     fitting = BudgetFitter(
         counter=ports,
         compactor=ports,
@@ -102,6 +104,7 @@ def _exchanged(controls: Controls) -> tuple[Exchange, Any]:
         recaller=Recaller(ports),
         timer=ports.timer,
         natives=natives,
+        masks=masks,
         searches=(searches := SearchOffers(ports, ports.timer)),
     )
     commands = Commands(fitter=fitting, store=ports, mark_for=lambda _: "mark", emit=ports, clock=ports.timer)

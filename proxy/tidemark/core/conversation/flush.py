@@ -65,9 +65,9 @@ class Flush:
         leaving = tuple(
             leaving_message
             for leaving_message in self.leaving
-            if not _had_left(leaving_message, earlier.covered, absorbed)
+            if not _had_left(leaving_message, earlier.summarized, absorbed)
         )
-        return replace(self, first=max(self.first, earlier.covered + 1), leaving=leaving)
+        return replace(self, first=max(self.first, earlier.summarized + 1), leaving=leaving)
 
 
 def flush_key(family: str, prefix: bytes, covered: int, absorbed: Sequence[bytes] = ()) -> str:
@@ -97,11 +97,11 @@ def leaving(
     :param in_use: the summary before it, of the same prefix or a shorter one; None if there was none
     :param left_out: how many client messages stand before ``messages``; the summary in use stands for them
     """
-    start = in_use.covered if in_use else 0
+    start = in_use.summarized if in_use else 0
     absorbed, before = set(summary.absorbed), set(in_use.absorbed if in_use else ())
     candidates, position = [], left_out
     for message, count in zip(messages, tokens, strict=True):
-        if position >= summary.covered and not message.is_system:
+        if position >= summary.summarized and not message.is_system:
             break
         if not message.is_system:
             position += 1

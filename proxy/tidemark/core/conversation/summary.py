@@ -147,6 +147,8 @@ class PrefixSummary:
 
     Recall begins with it (``core/recall/epoch.py``). Equal summaries may differ in it.
     """
+    masked: MaskedResults | None = None
+    """Present if it summarizes nothing, and puts lines in the place of results."""
 
     @property
     def source(self) -> str:
@@ -154,9 +156,20 @@ class PrefixSummary:
         return source_of(self.text, self.made_by, self.stated)
 
     @property
+    def summarized(self) -> int:
+        """Return how many client messages the text itself stands for; the others still stand, with masked results."""
+        return self.covered if self.masked is None else self.masked.first
+
+    @property
+    def written(self) -> PrefixSummary | None:
+        """Return the summary whose text is forwarded; None if results are masked and nothing was summarized."""
+        return self if self.masked is None else self.masked.base
+
+    @property
     def version(self) -> str:
         """Return what distinguishes this text from others of its prefix, 16 hex characters; equal ones have equal."""
-        parts = (self.prefix, self.recipe.key.encode(), repr(self.created_at).encode(), self.text.encode())
+        text = self.text if self.masked is None else "\n".join([self.text, *[line for _, line in self.masked.lines]])
+        parts = (self.prefix, self.recipe.key.encode(), repr(self.created_at).encode(), text.encode())
         return digest_of(*parts, *sorted(self.absorbed)).hex()[:VERSION_CHARACTERS]
 
     def holds_for(self, systems: InnerSystems) -> bool:
@@ -167,6 +180,21 @@ class PrefixSummary:
         """
         covered = self.covered
         return all(systems.get(digest, covered + 1) <= covered for digest in self.absorbed)
+
+
+@frozen
+class MaskedResults:
+    """Results of tools that a line each stands for, behind the text of an earlier summary (docs/adr/0037)."""
+
+    base: PrefixSummary | None
+    """The summary that stands before the messages with these results; None if nothing was summarized before."""
+    lines: tuple[tuple[int, str], ...]
+    """The position of each result among the client messages, from 0, and its line."""
+
+    @property
+    def first(self) -> int:
+        """Return the position of the first message that the summary does not stand for."""
+        return self.base.covered if self.base else 0
 
 
 def inner_systems(messages: Sequence[Message]) -> InnerSystems:

@@ -6,10 +6,12 @@ remaining messages, in the client's order and bytes (promises 1 and 2).
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from tidemark.core.conversation.messages import Message
-from tidemark.core.conversation.summary import PrefixSummary, render_summary
+from tidemark.core.conversation.summary import MaskedResults, PrefixSummary, render_summary
+
+ReplaceMiddle = Callable[[Message, int, int, str], Message]
 
 
 def assemble(
@@ -18,6 +20,7 @@ def assemble(
     left_out: int = 0,
     *,
     standing: Sequence[Message] = (),
+    replace_middle: ReplaceMiddle | None = None,
 ) -> tuple[Message, ...]:
     """Put ``summary`` in the place of the first ``summary.covered`` non-system messages (FR-1.5.1).
 
@@ -26,8 +29,14 @@ def assemble(
 
     :param left_out: how many of the non-system messages that the summary stands for are not among ``messages``
     :param standing: the summary in its provider's own form, in place of the summary message
+    :param replace_middle: the dialect's function that puts a line in the place of a masked result
     :raises ValueError: the summary covers as many messages as there are, so the newest one would be lost
     """
+    if summary.masked is not None and replace_middle is not None:
+        messages, base = with_lines(messages, summary.masked, replace_middle), summary.masked.base
+        if base is None:
+            return tuple(messages)
+        summary = base
     client_places = [place for place, message in enumerate(messages) if not message.is_system]
     count = left_out + len(client_places)
     if not max(left_out, 1) <= summary.covered < count:
@@ -38,3 +47,13 @@ def assemble(
     inside = messages[first:rest]
     inner = [message for message in inside if message.is_system and message.digest not in absorbed]
     return (*messages[:first], *(standing or (render_summary(summary),)), *inner, *messages[rest:])
+
+
+def with_lines(messages: Sequence[Message], masked: MaskedResults, replace_middle: ReplaceMiddle) -> list[Message]:
+    """Return all messages of a request, with a line in the place of each masked result."""
+    places = [place for place, message in enumerate(messages) if not message.is_system]
+    changed = list(messages)
+    for position, line in masked.lines:
+        result = messages[places[position]]
+        changed[places[position]] = replace_middle(result, 0, len(result.text), line)
+    return changed

@@ -115,6 +115,8 @@ class CompactionPolicy:
     """The longest time that a request waits for a summary that another request is making."""
     oversize: Oversize = "clip"
     """What to do with a tool result that is too large even for a compacted request (``core/planning/clip.py``)."""
+    mask_results: bool = False
+    """Whether lines take the place of old tool results before anything is summarized (``core/planning/masks.py``)."""
     commands: bool = True
     """Whether ``/context`` and ``/summarize`` are answered (``pipeline/command_text.py``)."""
     command_dialects: tuple[str, ...] = ("chat",)

@@ -6,8 +6,6 @@ forwarded bytes up to the last message that the summary will stand for, and appe
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 from tidemark.core.conversation.messages import Message
 from tidemark.core.conversation.request import CachedPrefix, ModelRequest
 from tidemark.core.conversation.summary import PrefixSummary, inner_systems
@@ -16,12 +14,16 @@ from tidemark.core.planning.budget import ModelProfile, budget_for
 from tidemark.core.planning.situation import Compact
 
 
-def cached_prefix(request: ModelRequest, planned: Compact, profile: ModelProfile) -> CachedPrefix | None:
+def cached_prefix(
+    request: ModelRequest, planned: Compact, profile: ModelProfile, in_use: PrefixSummary | None = None
+) -> CachedPrefix | None:
     """Return the forwarded beginning of a request, up to the last message that the planned summary stands for.
 
     None if a model could not answer that call with a summary: the request demands JSON or the call of a tool, or the
     summary must repeat system messages, which the model would take for instructions. None also if system messages
     stand among the turns: the chain leaves them out, so such a summary might reveal them to other readers.
+
+    :param in_use: the summary in use. If results are masked behind it, they are forwarded so
     """
     if not profile.policy.summarizer_cache_friendly:
         return None
@@ -31,7 +33,9 @@ def cached_prefix(request: ModelRequest, planned: Compact, profile: ModelProfile
     inner = any(position <= planned.covered for position in inner_systems(request.messages).values())
     if inner or any(message.is_system for message in planned.messages):
         return None
-    messages = _forwarded(request.messages, planned.previous, planned.covered)
+    if in_use is None or in_use.masked is None:
+        in_use = planned.previous
+    messages = _forwarded(request, in_use, planned.covered)
     return CachedPrefix(
         messages=messages,
         raws=tuple(request.dialect.raws_of(messages)),
@@ -40,8 +44,9 @@ def cached_prefix(request: ModelRequest, planned: Compact, profile: ModelProfile
     )
 
 
-def _forwarded(messages: Sequence[Message], previous: PrefixSummary | None, covered: int) -> tuple[Message, ...]:
+def _forwarded(request: ModelRequest, in_use: PrefixSummary | None, covered: int) -> tuple[Message, ...]:
     """Return what is forwarded without the planned summary, up to the last message that it will stand for."""
+    messages = request.messages
     rest = [place for place, message in enumerate(messages) if not message.is_system][covered]
-    whole = assemble(messages, previous) if previous else tuple(messages)
+    whole = assemble(messages, in_use, replace_middle=request.dialect.replace_middle) if in_use else tuple(messages)
     return whole[: len(whole) - (len(messages) - rest)]

@@ -17,12 +17,14 @@ from tidemark.core.conversation.summary import PrefixSummary, inner_systems
 from tidemark.core.planning.budget import MIN_SUMMARY_TOKENS, SUMMARY_FLOOR_TOKENS
 from tidemark.core.planning.cuts import open_cuts
 from tidemark.core.planning.kinds import work_share
+from tidemark.core.planning.masks import LINE_TOKENS, maskable
 from tidemark.core.planning.price import Compaction, Growth, answer_places, least_freed, priced
 from tidemark.core.planning.situation import (
     CannotFit,
     Compact,
     CompactionPlan,
     EarlierMessagesNeeded,
+    MaskResults,
     NoCompaction,
     PlanInput,
     Reason,
@@ -56,6 +58,8 @@ class Candidates:
             self.budget = priced(self.budget, plan_input.policy, self._growth, head_tokens, is_cold=is_cold)
         self.summary = self._usable_summary()
         self.start = self.summary.covered if self.summary else 0
+        self.summarized = self.summary.summarized if self.summary else 0
+        """How many messages the summary's text stands for; fewer than ``start`` if results are masked behind them."""
         self.absorbed = frozenset(self.summary.absorbed if self.summary else ())
         if self.left_out and self.summary is None:
             raise EarlierMessagesNeeded
@@ -150,10 +154,11 @@ class Candidates:
         summary = self.summary
         if summary is None:
             return NoCompaction("fits", self.total)
-        after_head = (
-            self.plan_input.summary_tokens + self.inner_tokens(summary.covered) + self.tail_tokens(summary.covered)
-        )
-        return ReuseSummary(summary, self.head_tokens + after_head)
+        return ReuseSummary(summary, self.plan_input.summary_tokens + self.rest_tokens(summary.covered))
+
+    def rest_tokens(self, covered: int) -> int:
+        """Return the tokens of a request beside what stands for its first ``covered`` client messages."""
+        return self.head_tokens + self.inner_tokens(covered) + self.tail_tokens(covered)
 
     def prepared(self) -> Candidates | None:
         """Return the candidates with the prepared summary in use, if it stands for more than the present one."""
@@ -191,10 +196,7 @@ class Candidates:
         if not candidates:
             return None
         fitting = (
-            covered
-            for covered in candidates
-            if self.head_tokens + bound + self.inner_tokens(covered) + self.tail_tokens(covered) + coming
-            <= self.budget.low_water
+            covered for covered in candidates if self.rest_tokens(covered) + bound + coming <= self.budget.low_water
         )
         covered = next(fitting, candidates[-1])
         return self.compact(covered, bound, self.absorbed, None)
@@ -218,7 +220,9 @@ class Candidates:
 
         The newest message always stays.
         """
-        every = [covered for covered in range(self.start + 1, self.count) if self.is_open(covered)]
+        # What masked results stand before may be summarized up to the same message.
+        first = self.start + (self.summarized == self.start)
+        every = [covered for covered in range(first, self.count) if self.is_open(covered)]
         if not self.plan_input.asks_provider:
             return every
         return [covered for covered in every if self.suits_provider(covered)] or every
@@ -254,8 +258,8 @@ class Candidates:
         must = before > budget.limit
         if not must and (self.total < budget.min_tokens or self.count < policy.min_messages):
             return _unchanged(current, "below_minimum")
-        if (swap := self.swap(current)) is not None:
-            return swap
+        if (at_hand := self.swap(current) or self.masked(before)) is not None:
+            return at_hand
         choices = self.within_retention(self.candidates(), budget.retention)
         if not must and not any(map(self.keeps_last_messages, choices)):
             return _unchanged(current, "nothing_to_summarize")
@@ -267,6 +271,32 @@ class Candidates:
         if not must and not is_worth_it:
             return _unchanged(current, "small_gain")
         return planned
+
+    def masked(self, before: int, coming: int = 0) -> MaskResults | None:
+        """Return the masks that bring the request to the low water; None if they cannot, or do not pay.
+
+        :param before: tokens of the request as it would be sent without them
+        :param coming: tokens that arrive before they come into use
+        """
+        if not self.plan_input.masks_results or self.left_out:
+            return None
+        choices = [covered for covered in self.candidates() if self.keeps_last_messages(covered)]
+        within = (covered for covered in choices if self.client_tokens_after(covered) <= self.budget.retention - coming)
+        end = next(within, choices[-1] if choices else 0)
+        if end <= self.start:
+            return None
+        earlier = self.summary.masked if self.summary else None
+        done = frozenset(position for position, _ in earlier.lines) if earlier else frozenset()
+        results = maskable(self.client_messages, self._client_tokens(), range(self.summarized, end), done)
+        unmasked = before + coming + (0 if self.summary else self.plan_input.first_summary_tokens)
+        positions = results.enough_for(unmasked - self.budget.low_water)
+        if not positions:
+            return None
+        replaced_tokens = self._sum([self.places[position] for position in positions])
+        after = unmasked - replaced_tokens + LINE_TOKENS * len(positions)
+        if before + coming - after < self.plan_input.policy.min_gain * before or not self.pays(before, after, 0):
+            return None
+        return MaskResults(end, positions, after, replaced_tokens)
 
     def plan_forced(self, current: NoCompaction | ReuseSummary) -> CompactionPlan:
         """Plan a compaction by hand: no threshold applies, and the retained messages stay (FR-2.2.1, S2-C4).
@@ -286,7 +316,7 @@ class Candidates:
     def is_all_retained(self) -> bool:
         """Return whether all messages without a summary are within the retention, so that none can be summarized."""
         return (
-            sum(self.plan_input.tokens[place] for place in self.places[self.start - self.left_out :])
+            sum(self.plan_input.tokens[place] for place in self.places[self.summarized - self.left_out :])
             <= self.budget.retention
         )
 
@@ -307,7 +337,7 @@ class Candidates:
         marks = (self.budget.low_water, self.budget.high_water, self.budget.limit)
         for choice, mark in product((preferred, candidates), marks):
             for covered in choice:
-                if self.head_tokens + bound + self.inner_tokens(covered) + self.tail_tokens(covered) <= mark:
+                if self.rest_tokens(covered) + bound <= mark:
                     return self.compact(covered, bound, self.absorbed, fallback)
         return self.compact_tightly(candidates[-1], bound, fallback) if candidates else None
 
@@ -334,25 +364,23 @@ class Candidates:
         """Return the outcome for one choice of prefix."""
         inner = self.inner_places(covered)
         absorbed_places = [place for place in inner if self.plan_input.messages[place].digest in absorbed]
-        own_places = self.places[self.start - self.left_out : covered - self.left_out]
+        own_places = self.places[self.summarized - self.left_out : covered - self.left_out]
         replaced_places = sorted([*absorbed_places, *own_places])
         own_tokens = self._sum(replaced_places)
-        earlier_tokens = self.plan_input.summary_tokens if self.summary else 0
+        previous = self.summary.written if self.summary else None
+        earlier_tokens = self.plan_input.summary_tokens
+        if previous is not self.summary:  # of what masked results stand in, the text alone is a summary
+            earlier_tokens = previous.tokens if previous else 0
         return Compact(
             covered=covered,
             messages=tuple(self.plan_input.messages[place] for place in replaced_places),
-            previous=self.summary,
+            previous=previous,
             max_summary_tokens=min(bound, max(earlier_tokens + own_tokens // 2, MIN_SUMMARY_TOKENS)),
             absorbed=tuple(sorted(absorbed)),
             replaced_tokens=own_tokens + earlier_tokens,
-            rest_tokens=self.head_tokens
-            + self.inner_tokens(covered)
-            - self._sum(absorbed_places)
-            + self.tail_tokens(covered),
+            rest_tokens=self.rest_tokens(covered) - self._sum(absorbed_places),
             fallback=fallback,
-            earlier=()
-            if self.left_out
-            else earlier_messages(self.summary, self.client_messages, self._client_tokens()),
+            earlier=() if self.left_out else earlier_messages(previous, self.client_messages, self._client_tokens()),
         )
 
     def _client_tokens(self) -> list[int]:

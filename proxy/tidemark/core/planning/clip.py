@@ -17,7 +17,15 @@ from tidemark.core.frozen import frozen
 from tidemark.core.planning.cuts import open_cuts
 from tidemark.core.planning.kinds import work_share
 from tidemark.core.planning.plan import plan
-from tidemark.core.planning.situation import CannotFit, Compact, NoCompaction, PlanInput, ReuseSummary, SwapSummary
+from tidemark.core.planning.situation import (
+    CannotFit,
+    Compact,
+    MaskResults,
+    NoCompaction,
+    PlanInput,
+    ReuseSummary,
+    SwapSummary,
+)
 
 LEAST_TOKENS = 64
 """The smallest clipped message: its frame, the mark, and a line or two of each end."""
@@ -87,10 +95,10 @@ def _fewest(plan_input: PlanInput, steps: Sequence[Clip], *, same_summary: bool)
     return tuple(last[place] for place in sorted(last))
 
 
-def _keeps_summary(planned: NoCompaction | ReuseSummary | SwapSummary | Compact) -> bool:
+def _keeps_summary(planned: NoCompaction | ReuseSummary | SwapSummary | MaskResults | Compact) -> bool:
     """Return whether a stored summary is used, or is part of the next one."""
     match planned:
-        case ReuseSummary() | SwapSummary():
+        case ReuseSummary() | SwapSummary() | MaskResults():
             return True
         case Compact():
             return planned.previous is not None

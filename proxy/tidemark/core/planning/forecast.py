@@ -10,12 +10,12 @@ from collections.abc import Iterator
 from dataclasses import replace
 from itertools import accumulate
 
-from tidemark.core.conversation.summary import PrefixSummary, SummaryRecipe
+from tidemark.core.conversation.summary import MaskedResults, PrefixSummary, SummaryRecipe
 from tidemark.core.frozen import frozen
 from tidemark.core.planning.candidates import Candidates
 from tidemark.core.planning.plan import plan, plan_ahead
 from tidemark.core.planning.price import answer_places
-from tidemark.core.planning.situation import CannotFit, Compact, PlanInput, SwapSummary
+from tidemark.core.planning.situation import CannotFit, Compact, MaskResults, PlanInput, SwapSummary
 
 WRITTEN_RATIO, LEAST_WRITTEN = 20, 500
 """A model writes about a twentieth of what it replaces, and seldom fewer tokens than these."""
@@ -97,18 +97,21 @@ def _next(plan_input: PlanInput, latest: Forecast) -> Forecast:
     """Return the forecast of a request after the one before it."""
     planned = plan(plan_input)
     summary, prepared = latest.summary, latest.prepared
-    compacted, head_tokens, replaced_tokens = isinstance(planned, Compact | SwapSummary), 0, 0
+    compacted, head_tokens, replaced_tokens = isinstance(planned, Compact | SwapSummary | MaskResults), 0, 0
     if isinstance(planned, Compact):
         summary, prepared = _expected(planned, plan_input), None
         tokens = planned.rest_tokens + summary.tokens
     elif isinstance(planned, SwapSummary):
         summary, prepared, tokens = planned.summary, None, planned.tokens
+    elif isinstance(planned, MaskResults):
+        summary, tokens = _masked(planned, plan_input), planned.tokens
     elif isinstance(planned, CannotFit):
         tokens = plan_input.total
     else:
         tokens = planned.tokens
-    if isinstance(planned, Compact | SwapSummary):
-        head_tokens, replaced_tokens = Candidates(plan_input).head_tokens, planned.replaced_tokens
+    if isinstance(planned, Compact | SwapSummary | MaskResults):
+        head_tokens = Candidates(plan_input).head_tokens
+        replaced_tokens = 0 if isinstance(planned, MaskResults) else planned.replaced_tokens
     coming = plan_ahead(replace(plan_input, summary=summary, summary_tokens=summary.tokens if summary else 0))
     if coming is not None:
         prepared = _expected(coming, plan_input)
@@ -130,4 +133,25 @@ def _expected(planned: Compact, plan_input: PlanInput) -> PrefixSummary:
         tokens = min(tokens, max(planned.replaced_tokens // WRITTEN_RATIO, LEAST_WRITTEN))
     return PrefixSummary(
         b"", planned.covered, "", _RECIPE, "extractive", "automatic", 0.0, tokens=tokens, absorbed=planned.absorbed
+    )
+
+
+def _masked(planned: MaskResults, plan_input: PlanInput) -> PrefixSummary:
+    """Return results with empty lines, of the tokens that all stands with that they are among."""
+    before = plan_input.summary
+    base, lines = (before.written, before.masked.lines if before.masked else ()) if before else (None, ())
+    masked = MaskedResults(base, (*lines, *((position, "") for position in planned.positions)))
+    absorbed = base.absorbed if base else ()
+    tokens = planned.tokens - Candidates(plan_input).rest_tokens(planned.covered)
+    return PrefixSummary(
+        b"",
+        planned.covered,
+        "",
+        _RECIPE,
+        "extractive",
+        "automatic",
+        0.0,
+        tokens=tokens,
+        absorbed=absorbed,
+        masked=masked,
     )

@@ -1,7 +1,7 @@
 """The plan: decides from token counts what to do with a request.
 
 It comes after the count, and before clipping and compaction. ``plan`` takes the messages, their counts, the budget and
-the newest summaries, and returns one of five outcomes, which ``pipeline/fit.py`` performs. ``plan_ahead`` returns the
+the newest summaries, and returns one of six outcomes, which ``pipeline/fit.py`` performs. ``plan_ahead`` returns the
 summary to prepare after the response. Neither renders anything, so a summary that does not exist yet counts with its
 bound.
 """
@@ -90,7 +90,8 @@ def plan_ahead(plan_input: PlanInput) -> Compact | None:
     waiting = candidates.prepared()
     if waiting is not None:
         return _nearer(candidates, waiting, coming)
-    planned = _next(candidates, coming)
+    # If results can be masked then, no summary will be needed.
+    planned = _next(candidates, coming) if candidates.masked(current.tokens, coming) is None else None
     if planned is None:
         return None
     gain = current.tokens - (planned.rest_tokens + planned.max_summary_tokens)
@@ -139,6 +140,11 @@ def _nearer(candidates: Candidates, waiting: Candidates, coming: int) -> Compact
 def least_tokens(plan_input: PlanInput) -> int:
     """Return the fewest tokens that a compaction can bring a request to."""
     return Candidates(plan_input).least_tokens()
+
+
+def rest_tokens(plan_input: PlanInput, covered: int) -> int:
+    """Return the tokens of a request beside what stands for its first ``covered`` client messages."""
+    return Candidates(plan_input).rest_tokens(covered)
 
 
 def would_help(plan_input: PlanInput, covered: int, absorbed: tuple[bytes, ...] = ()) -> bool:

@@ -1,4 +1,4 @@
-"""The input of a plan and its five outcomes.
+"""The input of a plan and its six outcomes.
 
 ``plan.py`` chooses an outcome, and ``pipeline/fit.py`` performs it.
 """
@@ -70,6 +70,9 @@ class PlanInput:
     asks_provider: bool = False
     """Whether the provider is to write the next summary itself, which wants a cut of its own kind."""
 
+    masks_results: bool = False
+    """Whether old results of tools are masked before anything is summarized."""
+
     is_cold: bool = False
     """Whether the provider's cache has lost the conversation since its last turn."""
 
@@ -107,6 +110,20 @@ class SwapSummary:
 
 
 @frozen
+class MaskResults:
+    """Put a line in the place of each old result that is named, and summarize nothing (``masks.py``)."""
+
+    covered: int
+    """Up to which client message results were looked at; all behind it stay as they are."""
+    positions: tuple[int, ...]
+    """Of the results among the client messages, from 0; those that are masked already stay so."""
+    tokens: int
+    """Tokens of the request, with the bound of each line."""
+    replaced_tokens: int
+    """Tokens of these results."""
+
+
+@frozen
 class Compact:
     """Make a new summary of ``messages`` and ``previous``, to stand for the first ``covered`` messages."""
 
@@ -127,6 +144,8 @@ class Compact:
     """The outcome if no summary can be made; None if nothing else fits."""
     earlier: tuple[Message, ...] = ()
     """The messages that ``previous`` stands for, if a strategy without a model may choose among them again."""
+    is_mask: bool = False
+    """Whether results are masked, and nothing is summarized."""
 
 
 @frozen
@@ -138,4 +157,4 @@ class CannotFit:
     limit: int
 
 
-CompactionPlan = NoCompaction | ReuseSummary | SwapSummary | Compact | CannotFit
+CompactionPlan = NoCompaction | ReuseSummary | SwapSummary | MaskResults | Compact | CannotFit

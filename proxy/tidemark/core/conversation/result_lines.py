@@ -1,0 +1,80 @@
+"""The line that stands for a masked result of a tool: how long it was, how it began and ended, and its handle.
+
+The call stays where it is, right before its result, so the line need not repeat it. ``core/planning/masks.py`` chooses
+the results, and the store keeps their lines, so that every worker sends the same bytes.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from tidemark.core.conversation.messages import Message
+from tidemark.core.recall.passage import handle_of, line_count
+
+QUOTED_CHARS = 72
+"""The most characters of a line that are quoted."""
+OPENING = "[Left out:"
+_TELLING = re.compile(r"\w", re.ASCII)
+_EXIT = re.compile(
+    r"\bexit(?:ed)?(?:[ _]?(?:code|status))?[\"']?(?: with(?: code)?)?\s{0,3}[:=]?\s{0,3}(-?\d{1,5})\b", re.IGNORECASE
+)
+_TROUBLE = re.compile(
+    r"\b(?:traceback \(most recent|fatal:|panic:|permission denied|no such file|command not found)"
+    r"|\b[1-9]\d* (?:failed|errors?)\b"
+    r"|\berror\b(?! ?[:=] ?(?:null|none|false|\"\"|0\b))|exception:|\bassertion(?:error)?\b",
+    re.IGNORECASE,
+)
+_NO_TROUBLE = re.compile(r"\b(?:0|no) (?:errors?|failures?|failed)\b", re.IGNORECASE)
+_EXAMINED_CHARS = 2_000
+"""An error stands at a result's beginning or at its end."""
+
+
+def line_for(message: Message, *, handle: bool) -> str:
+    """Return the line for a result.
+
+    :param message: the result as the client sent it
+    :param handle: whether the model can ask for the result by its handle
+    """
+    text = message.text
+    first, last = _first_and_last(text)
+    count = line_count(text)
+    size = f"{count} lines, {len(text.encode())} bytes" if count > 1 else f"{len(text.encode())} bytes"
+    quoted = [f'it begins "{first}"' if first else "", f'ends "{last}"' if last and last != first else ""]
+    code = exit_code(text)
+    parts = [size, *filter(None, quoted), f"exit {code}" if code else ""]
+    line = f"{OPENING} {', '.join(filter(None, parts))}"
+    return f"{line}; whole by its handle {handle_of(message)}]" if handle else f"{line}]"
+
+
+def exit_code(text: str) -> str:
+    """Return the exit code that a result states at its beginning or end; empty if it states none."""
+    for part in (text[-_EXAMINED_CHARS:], text[:_EXAMINED_CHARS]):
+        if codes := _EXIT.findall(part):
+            return str(codes[-1])
+    return ""
+
+
+def tells_trouble(text: str) -> bool:
+    """Return whether a result reports an error, by its beginning, its end and its exit code."""
+    if exit_code(text) not in ("", "0"):
+        return True
+    ends = f"{text[:_EXAMINED_CHARS]}\n{text[-_EXAMINED_CHARS:]}"
+    return bool(_TROUBLE.search(_NO_TROUBLE.sub("", ends)))
+
+
+def _first_and_last(text: str) -> tuple[str, str]:
+    """Return the first and the last line that say something, shortened; both empty if none does."""
+    first = next(_telling_lines(text[:_EXAMINED_CHARS].split("\n")), "")
+    last = next(_telling_lines(reversed(text[-_EXAMINED_CHARS:].split("\n"))), "")
+    return _shortened(first), _shortened(last)
+
+
+def _telling_lines(lines: Iterator[str] | list[str]) -> Iterator[str]:
+    return (plain for line in lines if len(_TELLING.findall(plain := line.strip())) > 1 or not plain.isascii())
+
+
+def _shortened(line: str) -> str:
+    """Return a line without the marks that would end its quotation, in as many characters as are quoted."""
+    plain = " ".join(line.replace('"', "'").split())
+    return plain if len(plain) <= QUOTED_CHARS else f"{plain[:QUOTED_CHARS].rstrip()}..."
