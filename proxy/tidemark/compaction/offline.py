@@ -14,7 +14,7 @@ from tidemark.compaction.compactor import Compactor
 from tidemark.compaction.order import CompactionOrder, Summarized, Trigger
 from tidemark.core.conversation.prefix import chain_of
 from tidemark.core.conversation.request import ModelRequest
-from tidemark.core.conversation.summary import Strategy
+from tidemark.core.conversation.summary import Maker, Strategy
 from tidemark.core.errors import CompactionFailed, ContextLengthExceeded
 from tidemark.core.frozen import frozen
 from tidemark.core.planning.assemble import assemble
@@ -53,7 +53,7 @@ class Compacted:
     tokens_before: int
     tokens_after: int
     summarized_messages: int
-    strategy: Strategy
+    strategy: Maker
 
 
 @frozen

@@ -81,7 +81,7 @@ def masked_record(
         covered=covered,
         text=base.text if base else "",
         recipe=recipe,
-        made_by=base.made_by if base else "extractive",
+        made_by="mask",
         cause=order.cause,
         created_at=created_at,
         previous=base.prefix if base else None,

@@ -45,7 +45,7 @@ def _report(context: RequestContext, latest: Forecast) -> ShadowReport:
     tokens = context.measure.provider_tokens
     if not latest.compacted or latest.summary is None:
         return ShadowReport(tokens(latest.tokens))
-    if context.profile.policy.strategy == "extractive":
+    if context.profile.policy.strategy == "extractive" or latest.summary.masked is not None:
         return ShadowReport(tokens(latest.tokens), tokens(latest.head_tokens))
     input_tokens, output_tokens = latest.replaced_tokens, latest.summary.tokens
     return ShadowReport(tokens(latest.tokens), tokens(latest.head_tokens), tokens(input_tokens), tokens(output_tokens))

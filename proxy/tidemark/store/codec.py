@@ -32,7 +32,7 @@ from tidemark.codings.compression import compress, decompress
 from tidemark.core.conversation.messages import DIGEST_BYTES, Message, digest_of
 from tidemark.core.conversation.native import NativeForm
 from tidemark.core.conversation.records import MessageRecord, TurnRecord
-from tidemark.core.conversation.summary import Cause, MaskedResults, PrefixSummary, Strategy, SummaryRecipe
+from tidemark.core.conversation.summary import Cause, Maker, MaskedResults, PrefixSummary, Strategy, SummaryRecipe
 from tidemark.core.errors import RecordUnreadable
 from tidemark.core.receipt import DetailKind, KindCount, Receipt
 from tidemark.store.turn_parts import PlacedSystem
@@ -74,7 +74,7 @@ class _Summary(msgspec.Struct, array_like=True, frozen=True):
     template: str
     version: int
     model: str
-    made_by: Strategy
+    made_by: Maker
     cause: Cause
     created_at: float
     previous: bytes | None

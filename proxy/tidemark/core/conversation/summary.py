@@ -18,6 +18,8 @@ from tidemark.core.frozen import frozen
 from tidemark.core.receipt import Receipt
 
 Strategy = Literal["extractive", "llm", "hybrid", "native"]
+Maker = Strategy | Literal["mask"]
+"""What made a record: a strategy that wrote a text, or lines that stand for results and summarize nothing."""
 Cause = Literal["automatic", "manual", "prepared"]
 TemplateName = Literal["general", "technical", "coding", "detailed", "concise"]
 """The templates that Tidemark ships."""
@@ -95,7 +97,7 @@ class SummaryText:
         return source_of(self.text, self.made_by, self.stated)
 
 
-def source_of(text: str, made_by: Strategy, stated: str = "") -> str:
+def source_of(text: str, made_by: Maker, stated: str = "") -> str:
     """Return a summary as the next one reads it: its whole ledger, and a mark before a model's text."""
     if made_by in ("llm", "native"):
         return f"{NARRATIVE}\n{text}"
@@ -112,7 +114,7 @@ class PrefixSummary:
     """How many client messages the summary stands for."""
     text: str
     recipe: SummaryRecipe
-    made_by: Strategy
+    made_by: Maker
     """The strategy that wrote the text: ``extractive`` if another strategy failed."""
     cause: Cause
     created_at: float

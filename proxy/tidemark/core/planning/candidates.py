@@ -289,7 +289,11 @@ class Candidates:
         done = frozenset(position for position, _ in earlier.lines) if earlier else frozenset()
         results = maskable(self.client_messages, self._client_tokens(), range(self.summarized, end), done)
         unmasked = before + coming + (0 if self.summary else self.plan_input.first_summary_tokens)
-        positions = results.enough_for(unmasked - self.budget.low_water)
+        excess = unmasked - self.budget.low_water
+        if coming:  # of what arrives, as much may be masked as of what is there
+            share = results.freed[-1] / max(self._sum(self.places[self.summarized : end]), 1) if results.freed else 0.0
+            excess -= int(share * max(coming - self.budget.retention, 0))
+        positions = results.enough_for(excess)
         if not positions:
             return None
         replaced_tokens = self._sum([self.places[position] for position in positions])

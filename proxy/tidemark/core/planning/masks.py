@@ -15,7 +15,7 @@ from tidemark.core.conversation.messages import Message, ToolCall
 from tidemark.core.conversation.result_lines import tells_trouble
 from tidemark.core.frozen import frozen
 
-LINE_TOKENS = 96
+LINE_TOKENS = 80
 """The bound of a masked result in a plan, with its frame: what does not exist yet counts with its bound."""
 LEAST_TOKENS = 2 * LINE_TOKENS
 """Smaller results stay, since a line would free little and tell less."""

@@ -109,7 +109,7 @@ class ContextView:
             key=lambda summary: summary.created_at,
         )
         if summaries:
-            messages = assemble(messages, summaries[-1])
+            messages = assemble(messages, summaries[-1], replace_middle=self._dialect.replace_middle)
         has_inner_systems = any(place for earlier in turns if earlier.last <= turn.last for place, _ in earlier.systems)
         return ContextSnapshot(
             conversation=record.id,
@@ -117,5 +117,5 @@ class ContextView:
             exact=is_whole and bool(summaries or not turn.summarized) and not has_inner_systems,
             model=turn.model,
             messages=tuple(self._dialect.raws_of(messages)),
-            summarized_messages=summaries[-1].covered if summaries else 0,
+            summarized_messages=summaries[-1].summarized if summaries else 0,
         )

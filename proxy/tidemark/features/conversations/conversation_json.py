@@ -149,15 +149,20 @@ def _message(entry: MessageEntry) -> JsonObject:
 def _summary(entry: SummaryEntry) -> JsonObject:
     """Return a summary, the one that it continues, and the messages that it stands for, as JSON."""
     summary, ids = entry.summary, entry.message_ids
-    last = summary.prefix.hex()
+    written = summary.written
+    last = written.prefix.hex() if written else None
     return {
-        "prefix": last,
+        "prefix": summary.prefix.hex(),
         "previous": summary.previous.hex() if summary.previous else None,
-        "summarized_messages": summary.covered,
-        "message_range": {"first": ids[0] if ids is not None else None, "last": last},
+        "summarized_messages": summary.summarized,
+        "message_range": {"first": ids[0] if ids else None, "last": last},
         "summarized_message_ids": None if ids is None else list(ids),
         "last_summarized_message_id": last,
         "text": summary.text,
+        "masked_results": [
+            {"position": position + 1, "line": line}
+            for position, line in (summary.masked.lines if summary.masked else ())
+        ],
         "tokens": summary.tokens,
         "strategy": summary.made_by,
         "recipe": summary.recipe.key,

@@ -169,7 +169,7 @@ class ConversationReader:
         entries = tuple(
             SummaryEntry(
                 summary,
-                tuple(ids[: summary.covered]) if len(ids) >= summary.covered else None,
+                tuple(ids[: summary.summarized]) if len(ids) >= summary.covered else None,
                 in_use=_key(summary) == in_use_key,
                 versions=tuple(version for version in replaced if _key(version) == _key(summary)),
             )
@@ -255,7 +255,7 @@ class ConversationReader:
     async def _covered(self, record: ConversationRecord) -> int:
         """Return how many messages the summary in use stands for."""
         summary = await self._summaries.in_use(record)
-        return summary.covered if summary else 0
+        return summary.summarized if summary else 0
 
     def _entry(
         self,

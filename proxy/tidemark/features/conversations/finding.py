@@ -168,7 +168,7 @@ class ConversationFinder:
         limit is that of a request that asks for as long a reply as the last one.
         """
         summary = await self._summaries.in_use(record) if record.summary_count else None
-        covered = summary.covered if summary else 0
+        covered = summary.summarized if summary else 0
         turn = await self._store.latest_turn(record.id)
         limit = await self._summaries.limit_of(record.model, (turn.max_output_tokens or None) if turn else None)
         if not limit or (turn is None and summary is None):

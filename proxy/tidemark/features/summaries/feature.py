@@ -225,7 +225,7 @@ def _receipt(entry: SummaryReceipt) -> JsonObject:
         "object": "summary.receipt",
         "prefix": entry.summary.prefix.hex(),
         "version": entry.summary.version,
-        "summarized_messages": entry.summary.covered,
+        "summarized_messages": entry.summary.summarized,
         "strategy": entry.summary.made_by,
         "in_use": entry.in_use,
         "kept": counts_by_kind(entry.receipt),

@@ -96,7 +96,7 @@ class ReceiptReader:
         if len(messages) >= summary.covered:
             try:
                 by_model = summary.made_by != "extractive" and not summary.edited
-                covered = messages[: summary.covered]
+                covered = messages[: summary.summarized]
                 details = await self._comparison.details(covered, "", summary.text, by_model=by_model)
             except SummaryOverdue:
                 messages = ()

@@ -137,7 +137,10 @@ def regeneration(context: RequestContext, newest: PrefixSummary, stored: Sequenc
     earlier = [
         summary
         for summary in stored
-        if summary.prefix == newest.previous and summary.recipe == newest.recipe and summary.holds_for(systems)
+        if summary.masked is None
+        and summary.prefix == newest.previous
+        and summary.recipe == newest.recipe
+        and summary.holds_for(systems)
     ]
     previous = earlier[-1] if earlier and newest.previous is not None else None
     pairs = zip(context.request.messages, context.count.messages, strict=True)

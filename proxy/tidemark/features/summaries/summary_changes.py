@@ -189,7 +189,7 @@ class SummaryChanges:
     async def _place(self, conversation: str, caller: Caller | None) -> _ConversationInUse:
         record, route = await self._access.record_for_summary(conversation, caller, None)
         context = await self._requests.context(record, route, caller)
-        if context.stored.summary is None:
+        if context.stored.summary is None or context.stored.summary.masked is not None:
             raise NoSummary
         return _ConversationInUse(record, context, context.stored.summary)
 

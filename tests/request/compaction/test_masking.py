@@ -1,0 +1,226 @@
+"""``mask_results``: a compaction first puts a line in the place of old tool results, in every dialect."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+import httpx
+import pytest
+
+from tests.request.compaction.test_whole_tool_steps import Item
+from tests.request.conftest import Bench, Client
+from tests.support.scripted import Answer, Call, Received, Turn, says, tells
+from tidemark.core.conversation.result_lines import OPENING
+from tidemark.core.conversation.summary import OPENING as SUMMARY
+from tidemark.core.recall.search_function import FUNCTION_NAME
+
+MASKING = ", mask_results: true"
+STEPS = 16
+WINDOW = 16_000
+PROMPT = "Mend the parser, and never touch the file config.yaml."
+HANDLE = re.compile(r"handle (m[0-9a-f]{8})\]")
+
+
+def result_of(number: int) -> str:
+    """What a tool returned: 120 lines, of which the middle one has a value."""
+    lines = [f"{line}: token {number * 7919 + line} of part {number}" for line in range(120)]
+    return "\n".join([f"reading part {number}", *lines, f"done with part {number}"])
+
+
+@dataclass(frozen=True)
+class Agent:
+    """How an agent of a dialect words its session."""
+
+    path: str
+    member: str
+    bound: str
+    step: Callable[[int], list[Item]]
+    results: Callable[[list[Item]], list[str]]
+
+
+def _chat_step(number: int) -> list[Item]:
+    call = {"id": f"c{number}", "type": "function", "function": {"name": "view", "arguments": f'{{"part": {number}}}'}}
+    said = {"role": "assistant", "content": f"I look at part {number}.", "tool_calls": [call]}
+    return [said, {"role": "tool", "tool_call_id": f"c{number}", "content": result_of(number)}]
+
+
+def _responses_step(number: int) -> list[Item]:
+    call = {"type": "function_call", "call_id": f"c{number}", "name": "view", "arguments": f'{{"part": {number}}}'}
+    said = {"role": "assistant", "content": f"I look at part {number}."}
+    return [said, call, {"type": "function_call_output", "call_id": f"c{number}", "output": result_of(number)}]
+
+
+def _messages_step(number: int) -> list[Item]:
+    use = {"type": "tool_use", "id": f"c{number}", "name": "view", "input": {"part": number}}
+    said = {"role": "assistant", "content": [{"type": "text", "text": f"I look at part {number}."}, use]}
+    result = {"type": "tool_result", "tool_use_id": f"c{number}", "content": result_of(number)}
+    return [said, {"role": "user", "content": [result]}]
+
+
+AGENTS = {
+    "chat": Agent(
+        "/v1/chat/completions",
+        "messages",
+        "max_tokens",
+        _chat_step,
+        lambda items: [item["content"] for item in items if item["role"] == "tool"],
+    ),
+    "responses": Agent(
+        "/v1/responses",
+        "input",
+        "max_output_tokens",
+        _responses_step,
+        lambda items: [item["output"] for item in items if item.get("type") == "function_call_output"],
+    ),
+    "messages": Agent(
+        "/v1/messages",
+        "messages",
+        "max_tokens",
+        _messages_step,
+        lambda items: [
+            block["content"]
+            for item in items
+            if isinstance(item["content"], list)
+            for block in item["content"]
+            if block["type"] == "tool_result"
+        ],
+    ),
+}
+EVERY_DIALECT = pytest.mark.parametrize("agent", AGENTS.values(), ids=AGENTS)
+
+
+def post(client: Client, agent: Agent, items: list[Item], **asked: str) -> httpx.Response:
+    """Send a request of an agent."""
+    body = {"model": "small", agent.member: items, agent.bound: 200}
+    return client.http.post(agent.path, json=body, headers=client.headers(**asked))
+
+
+def session(
+    client: Client, bench: Bench, agent: Agent, steps: int = STEPS, **asked: str
+) -> Iterator[tuple[dict[str, str], list[Item]]]:
+    """Send a growing session; yield the headers of each answer, and the items that went out."""
+    items: list[Item] = [{"role": "user", "content": PROMPT}]
+    for number in range(steps):
+        items += agent.step(number)
+        got = post(client, agent, items, **asked)
+        assert got.status_code == 200, got.text
+        bench.settle()
+        yield dict(got.headers), bench.upstream.received[-1].messages
+
+
+@EVERY_DIALECT
+def test_old_results_become_lines_and_all_that_was_said_stays(
+    bench: Bench, request: pytest.FixtureRequest, agent: Agent
+) -> None:
+    """No model is asked, calls and results stay paired, and the newest results are whole."""
+    client = bench.client(request.node.nodeid, more=MASKING, window=WINDOW)
+    actions, masked = [], 0
+    for number, (headers, sent) in enumerate(session(client, bench, agent)):
+        actions.append(headers["x-tidemark-action"])
+        results = agent.results(sent)
+        assert len(results) == number + 1
+        assert results[-1] == result_of(number)
+        lines = [text for text in results if text.startswith(OPENING)]
+        assert len(lines) >= masked, "what is masked once stays so"
+        masked = len(lines)
+        assert all(text in (*lines, *map(result_of, range(number + 1))) for text in results)
+        assert json.dumps(sent).count("I look at part") == number + 1
+        if headers["x-tidemark-action"] == "compacted":
+            assert masked
+            assert int(headers["x-tidemark-tokens-after"]) <= 0.6 * WINDOW
+    assert "compacted" in actions
+    assert len(bench.upstream.received) == STEPS, "each request is the client's own"
+    assert masked >= 3
+    assert SUMMARY not in str(bench.upstream.received[-1].body)
+
+
+@EVERY_DIALECT
+def test_between_two_compactions_the_bytes_stay(bench: Bench, request: pytest.FixtureRequest, agent: Agent) -> None:
+    """So the provider's cache has them; another worker, and one after a restart, sends the same."""
+    client = bench.client(request.node.nodeid, more=MASKING, window=WINDOW)
+    before: list[Item] = []
+    for headers, sent in session(client, bench, agent):
+        if headers["x-tidemark-action"] in ("reused", "none"):
+            assert sent[: len(before)] == before
+        before = sent
+    again = bench.client(client.key, more=MASKING, window=WINDOW)
+    items: list[Item] = [{"role": "user", "content": PROMPT}]
+    for number in range(STEPS):
+        items += agent.step(number)
+    post(again, agent, items)
+    assert bench.upstream.received[-1].messages == before
+
+
+def test_a_masked_result_comes_back_byte_for_byte(bench: Bench, request: pytest.FixtureRequest) -> None:
+    """By the handle that its line shows, through the function and over HTTP."""
+    agent = AGENTS["chat"]
+    client = bench.client(request.node.nodeid, more=MASKING + ", recall: {tool: true}", window=WINDOW)
+    asked = ((headers, agent.results(sent)[0]) for headers, sent in session(client, bench, agent))
+    headers, line = next((headers, first) for headers, first in asked if first.startswith(OPENING))
+    handles, talk = HANDLE.findall(line), headers["x-tidemark-conversation"]
+    got = client.http.get(f"/tidemark/conversations/{talk}/results/{handles[0]}", headers=client.headers())
+    assert got.text == result_of(0)
+    read: list[str] = []
+
+    def script(received: Received) -> Answer:
+        last = received.messages[-1]
+        if str(last.get("content")).startswith(handles[0]):
+            read.append(last["content"])
+            return says("Done.")(received)
+        return tells(Turn(calls=(Call(FUNCTION_NAME, json.dumps({"handle": handles[0]})),)))(received)
+
+    bench.upstream.script = script
+    items: list[Item] = [{"role": "user", "content": PROMPT}]
+    for number in range(STEPS):
+        items += agent.step(number)
+    assert post(client, agent, items).json()["choices"][0]["message"]["content"] == "Done."
+    heading, _, text = read[0].partition("\n")
+    assert f"of {result_of(0).count(chr(10)) + 1}." in heading
+    assert result_of(0).startswith(text)
+    assert len(text) > 1000
+
+
+def test_without_the_function_no_line_names_a_handle(bench: Bench, request: pytest.FixtureRequest) -> None:
+    """A handle that nothing reads would make a model ask for what it cannot get."""
+    client = bench.client(request.node.nodeid, more=MASKING, window=WINDOW)
+    *_, (_, sent) = session(client, bench, AGENTS["chat"])
+    assert OPENING in json.dumps(sent)
+    assert not HANDLE.search(json.dumps(sent))
+
+
+def test_if_lines_are_not_enough_a_summary_is_made_of_the_originals(
+    bench: Bench, request: pytest.FixtureRequest
+) -> None:
+    """It reads what the results said, and the next masks stand behind it."""
+    client = bench.client(request.node.nodeid, more=MASKING, window=WINDOW)
+    said, masked_behind = [], False
+    for _, sent in session(client, bench, AGENTS["chat"], 70):
+        summary = [str(item["content"]) for item in sent if str(item.get("content")).startswith(SUMMARY)]
+        masked = OPENING in json.dumps([item for item in sent if item["role"] == "tool"])
+        said += summary[:1]
+        masked_behind = masked_behind or bool(summary and masked)
+    assert said
+    assert masked_behind
+    assert OPENING not in "".join(said), "no line of a mask is taken for a result"
+
+
+def test_force_asks_for_a_summary_and_no_masks(bench: Bench, request: pytest.FixtureRequest) -> None:
+    """``X-Tidemark-Summarize: force``, also right behind a mask."""
+    agent = AGENTS["chat"]
+    client = bench.client(request.node.nodeid, more=MASKING, window=WINDOW)
+    sent = next(sent for headers, sent in session(client, bench, agent) if headers["x-tidemark-action"] == "compacted")
+    assert OPENING in json.dumps(sent)
+    steps = len(agent.results(sent))
+    items: list[Item] = [{"role": "user", "content": PROMPT}]
+    for number in range(steps):
+        items += agent.step(number)
+    got = post(client, agent, items, summarize="force")
+    assert got.headers["x-tidemark-action"] == "forced", dict(got.headers)
+    forced = bench.upstream.received[-1].messages
+    assert str(forced[0]["content"]).startswith(SUMMARY)
+    bench.settle()
+    post(client, agent, items)
+    assert bench.upstream.received[-1].messages == forced, "the summary is in use from now on"
