@@ -22,7 +22,7 @@ _EXIT = re.compile(
 _TROUBLE = re.compile(
     r"\b(?:traceback \(most recent|fatal:|panic:|permission denied|no such file|command not found)"
     r"|\b[1-9]\d* (?:failed|errors?)\b"
-    r"|\berror\b(?! ?[:=] ?(?:null|none|false|\"\"|0\b))|exception:|\bassertion(?:error)?\b",
+    r"|\berror\b(?![\"']? ?[:=] ?(?:null|none|false|\"\"|0\b))|exception:|\bassertion(?:error)?\b",
     re.IGNORECASE,
 )
 _NO_TROUBLE = re.compile(r"\b(?:0|no) (?:errors?|failures?|failed)\b", re.IGNORECASE)
