@@ -9,6 +9,9 @@ that turn.
 The provider's cache has the messages of the request before, if nothing before them changed. It bills them as read, and
 the rest as written. Every session is billed in three ways: as recorded sizes without a proxy, through Tidemark, and
 with the newest messages alone. The figures are sums of tokens and prices, so they are the same on every machine.
+
+``--traces`` bills sessions that have text (``benchmarks/traces/``) in the Messages dialect. Then a value is counted
+apart if it stands only in a message whose handle the request shows. A row is a name in ``POLICIES`` and its policy.
 """
 
 from __future__ import annotations
@@ -16,6 +19,7 @@ from __future__ import annotations
 import argparse
 import json
 import random
+import re
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
@@ -26,11 +30,15 @@ from typing import Any
 
 import httpx
 
+from benchmarks.traces.scenarios import SCENARIOS
+from benchmarks.traces.sessions import Trace, trace_of
 from tests.support.scripted import Answer, Received, ScriptedUpstream
 from tests.support.serving import NO_TLS, Serving
 from tidemark.app.application import create_app
 from tidemark.config import load
 from tidemark.core.money import BilledTokens, ModelPrice, Rates
+from tidemark.core.recall.passage import HANDLE_DIGITS, HANDLE_MARK, handle_of
+from tidemark.dialects.messages.message import read_element
 from tidemark.store.embedded.server import EmbeddedValkey
 from tidemark.tokens import LocalTokenCounter
 
@@ -42,6 +50,12 @@ LEAST_CACHED = 1024
 """A shorter prefix is not cached. Source: Anthropic's page on prompt caching, for most models."""
 WINDOW = 1_000_000
 NOTHING_BILLED = BilledTokens()
+PATHS = {"chat": "/v1/chat/completions", "messages": "/v1/messages"}
+HANDLE = re.compile(rf"\b{HANDLE_MARK}[0-9a-f]{{{HANDLE_DIGITS}}}\b")
+STATES = ("there", "handle", "gone")
+"""What becomes of a value. The request has it, or shows the handle of a message that has it, or neither."""
+OLD_TURNS = 11
+"""A value that stood so many turns ago is an old one."""
 CONFIG = """
 model_list:
   - model_name: billed
@@ -83,17 +97,41 @@ class Turn:
     output: int
 
 
+@dataclass(frozen=True)
+class Need:
+    """A value that a reply uses."""
+
+    value: str
+    handles: frozenset[str] = frozenset()
+    """The handles of the earlier messages that hold it."""
+    age: int = 1
+    """How many turns ago it stood last."""
+
+
 @dataclass
 class Session:
     """One chain of messages, and which values each turn needs."""
 
     name: str
+    fields: dict[str, Any] = field(default_factory=dict)
+    """What a request has beside its messages; it comes before them."""
+    dialect: str = "chat"
     messages: list[dict[str, Any]] = field(default_factory=list)
     ends: list[int] = field(default_factory=list)
     """The number of messages of each request."""
     replies: list[dict[str, Any]] = field(default_factory=list)
-    needs: list[tuple[str, ...]] = field(default_factory=list)
+    needs: list[Sequence[Need]] = field(default_factory=list)
     """The values that each turn's reply uses."""
+
+    def request(self, turn: int) -> dict[str, Any]:
+        """Return the body of a turn's request; in the Messages dialect its newest message is marked for the cache."""
+        messages = self.messages[: self.ends[turn]]
+        if self.dialect == "messages":
+            content = messages[-1]["content"]
+            blocks = [{"type": "text", "text": content}] if isinstance(content, str) else content
+            marked = [*blocks[:-1], {**blocks[-1], "cache_control": {"type": "ephemeral"}}]
+            messages = [*messages[:-1], {**messages[-1], "content": marked}]
+        return {"model": "billed", **self.fields, "messages": messages}
 
 
 @cache
@@ -138,7 +176,7 @@ def session_of(name: str, turns: Sequence[Turn]) -> Session:
     for number, turn in enumerate(turns):
         session.ends.append(len(session.messages))
         needed = _needed(chance, results)
-        session.needs.append(needed)
+        session.needs.append([Need(value) for value in needed])
         call = {"name": "run", "arguments": json.dumps({"command": f"inspect {' '.join(needed)} --step {number}"})}
         text = _text(chance, max(turn.output - 60, 0), (), number) if turn.output > 100 else None
         reply: dict[str, Any] = {"role": "assistant", "content": text}
@@ -177,13 +215,13 @@ class Bill:
     usd: float = 0.0
     tokens: BilledTokens = NOTHING_BILLED
     compactions: int = 0
-    needed: int = 0
-    survived: int = 0
+    needs: list[tuple[Need, str]] = field(default_factory=list)
+    """The values, each with what became of it, of ``STATES``."""
     gain: Mapping[str, Any] = field(default_factory=dict)
     """What Tidemark itself says that it cost."""
     _before: Sequence[str] = ()
 
-    def send(self, texts: Sequence[str], output: int, needs: Sequence[str]) -> BilledTokens:
+    def send(self, texts: Sequence[str], output: int, needs: Sequence[Need]) -> BilledTokens:
         """Bill a request by the messages that the provider got, and return its tokens."""
         same = 0
         while same < min(len(texts), len(self._before)) and texts[same] == self._before[same]:
@@ -196,9 +234,16 @@ class Bill:
         mine = self.tokens
         self.tokens = BilledTokens(0, mine.cached + cached, mine.cache_writes + total - cached, mine.output + output)
         self._before = texts
-        self.needed += len(needs)
-        self.survived += sum(any(value in text for text in texts) for value in needs)
+        handles = {handle for text in texts for handle in HANDLE.findall(text)}
+        for need in needs:
+            there = any(json.dumps(need.value)[1:-1] in text for text in texts)
+            self.needs.append((need, "there" if there else "handle" if need.handles & handles else "gone"))
         return turn
+
+    def share(self, state: str, first: int = 1, last: int = WINDOW) -> float:
+        """Return the share of values of some ages of which something became."""
+        states = [became for need, became in self.needs if first <= need.age <= last]
+        return states.count(state) / max(len(states), 1)
 
 
 @dataclass
@@ -207,17 +252,43 @@ class Provider:
 
     bill: Bill = field(default_factory=Bill)
     reply: dict[str, Any] = field(default_factory=dict)
-    needs: Sequence[str] = ()
+    needs: Sequence[Need] = ()
 
     def answer(self, request: Received) -> Answer:
         """Answer as the session goes on."""
-        texts = [json.dumps(message, sort_keys=True) for message in request.messages]
-        turn = self.bill.send(texts, _tokens(json.dumps(self.reply)), self.needs)
+        turn = self.bill.send(texts_in(request.json), _tokens(json.dumps(self.reply)), self.needs)
+        if request.dialect == "messages":
+            input_tokens = {"cache_read_input_tokens": turn.cached, "cache_creation_input_tokens": turn.cache_writes}
+            usage: dict[str, Any] = {"input_tokens": 0, "output_tokens": turn.output, **input_tokens}
+            body = {"id": "msg_1", "type": "message", **self.reply, "model": "billed", "stop_sequence": None}
+            calls = any(block["type"] == "tool_use" for block in self.reply["content"])
+            body |= {"stop_reason": "tool_use" if calls else "end_turn", "usage": usage}
+            return Answer([json.dumps(body).encode()])
         details = {"cached_tokens": turn.cached, "cache_write_tokens": turn.cache_writes}
         usage = {"prompt_tokens": turn.input, "completion_tokens": turn.output, "prompt_tokens_details": details}
         choice = {"index": 0, "message": self.reply, "finish_reason": "tool_calls"}
         body = {"id": "1", "object": "chat.completion", "model": "billed", "choices": [choice], "usage": usage}
         return Answer([json.dumps(body).encode()])
+
+
+def texts_in(body: Mapping[str, Any]) -> list[str]:
+    """Return what a request holds, part by part as a cache compares it: fields, then messages, without cache marks."""
+    fields = {name: body[name] for name in ("tools", "system") if name in body}
+    parts = [*([fields] if fields else []), *body["messages"]]
+    return [json.dumps(_without_marks(part), sort_keys=True) for part in parts]
+
+
+def _without_marks(value: Any) -> Any:
+    """Return a value without cache marks, and a content of one text as this text."""
+    if isinstance(value, list):
+        return [_without_marks(item) for item in value]
+    if not isinstance(value, dict):
+        return value
+    members = {name: _without_marks(member) for name, member in value.items() if name != "cache_control"}
+    match members:
+        case {"content": [{"type": "text", "text": str(text), **others}]} if not others:
+            return {**members, "content": text}
+    return members
 
 
 @contextmanager
@@ -240,10 +311,10 @@ def running_proxy(policy: str) -> Iterator[tuple[httpx.Client, Serving, Provider
 def through_tidemark(session: Session, policy: str) -> Bill:
     """Send a session through Tidemark."""
     with running_proxy(policy) as (client, server, provider):
-        for end, reply, needs in zip(session.ends, session.replies, session.needs, strict=True):
+        for turn, (reply, needs) in enumerate(zip(session.replies, session.needs, strict=True)):
             provider.reply, provider.needs = reply, needs
-            body = {"model": "billed", "messages": session.messages[:end]}
-            got = client.post("/v1/chat/completions", json=body, headers={"authorization": f"Bearer {session.name}"})
+            headers = {"authorization": f"Bearer {session.name}"}
+            got = client.post(PATHS[session.dialect], json=session.request(turn), headers=headers)
             got.raise_for_status()
             server.settle()
             provider.bill.compactions += got.headers.get("x-tidemark-action") in ("compacted", "forced")
@@ -256,16 +327,37 @@ def without_proxy(session: Session, newest: int = 0) -> Bill:
 
     :param newest: forward the head and the newest messages only, cut to a quarter whenever they exceed so many tokens
     """
+    texts = texts_in({**session.fields, "messages": session.messages})
+    more = len(texts) - len(session.messages)  # the fields, before the messages
+    results = [False] * more + list(map(_is_result, session.messages))
     bill, begins = Bill(), 2
-    texts = [json.dumps(message, sort_keys=True) for message in session.messages]
-    roles = [message["role"] for message in session.messages]
-    for end, reply, needs in zip(session.ends, session.replies, session.needs, strict=True):
+    for count, reply, needs in zip(session.ends, session.replies, session.needs, strict=True):
+        end = more + count
         if newest and sum(map(_tokens, texts[begins:end])) > newest:
             bill.compactions += 1
-            while begins < end and (sum(map(_tokens, texts[begins:end])) > newest // 4 or roles[begins] == "tool"):
+            while begins < end and (sum(map(_tokens, texts[begins:end])) > newest // 4 or results[begins]):
                 begins += 1
         bill.send([*texts[:2], *texts[begins:end]], _tokens(json.dumps(reply)), needs)
     return bill
+
+
+def _is_result(message: Mapping[str, Any]) -> bool:
+    content = message["content"]
+    return message["role"] == "tool" or (isinstance(content, list) and content[0]["type"] == "tool_result")
+
+
+def session_of_trace(trace: Trace) -> Session:
+    """Return a made session with text as one that can be billed."""
+    session = Session(trace.name, {"max_tokens": 4096, "system": trace.system, "tools": trace.tools}, "messages")
+    session.messages, session.ends, session.replies = trace.messages, trace.ends, trace.replies
+    session.needs = [[] for _ in trace.ends]
+    parts = [read_element(json.dumps(message).encode(), 0) for message in trace.messages]
+    for use in trace.uses:
+        value = json.dumps(use.value)[1:-1].encode()
+        before = [part for some in parts[: trace.ends[use.turn]] for part in some]
+        handles = frozenset(handle_of(part) for part in before if value in part.raw)
+        session.needs[use.turn] = [*session.needs[use.turn], Need(use.value, handles, use.age)]
+    return session
 
 
 def sessions_in(path: Path) -> Mapping[str, Sequence[Turn]]:
@@ -299,29 +391,40 @@ def main() -> None:
     """Print the bill of each policy."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
     parser.add_argument("--recorded", type=Path, help="a file of recorded usage")
-    parser.add_argument("--policies", default="share,40k,price", help=f"of {', '.join(POLICIES)}")
+    parser.add_argument("--traces", action="store_true", help="sessions that have text, in the Messages dialect")
+    parser.add_argument("--policies", help=f"of {', '.join(POLICIES)}")
     parser.add_argument("--turns", type=int, default=0, help="the most turns of each session; 0: all")
     parser.add_argument("--sessions", type=int, default=0, help="the most sessions; 0: all")
     options = parser.parse_args()
-    sessions = sessions_in(options.recorded) if options.recorded else own_sessions()
-    chosen = list(sessions.items())[: options.sessions or None]
-    billed_sessions = [session_of(name, turns[: options.turns or None]) for name, turns in chosen]
+    billed_sessions = _chosen_sessions(options)
     whole_bills = [without_proxy(session) for session in billed_sessions]
     _show("no proxy", whole_bills, whole_bills)
     _show("newest, 40k", [without_proxy(session, 40_000) for session in billed_sessions], whole_bills)
-    for name in options.policies.split(","):
+    for name in (options.policies or ("price" if options.traces else "share,40k,price")).split(","):
         _show(name, [through_tidemark(session, POLICIES[name]) for session in billed_sessions], whole_bills)
+
+
+def _chosen_sessions(options: argparse.Namespace) -> Sequence[Session]:
+    count = options.sessions or None
+    if options.traces:
+        return [session_of_trace(trace_of(scenario.name, options.turns)) for scenario in SCENARIOS[:count]]
+    sessions = sessions_in(options.recorded) if options.recorded else own_sessions()
+    return [session_of(name, turns[: options.turns or None]) for name, turns in list(sessions.items())[:count]]
 
 
 def _show(name: str, bills: Sequence[Bill], whole_bills: Sequence[Bill]) -> None:
     usd, before = (sum(bill.usd for bill in some) for some in (bills, whole_bills))
     worst = max(bill.usd / other.usd for bill, other in zip(bills, whole_bills, strict=True))
     cached = sum(bill.tokens.cached for bill in bills) / sum(bill.tokens.input for bill in bills)
-    survived = sum(bill.survived for bill in bills) / max(sum(bill.needed for bill in bills), 1)
+    every = Bill(needs=[need for bill in bills for need in bill.needs])
+    values = f"values there {every.share('there'):6.1%}"
+    if any(need.handles for need, _ in every.needs):
+        values += f", by handle {every.share('handle'):.1%}, gone {every.share('gone'):.1%}; "
+        values += f"of old ones {' / '.join(f'{every.share(state, OLD_TURNS):.1%}' for state in STATES)}"
     compactions = sum(bill.compactions for bill in bills)
     print(
         f"{name:>12}: ${usd:8.4f}  saved {1 - usd / before:6.1%}  cached {cached:6.1%}  "
-        f"compactions {compactions:4d}  values there {survived:6.1%}  worst session {worst:.2f} times",
+        f"compactions {compactions:4d}  {values}  worst session {worst:.2f} times",
         flush=True,
     )
     for words, key in (("paid", "paid_usd"), ("uncompacted", "uncompacted_usd"), ("forecast", "forecast_usd")):
