@@ -74,6 +74,10 @@ POLICIES: Mapping[str, str] = {
     "100k": "{strategy: extractive, threshold: 100000, target: 0.25, retention_ratio: 0.15}",
     "40k": "{strategy: extractive, threshold: 40000, target: 0.25, retention_ratio: 0.15}",
     "price": "{strategy: extractive, threshold: price}",
+    "handles": "{strategy: extractive, threshold: price, recall: {tool: true}}",
+    "60k": "{strategy: extractive, threshold: 60000, target: 0.6, retention_ratio: 0.1}",
+    "masks": "{strategy: extractive, threshold: 60000, target: 0.6, retention_ratio: 0.1, mask_results: true,"
+    " recall: {tool: true}}",
     "shadow": "{strategy: extractive, threshold: price, mode: shadow}",
 }
 WORDS = "total order invoice cart price queue worker retry config handler token cache index commit branch metric error"

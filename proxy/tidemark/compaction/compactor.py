@@ -17,7 +17,15 @@ from tidemark.compaction.record import masked_record, summary_record
 from tidemark.compaction.storing import SummaryOutcome, SummaryStorage
 from tidemark.compaction.writer import SummaryWriter
 from tidemark.core.conversation.messages import Message
-from tidemark.core.conversation.summary import MaskedResults, PrefixSummary, SummaryRecipe, SummaryText, render_summary
+from tidemark.core.conversation.summary import (
+    MaskedResults,
+    PrefixSummary,
+    SummaryRecipe,
+    SummaryText,
+    render_summary,
+    render_text,
+)
+from tidemark.core.conversation.tool_subjects import with_results
 from tidemark.core.errors import SummaryOutdated, TidemarkError
 from tidemark.core.events import (
     CompactionGivenUp,
@@ -31,6 +39,8 @@ from tidemark.core.frozen import frozen
 from tidemark.core.ports import Lease, Summarizer, TokenCounter
 from tidemark.core.recall.epoch import question_position
 
+RESULTS_SHARE, RESULT_TOKENS, MOST_RESULTS = 0.15, 18, 64
+"""The share of a summary for the handles of results, the usual tokens of each, and the most of them."""
 OVERDUE_WARNING = "the conversation took too long to read; the summary holds its newest lines only"
 
 
@@ -136,10 +146,11 @@ class Compactor:
     async def _make(
         self, run: CompactionRun, lease: Lease | None, seconds: float | None, failure: NotSummarized | None
     ) -> CompactionResult | None:
-        outcome = await self._write(run, seconds, failure)
+        order, results = self._beside_results(run.order)
+        outcome = await self._write(replace(run, order=order), seconds, failure)
         if isinstance(outcome, NotSummarized):
             return outcome
-        summary = await self._record(run.order, outcome.draft, run.recipe)
+        summary = await self._record(run.order, outcome.draft, run.recipe, results)
         try:
             stored = await self._store(run, summary, lease)
         except SummaryOutdated as error:
@@ -156,10 +167,11 @@ class Compactor:
         :param recipe: the recipe that requests look for
         """
         try:
-            draft = await self._writer.write(order, summarizer)
+            beside, results = self._beside_results(order)
+            draft = await self._writer.write(beside, summarizer)
             if isinstance(draft, NotSummarized):
                 return draft
-            record = await self._record(order, draft, recipe)
+            record = await self._record(order, draft, recipe, results)
         finally:
             order.reading.clear()
         return replace(record, written_with="" if summarizer.recipe == recipe else summarizer.recipe.key)
@@ -186,7 +198,25 @@ class Compactor:
         recipe = self._writer.summarizer_for(order).recipe
         return await self.adopt(order, masked_record(order, masked, recipe, self._clock()))
 
-    async def _record(self, order: CompactionOrder, draft: SummaryText, recipe: SummaryRecipe) -> PrefixSummary:
+    def _beside_results(self, order: CompactionOrder) -> tuple[CompactionOrder, tuple[str, ...]]:
+        """Return the order for a text beside the handles of results, and these; none if no model can read them."""
+        plan, previous = order.plan, order.plan.previous
+        if not order.profile.policy.recall_tool or not order.original_messages:
+            return order, ()
+        first = (previous.covered if previous else 0) - order.left_out
+        clients = [message for message in order.original_messages if not message.is_system]
+        most = int(RESULTS_SHARE * plan.max_summary_tokens) // RESULT_TOKENS
+        newest = clients[first : plan.covered - order.left_out]
+        results = with_results(previous.results if previous else (), newest, min(most, MOST_RESULTS))
+        if not results:
+            return order, ()
+        count = self._count_for(order)
+        tokens = count(render_text("", plan.covered, results)) - count(render_text("", plan.covered))
+        return replace(order, plan=replace(plan, max_summary_tokens=plan.max_summary_tokens - tokens)), results
+
+    async def _record(
+        self, order: CompactionOrder, draft: SummaryText, recipe: SummaryRecipe, results: tuple[str, ...] = ()
+    ) -> PrefixSummary:
         record = summary_record(
             order.chain,
             draft,
@@ -198,6 +228,7 @@ class Compactor:
             created_at=self._clock(),
             count=self._count_for(order),
             anew=bool(order.plan.earlier),
+            results=results,
         )
         receipt = await self._writer.receipt(order, draft)
         return replace(record, receipt=receipt, first_question=_first_question(order))

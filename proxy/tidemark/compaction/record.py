@@ -35,12 +35,14 @@ def summary_record(
     created_at: float,
     count: Callable[[Message], int],
     anew: bool = False,
+    results: tuple[str, ...] = (),
 ) -> PrefixSummary:
     """Return the record of a text that stands for the first ``covered`` messages of ``chain``.
 
     :param absorbed: digests of the system messages that the text takes in
     :param previous: the summary that the text continues
     :param count: counts the tokens of the summary message
+    :param results: those among the messages that can be read again
     :param anew: whether the strategy could read the messages behind ``previous``
     """
     return PrefixSummary(
@@ -52,11 +54,12 @@ def summary_record(
         cause=cause,
         created_at=created_at,
         previous=previous.prefix if previous else None,
-        tokens=count(render_text(draft.text, covered)),
+        tokens=count(render_text(draft.text, covered, results)),
         absorbed=tuple(absorbed),
         stated=draft.stated,
         native=draft.native,
         chosen=_is_chosen(draft, previous, anew=anew),
+        results=results,
     )
 
 

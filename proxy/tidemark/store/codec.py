@@ -92,6 +92,7 @@ class _Summary(msgspec.Struct, array_like=True, frozen=True):
     """The fields of ``NativeForm``, in their order."""
     chosen: bool = False
     masked: _Masked | None = None
+    results: tuple[str, ...] = ()
 
 
 class _Masked(msgspec.Struct, array_like=True, frozen=True):
@@ -324,6 +325,7 @@ def _summary_record(summary: PrefixSummary) -> _Summary:
         _fields_of(summary.native),
         summary.chosen,
         None if masked is None else _Masked(_summary_record(masked.base) if masked.base else None, masked.lines),
+        summary.results,
     )
 
 
@@ -347,6 +349,7 @@ def _summary_of(record: _Summary) -> PrefixSummary:
         stated=record.stated,
         native=None if record.native is None else NativeForm(*record.native),
         chosen=record.chosen,
+        results=record.results,
         masked=None
         if masked is None
         else MaskedResults(_summary_of(masked.base) if masked.base else None, masked.lines),

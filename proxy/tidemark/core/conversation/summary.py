@@ -33,7 +33,9 @@ _NOTE = (
 NARRATIVE = "Narrative:"
 """The line before a model's prose. No line after it is a quotation, whatever it looks like."""
 VERSION_CHARACTERS = 16
-_QUOTED = re.compile(rf"{OPENING} \((\d+) messages\)\.[^\n]*\n<<<\n(.*)\n>>>", re.DOTALL)
+RESULTS = "Tool results among them that can be read again by their handles: {results}"
+"""The line after the quotation, if the model has a function that reads them."""
+_QUOTED = re.compile(rf"{OPENING} \((\d+) messages\)\.[^\n]*\n<<<\n(.*)\n>>>(?:\n[^\n]*)?", re.DOTALL)
 _MARKS = re.compile("<{3,}|>{3,}")
 InnerSystems = Mapping[bytes, int]
 """Digests of the system messages inside a request, and how many other messages precede the first of each."""
@@ -149,6 +151,8 @@ class PrefixSummary:
 
     Recall begins with it (``core/recall/epoch.py``). Equal summaries may differ in it.
     """
+    results: tuple[str, ...] = ()
+    """The results among the messages that can be read again, each as its handle, a blank and its call."""
     masked: MaskedResults | None = None
     """Present if it summarizes nothing, and puts lines in the place of results."""
 
@@ -230,15 +234,19 @@ def stands_natively(summary: PrefixSummary, dialect: str, model: str) -> bool:
 
 def render_summary(summary: PrefixSummary) -> Message:
     """Return the one system message of a summary; equal summaries give equal bytes (promise 5)."""
-    return render_text(summary.text, summary.covered)
+    return render_text(summary.text, summary.covered, summary.results)
 
 
 @lru_cache(maxsize=RENDERED)
-def render_text(text: str, covered: int) -> Message:
-    """Return the system message for a summary's text.
+def render_text(text: str, covered: int, results: tuple[str, ...] = ()) -> Message:
+    """Return the system message for a summary's text, and the handles of results.
 
     The function is pure, and the cache only saves time. Marks inside the text are broken up, so the text cannot end
     its own quotation.
     """
     quoted = _MARKS.sub(lambda run: "\u200b".join(run.group()), text.strip())
-    return system_message(_NOTE.format(opening=OPENING, count=covered, text=quoted))
+    note = _NOTE.format(opening=OPENING, count=covered, text=quoted)
+    if results:
+        named = _MARKS.sub("", "; ".join(results))
+        note += f"\n{RESULTS.format(results=named)}"
+    return system_message(note)

@@ -7,19 +7,18 @@ summary is made (docs/adr/0037).
 
 from __future__ import annotations
 
-import json
 from collections.abc import Collection, Sequence
 from itertools import accumulate
 
-from tidemark.core.conversation.messages import Message, ToolCall
+from tidemark.core.conversation.messages import Message
 from tidemark.core.conversation.result_lines import tells_trouble
+from tidemark.core.conversation.tool_subjects import calls_of, subjects_of
 from tidemark.core.frozen import frozen
 
 LINE_TOKENS = 80
 """The bound of a masked result in a plan, with its frame: what does not exist yet counts with its bound."""
 LEAST_TOKENS = 2 * LINE_TOKENS
 """Smaller results stay, since a line would free little and tell less."""
-_PATH_NAMES = ("path", "file_path", "filepath", "filename", "file", "notebook_path", "target_file", "relative_path")
 
 
 @frozen
@@ -49,11 +48,11 @@ def maskable(
     :param tokens: of each of them
     :param masked: the places of those that are masked already
     """
-    calls = _calls_of(messages)
+    calls = calls_of(messages)
     newest: dict[tuple[str, str], int] = {}
     subjects: dict[int, list[tuple[str, str]]] = {}
     for position, call in calls.items():
-        subjects[position] = _subjects(call)
+        subjects[position] = subjects_of(call)
         newest |= dict.fromkeys(subjects[position], position)
 
     def rank(position: int) -> tuple[int, int]:
@@ -75,27 +74,3 @@ def maskable(
         key=rank,
     )
     return Results(tuple(positions), tuple(accumulate(tokens[position] - LINE_TOKENS for position in positions)))
-
-
-def _calls_of(messages: Sequence[Message]) -> dict[int, ToolCall]:
-    """Return the call of each result, by the result's position. Some servers use one id again."""
-    latest: dict[str, ToolCall] = {}
-    calls: dict[int, ToolCall] = {}
-    for position, message in enumerate(messages):
-        latest |= {call.id: call for call in message.calls}
-        if message.answers is not None and message.answers in latest:
-            calls[position] = latest[message.answers]
-    return calls
-
-
-def _subjects(call: ToolCall) -> list[tuple[str, str]]:
-    """Return what a call is about: the call itself, and the file that its arguments name."""
-    subjects = [("call", f"{call.name} {call.arguments}")]
-    try:
-        arguments = json.loads(call.arguments)
-    except (ValueError, RecursionError):
-        return subjects
-    if isinstance(arguments, dict):
-        paths = [arguments[name] for name in _PATH_NAMES if isinstance(arguments.get(name), str)]
-        subjects += [("file", path) for path in paths[:1]]
-    return subjects

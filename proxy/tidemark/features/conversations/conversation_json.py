@@ -159,6 +159,7 @@ def _summary(entry: SummaryEntry) -> JsonObject:
         "summarized_message_ids": None if ids is None else list(ids),
         "last_summarized_message_id": last,
         "text": summary.text,
+        "results": list(summary.results),
         "masked_results": [
             {"position": position + 1, "line": line}
             for position, line in (summary.masked.lines if summary.masked else ())

@@ -232,7 +232,7 @@ class SummaryChanges:
         allowed = f"A summary of this conversation may have 1 to {most} tokens"
         if not text:
             raise InvalidRequest(f"{allowed}, and this text is empty.", param="text", code="invalid_summary_length")
-        message = render_text(text, place.present.covered)
+        message = render_text(text, place.present.covered, place.present.results)
         model = place.context.route.upstream_model
         count = self._counter.count_message
         tokens = (
@@ -276,7 +276,8 @@ class SummaryChanges:
         A short text stands in it for the count, because the two marks of an empty one would be counted together.
         """
         model = place.context.route.upstream_model
-        whole = self._counter.count_message(render_text(_SHORT_TEXT, place.present.covered), model)
+        present = place.present
+        whole = self._counter.count_message(render_text(_SHORT_TEXT, present.covered, present.results), model)
         return whole - self._counter.count_text(_SHORT_TEXT, model)
 
     def _most_text_tokens(self, place: _ConversationInUse) -> int:
