@@ -25,7 +25,6 @@ from tidemark.core.conversation.summary import (
     render_summary,
     render_text,
 )
-from tidemark.core.conversation.tool_subjects import with_results
 from tidemark.core.errors import SummaryOutdated, TidemarkError
 from tidemark.core.events import (
     CompactionGivenUp,
@@ -38,6 +37,7 @@ from tidemark.core.events import (
 from tidemark.core.frozen import frozen
 from tidemark.core.ports import Lease, Summarizer, TokenCounter
 from tidemark.core.recall.epoch import question_position
+from tidemark.core.recall.tool_subjects import with_results
 
 RESULTS_SHARE, RESULT_TOKENS, MOST_RESULTS = 0.15, 18, 64
 """The share of a summary for the handles of results, the usual tokens of each, and the most of them."""
@@ -181,7 +181,7 @@ class Compactor:
 
         It may continue summaries that were prepared before it and never used: its record names the used one.
         """
-        in_use = order.in_use.written if order.in_use else None
+        in_use = order.in_use.base if order.in_use else None
         previous = in_use.prefix if in_use else None
         summary = replace(summary, previous=previous, first_question=_first_question(order))
         summarizer = self._writer.summarizer_for(order)

@@ -165,7 +165,7 @@ class SharedSummaries:
             SummaryText(shared.text, "llm"),
             covered=shared.covered,
             absorbed=shared.absorbed,
-            previous=memory.summary.written if memory.summary else None,
+            previous=memory.summary.base if memory.summary else None,
             recipe=place.recipe,
             cause="automatic",
             created_at=now,
@@ -179,5 +179,5 @@ class SharedSummaries:
 
 
 def _shared(summary: PrefixSummary | None) -> SharedSummary | None:
-    summary = summary.written if summary else None  # a graph has its results whole
+    summary = summary.base if summary else None  # a graph has its results whole
     return None if summary is None else SharedSummary(summary.text, summary.covered, summary.absorbed)

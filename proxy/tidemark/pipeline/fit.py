@@ -16,7 +16,6 @@ from tidemark.compaction.background import BackgroundCompaction
 from tidemark.compaction.immediate import ImmediateCompaction
 from tidemark.compaction.order import CompactionOrder, NotSummarized, Summarized
 from tidemark.core.conversation.summary import PrefixSummary
-from tidemark.core.errors import ContextLengthExceeded
 from tidemark.core.planning.budget import CompactionPolicy, budget_for
 from tidemark.core.planning.clip import Clip, clips_for, could_shrink
 from tidemark.core.planning.plan import least_tokens, plan, plan_ahead, plan_at_once, rest_tokens, would_help
@@ -48,19 +47,18 @@ from tidemark.pipeline.fit_states import (
     Summarize,
     Unplanned,
     WithoutSearch,
+    after_plan,
+    with_attempt_warning,
 )
 from tidemark.pipeline.masked_results import ResultMasks
 from tidemark.pipeline.native_compaction import NativeCompaction
 from tidemark.pipeline.notices import (
-    NO_SEARCH,
     by_hand_warning,
     compaction_failed,
     does_not_fit,
     is_full,
     not_done_warning,
     with_full_warning,
-    with_less_reply_warning,
-    with_warning,
 )
 from tidemark.pipeline.orders import mask_plan_of, order_of, swap_plan_of
 from tidemark.pipeline.recall import Recaller, recall_mark, recalled_before_next, without_recalled
@@ -138,7 +136,7 @@ class BudgetFitter:
                 case CannotFit():
                     state = await self._clip(attempt, state)
                 case Performed():
-                    state = _after_plan(attempt, state)
+                    state = after_plan(attempt, state)
                 case Recall():
                     state = await self._recall(attempt, state)
                 case Crowded(attempt, put_back):
@@ -155,7 +153,7 @@ class BudgetFitter:
                 case LessReply():
                     state = self._with_less_reply(attempt.whole, state)
                 case FittedRequest():
-                    return state if attempt.gives_up is None else _with_attempt_warning(attempt, state, context)
+                    return state if attempt.gives_up is None else with_attempt_warning(attempt, state, context)
                 case Refused():
                     return state
                 case _:
@@ -395,30 +393,6 @@ class BudgetFitter:
     def _fitted(self, context: RequestContext, summary: PrefixSummary, report: Report) -> FittedRequest:
         native = self._natives.standing(context, summary)
         return FittedRequest(self._natives.assembled(context, summary), report, summary=summary, native=native)
-
-
-def _after_plan(attempt: Attempt, state: Performed) -> Recall | Measure | WithoutSearch | LessReply | Refused:
-    """Return what follows a plan: recall if there is a summary, another attempt if it is too long."""
-    result, planned = state.result, state.planned
-    if attempt.clipped is not None:
-        result = attempt.clipped.result_of(result)
-    if isinstance(result, Refused):
-        if attempt.gives_up == "reply" or not isinstance(result.error, ContextLengthExceeded):
-            return result
-        return LessReply(result) if attempt.gives_up else WithoutSearch(result)
-    reason = attempt.crowded.reason if attempt.crowded else None
-    if isinstance(planned, NoCompaction | ReuseSummary) and attempt.context is attempt.whole:
-        reason = planned.reason
-    return Measure(result, reason) if result.summary is None else Recall(result, result.summary, reason)
-
-
-def _with_attempt_warning(attempt: Attempt, fitted: FittedRequest, usual: RequestContext) -> FittedRequest:
-    """Return the request of a later attempt, with a warning that names what it lacks."""
-    if attempt.gives_up == "reply":
-        report = with_less_reply_warning(usual, fitted.report)
-    else:
-        report = with_warning(fitted.report, NO_SEARCH) if fitted.summary else fitted.report
-    return replace(fitted, report=report, has_search_tokens=attempt.has_search_tokens)
 
 
 def _check_whole(context: RequestContext) -> None:

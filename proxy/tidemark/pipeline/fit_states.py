@@ -1,17 +1,20 @@
-"""The states of the step ``fit`` beside the five outcomes of a plan: each has what the next work needs.
+"""The states of the step ``fit`` beside the outcomes of a plan: each has what the next work needs.
 
 ``fit.py`` goes from state to state. A state belongs to an attempt, and a new plan begins a new attempt.
 """
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Literal
 
 from tidemark.core.conversation.summary import PrefixSummary
+from tidemark.core.errors import ContextLengthExceeded
 from tidemark.core.frozen import frozen
-from tidemark.core.planning.situation import Compact, CompactionPlan, Reason
+from tidemark.core.planning.situation import Compact, CompactionPlan, NoCompaction, Reason, ReuseSummary
 from tidemark.core.recall.epoch import EpochRecall
 from tidemark.pipeline.clip import ClippedRequest
+from tidemark.pipeline.notices import NO_SEARCH, with_less_reply_warning, with_warning
 from tidemark.pipeline.values import FittedRequest, Refused, RequestContext
 
 
@@ -135,3 +138,27 @@ State = (
     | Refused
 )
 """``FittedRequest`` and ``Refused`` end the step."""
+
+
+def after_plan(attempt: Attempt, state: Performed) -> Recall | Measure | WithoutSearch | LessReply | Refused:
+    """Return what follows a plan: recall if there is a summary, another attempt if it is too long."""
+    result, planned = state.result, state.planned
+    if attempt.clipped is not None:
+        result = attempt.clipped.result_of(result)
+    if isinstance(result, Refused):
+        if attempt.gives_up == "reply" or not isinstance(result.error, ContextLengthExceeded):
+            return result
+        return LessReply(result) if attempt.gives_up else WithoutSearch(result)
+    reason = attempt.crowded.reason if attempt.crowded else None
+    if isinstance(planned, NoCompaction | ReuseSummary) and attempt.context is attempt.whole:
+        reason = planned.reason
+    return Measure(result, reason) if result.summary is None else Recall(result, result.summary, reason)
+
+
+def with_attempt_warning(attempt: Attempt, fitted: FittedRequest, usual: RequestContext) -> FittedRequest:
+    """Return the request of a later attempt, with a warning that names what it lacks."""
+    if attempt.gives_up == "reply":
+        report = with_less_reply_warning(usual, fitted.report)
+    else:
+        report = with_warning(fitted.report, NO_SEARCH) if fitted.summary else fitted.report
+    return replace(fitted, report=report, has_search_tokens=attempt.has_search_tokens)

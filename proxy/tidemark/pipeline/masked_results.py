@@ -1,4 +1,4 @@
-"""Masked results in a request: the lines that a plan asks for, and what a request with them is sent as.
+"""Masked results in a request: the lines that a plan asks for, and their tokens.
 
 A mask is stored like a summary, so forks, restarts and other workers use it as they use summaries.
 """
@@ -9,10 +9,10 @@ from collections.abc import Sequence
 
 from tidemark.core.bounded import BoundedCache
 from tidemark.core.conversation.messages import Message
-from tidemark.core.conversation.result_lines import line_for
 from tidemark.core.conversation.summary import MaskedResults
 from tidemark.core.planning.situation import MaskResults
 from tidemark.core.ports import TokenCounter
+from tidemark.core.recall.result_lines import line_for
 from tidemark.pipeline.originals import client_places, originals_of
 from tidemark.pipeline.values import RequestContext
 
@@ -34,7 +34,7 @@ class ResultMasks:
         originals, _ = originals_of(context, planned.covered)
         handle = context.profile.policy.recall_tool
         lines = {position: line_for(originals[position], handle=handle) for position in planned.positions}
-        return MaskedResults(summary.written if summary else None, tuple(sorted({**lines, **dict(earlier)}.items())))
+        return MaskedResults(summary.base if summary else None, tuple(sorted({**lines, **dict(earlier)}.items())))
 
     def tokens(self, context: RequestContext, masked: MaskedResults, covered: int, version: str = "") -> int:
         """Return the tokens of the messages that masked results stand among, without the summary before them.

@@ -78,7 +78,7 @@ class NativeCompaction:
 
     def standing(self, context: RequestContext, summary: PrefixSummary | None) -> NativeForm | None:
         """Return a summary in its provider's own form, if it goes out in it; None if its text does."""
-        summary = summary.written if summary is not None else None
+        summary = summary.base if summary is not None else None
         form, route = context.request.dialect.native_compaction, context.route
         if summary is None or summary.native is None or form is None or context.texts_only:
             return None

@@ -14,7 +14,6 @@ from tests.core.test_promises import assert_valid, summarized
 from tests.support.examples import examples
 from tidemark.core.conversation.messages import Message
 from tidemark.core.conversation.prefix import chain_of
-from tidemark.core.conversation.result_lines import OPENING, line_for
 from tidemark.core.conversation.summary import MaskedResults, PrefixSummary, SummaryRecipe, render_summary
 from tidemark.core.planning.assemble import assemble
 from tidemark.core.planning.budget import Budget, CompactionPolicy, ModelProfile, ModelWindow, budget_for
@@ -30,6 +29,7 @@ from tidemark.core.planning.situation import (
     PlanInput,
     ReuseSummary,
 )
+from tidemark.core.recall.result_lines import OPENING, line_for
 from tidemark.dialects.chat.dialect import ChatDialect
 
 CHAT = ChatDialect()
@@ -189,7 +189,7 @@ def masked_by(request: Sequence[Message], planned: MaskResults, before: PrefixSu
     lines = {position: line_for(said[position], handle=True) for position in planned.positions}
     earlier = before.masked.lines if before and before.masked else ()
     assert not lines.keys() & dict(earlier).keys()
-    masked = MaskedResults(before.written if before else None, tuple(sorted({**lines, **dict(earlier)}.items())))
+    masked = MaskedResults(before.base if before else None, tuple(sorted({**lines, **dict(earlier)}.items())))
     absorbed = before.absorbed if before else ()
     return PrefixSummary(b"", planned.covered, "", RECIPE, "mask", "automatic", 0.0, absorbed=absorbed, masked=masked)
 

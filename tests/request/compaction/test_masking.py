@@ -13,8 +13,8 @@ import pytest
 from tests.request.compaction.test_whole_tool_steps import Item
 from tests.request.conftest import Bench, Client
 from tests.support.scripted import Answer, Call, Received, Turn, says, tells
-from tidemark.core.conversation.result_lines import OPENING
 from tidemark.core.conversation.summary import OPENING as SUMMARY
+from tidemark.core.recall.result_lines import OPENING
 from tidemark.core.recall.search_function import FUNCTION_NAME
 
 MASKING = ", mask_results: true"

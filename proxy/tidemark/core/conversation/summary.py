@@ -167,7 +167,7 @@ class PrefixSummary:
         return self.covered if self.masked is None else self.masked.first
 
     @property
-    def written(self) -> PrefixSummary | None:
+    def base(self) -> PrefixSummary | None:
         """Return the summary whose text is forwarded; None if results are masked and nothing was summarized."""
         return self if self.masked is None else self.masked.base
 
@@ -247,6 +247,5 @@ def render_text(text: str, covered: int, results: tuple[str, ...] = ()) -> Messa
     quoted = _MARKS.sub(lambda run: "\u200b".join(run.group()), text.strip())
     note = _NOTE.format(opening=OPENING, count=covered, text=quoted)
     if results:
-        named = _MARKS.sub("", "; ".join(results))
-        note += f"\n{RESULTS.format(results=named)}"
+        note += "\n" + RESULTS.format(results=_MARKS.sub("", "; ".join(results)))
     return system_message(note)

@@ -371,7 +371,7 @@ class Candidates:
         own_places = self.places[self.summarized - self.left_out : covered - self.left_out]
         replaced_places = sorted([*absorbed_places, *own_places])
         own_tokens = self._sum(replaced_places)
-        previous = self.summary.written if self.summary else None
+        previous = self.summary.base if self.summary else None
         earlier_tokens = self.plan_input.summary_tokens
         if previous is not self.summary:  # of what masked results stand in, the text alone is a summary
             earlier_tokens = previous.tokens if previous else 0

@@ -1,7 +1,7 @@
 """Masks: which old results of tools leave a request, so that nothing that was said needs a summary.
 
 Three quarters of what an agent sends are results, and most are of use for a few steps only. A compaction first puts a
-line in the place of old ones (``core/conversation/result_lines.py``). If that brings the request to the low water, no
+line in the place of old ones (``core/recall/result_lines.py``). If that brings the request to the low water, no
 summary is made (docs/adr/0037).
 """
 
@@ -11,12 +11,12 @@ from collections.abc import Collection, Sequence
 from itertools import accumulate
 
 from tidemark.core.conversation.messages import Message
-from tidemark.core.conversation.result_lines import tells_trouble
-from tidemark.core.conversation.tool_subjects import calls_of, subjects_of
 from tidemark.core.frozen import frozen
+from tidemark.core.recall.result_lines import tells_trouble
+from tidemark.core.recall.tool_subjects import calls_of, subjects_of
 
 LINE_TOKENS = 80
-"""The bound of a masked result in a plan, with its frame: what does not exist yet counts with its bound."""
+"""The bound of a masked result in a plan, with its frame. What does not exist yet counts with its bound."""
 LEAST_TOKENS = 2 * LINE_TOKENS
 """Smaller results stay, since a line would free little and tell less."""
 

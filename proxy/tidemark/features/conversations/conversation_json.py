@@ -149,8 +149,7 @@ def _message(entry: MessageEntry) -> JsonObject:
 def _summary(entry: SummaryEntry) -> JsonObject:
     """Return a summary, the one that it continues, and the messages that it stands for, as JSON."""
     summary, ids = entry.summary, entry.message_ids
-    written = summary.written
-    last = written.prefix.hex() if written else None
+    last = summary.base.prefix.hex() if summary.base else None
     return {
         "prefix": summary.prefix.hex(),
         "previous": summary.previous.hex() if summary.previous else None,

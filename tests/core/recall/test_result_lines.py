@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 
 from tests.core.histories import message
 from tests.support.examples import examples
-from tidemark.core.conversation.result_lines import OPENING, QUOTED_CHARS, exit_code, line_for, tells_trouble
 from tidemark.core.recall.passage import handle_of
+from tidemark.core.recall.result_lines import OPENING, QUOTED_CHARS, exit_code, line_for, tells_trouble
 
 TESTS = "=" * 40 + "\ncollected 12 items\n" + "\n".join(f"test {number} PASSED" for number in range(12))
 RUN = f"{TESTS}\n\n{'-' * 30}\n12 passed in 0.31s\nexit code: 0\n"

@@ -46,9 +46,9 @@ def label_of(call: ToolCall) -> str:
 
 
 def with_results(earlier: Sequence[str], messages: Sequence[Message], most: int) -> tuple[str, ...]:
-    """Return the results that can be read again by handle, each with its handle and its call; the newest come last.
+    """Return the results that can be read again, each as its handle and its call.
 
-    Of results with one label the newest is named.
+    The newest come last, and of results with one label it alone is named.
 
     :param earlier: those that the summary before names
     :param messages: those that the next summary stands for beyond that one

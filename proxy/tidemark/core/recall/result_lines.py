@@ -1,4 +1,4 @@
-"""The line that stands for a masked result of a tool: how long it was, how it began and ended, and its handle.
+"""The line that stands for a masked result: its length, its beginning and end, and its handle.
 
 The call stays where it is, right before its result, so the line need not repeat it. ``core/planning/masks.py`` chooses
 the results, and the store keeps their lines, so that every worker sends the same bytes.
