@@ -26,7 +26,10 @@ def step(number: int, name: str, arguments: dict[str, str], result: str = LONG) 
 def test_a_label_is_the_call_and_its_file_or_first_text() -> None:
     """In one line, without the mark that ends an entry."""
     assert label_of(ToolCall("c", "read", '{"limit": 5, "file_path": "src/a.py"}')) == "read src/a.py"
-    assert label_of(ToolCall("c", "shell", '{"timeout": 3, "command": "cd src; make\\n test"}')) == "shell cd src, make test"
+    assert (
+        label_of(ToolCall("c", "shell", '{"timeout": 3, "command": "cd src; make\\n test"}'))
+        == "shell cd src, make test"
+    )
     assert label_of(ToolCall("c", "list", "{}")) == "list"
     assert label_of(ToolCall("c", "list", "no JSON")) == "list"
 

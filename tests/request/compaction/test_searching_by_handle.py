@@ -108,3 +108,50 @@ def test_a_message_without_text_is_not_found_over_http(bench: Bench, request: py
     answer = client.http.get(path, headers=client.headers())
     assert (answer.status_code, answer.json()["error"]["code"]) == (404, "message_not_found")
     assert answer.json()["error"]["message"] == NO_TEXT
+
+
+def test_a_summary_names_the_results_that_a_model_can_read_again(bench: Bench, request: pytest.FixtureRequest) -> None:
+    """By call and handle, over several compactions; a handle from there returns the result byte for byte."""
+    client = bench.client(request.node.nodeid, more=", recall: {tool: true}", window=12_000)
+    bench.upstream.script = says("Fine.")
+    asked: list[Said] = [user("Look at all parts.")]
+    results = {number: f"part {number}\n" + f"a line of part {number}\n" * 90 for number in range(36)}
+    for number, content in results.items():
+        arguments = json.dumps({"path": f"parts/{number}.txt"})
+        call = {"id": f"c{number}", "type": "function", "function": {"name": "view", "arguments": arguments}}
+        asked.append({"role": "assistant", "content": f"Now part {number}.", "tool_calls": [call]})
+        asked.append({"role": "tool", "tool_call_id": f"c{number}", "content": content})
+        assert client.chat(asked, conversation="c").status_code == 200
+        bench.settle()
+    head = str(bench.upstream.received[-1].messages[0]["content"])
+    line = head.splitlines()[-1]
+    handles = {name: handle for handle, name in re.findall(r"(m[0-9a-f]{8}) view parts/(\d+)\.txt", line)}
+    assert len(handles) >= 3
+    assert list(map(int, handles)) == sorted(map(int, handles))
+    for name, handle in handles.items():
+        assert handle == handle_of(message(role="tool", tool_call_id=f"c{name}", content=results[int(name)]))
+    read: list[str] = []
+    oldest = next(iter(handles))
+
+    def script(received: Received) -> Answer:
+        content = str(received.messages[-1]["content"])
+        if content.startswith(handles[oldest]):
+            read.append(content)
+            return says(ANSWER)(received)
+        return tells(Turn(calls=(Call(FUNCTION_NAME, json.dumps({"handle": handles[oldest]})),)))(received)
+
+    bench.upstream.script = script
+    client.chat([*asked, assistant("Done."), user("What was in the first part?")], conversation="c")
+    assert results[int(oldest)].startswith(read[0].partition("\n")[2])
+    assert len(read[0]) > 100
+
+
+def test_without_the_function_no_summary_names_handles(bench: Bench, request: pytest.FixtureRequest) -> None:
+    """A model could not read them."""
+    client = bench.client(request.node.nodeid)
+    bench.upstream.script = says("Fine.")
+    call = {"id": "c1", "type": "function", "function": {"name": "view", "arguments": '{"path": "a.txt"}'}}
+    listed: list[Said] = [user("View it."), {"role": "assistant", "content": None, "tool_calls": [call]}]
+    listed += [{"role": "tool", "tool_call_id": "c1", "content": "a line of it\n" * 60}, assistant("Done.")]
+    assert client.chat([*listed, *talk_with_fact(), QUESTION]).headers["x-tidemark-action"] == "compacted"
+    assert not re.search(r"\bm[0-9a-f]{8}\b", str(bench.upstream.received[-1].messages[0]["content"]))
