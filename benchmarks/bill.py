@@ -12,13 +12,13 @@ with the newest messages alone. The figures are sums of tokens and prices, so th
 
 ``--traces`` bills sessions that have text (``benchmarks/traces/``) in the Messages dialect. Then a value is counted
 apart if it stands only in a message whose handle the request shows. A row is a name in ``POLICIES`` and its policy.
+``--peers headroom cliff-40k`` installs other proxies for the run, and sends them the same requests.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
-import random
 import re
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
@@ -30,15 +30,16 @@ from typing import Any
 
 import httpx
 
+from benchmarks.billed_peers import PEERS, BilledPeer, PeerUnavailable, install, running_peer
+from benchmarks.billed_sessions import Need, Session, own_sessions, session_of, session_of_trace, sessions_in
 from benchmarks.traces.scenarios import SCENARIOS
-from benchmarks.traces.sessions import Trace, trace_of
+from benchmarks.traces.sessions import trace_of
 from tests.support.scripted import Answer, Received, ScriptedUpstream
 from tests.support.serving import NO_TLS, Serving
 from tidemark.app.application import create_app
 from tidemark.config import load
 from tidemark.core.money import BilledTokens, ModelPrice, Rates
-from tidemark.core.recall.passage import HANDLE_DIGITS, HANDLE_MARK, handle_of
-from tidemark.dialects.messages.message import read_element
+from tidemark.core.recall.passage import HANDLE_DIGITS, HANDLE_MARK
 from tidemark.store.embedded.server import EmbeddedValkey
 from tidemark.tokens import LocalTokenCounter
 
@@ -51,6 +52,8 @@ LEAST_CACHED = 1024
 WINDOW = 1_000_000
 NOTHING_BILLED = BilledTokens()
 PATHS = {"chat": "/v1/chat/completions", "messages": "/v1/messages"}
+PEERS_MODELS = {"chat": "gpt-4o", "messages": "claude-haiku-4-5"}
+"""Names that other proxies know."""
 HANDLE = re.compile(rf"\b{HANDLE_MARK}[0-9a-f]{{{HANDLE_DIGITS}}}\b")
 STATES = ("there", "handle", "gone")
 """What becomes of a value. The request has it, or shows the handle of a message that has it, or neither."""
@@ -80,67 +83,6 @@ POLICIES: Mapping[str, str] = {
     " recall: {tool: true}}",
     "shadow": "{strategy: extractive, threshold: price, mode: shadow}",
 }
-WORDS = "total order invoice cart price queue worker retry config handler token cache index commit branch metric error"
-"""What the made texts say."""
-USER_TURNS = 15
-"""A request of the user comes about so often."""
-VALUES_EACH = 4
-"""The values that a result prints, for later calls."""
-NEAR = 0.25
-"""The chance that a call uses a value of the newest result. Of the rest, as many use the one before it."""
-FAR_SHARE = 0.05
-"""So many calls use a value of any earlier result."""
-
-
-@dataclass(frozen=True)
-class Turn:
-    """The sizes of one recorded turn, in tokens."""
-
-    context: int
-    """All input."""
-    output: int
-
-
-@dataclass(frozen=True)
-class Need:
-    """A value that a reply uses."""
-
-    value: str
-    handles: frozenset[str] = frozenset()
-    """The handles of the earlier messages that hold it."""
-    age: int = 1
-    """How many turns ago it stood last."""
-
-
-@dataclass
-class Session:
-    """One chain of messages, and which values each turn needs."""
-
-    name: str
-    fields: dict[str, Any] = field(default_factory=dict)
-    """What a request has beside its messages; it comes before them."""
-    dialect: str = "chat"
-    messages: list[dict[str, Any]] = field(default_factory=list)
-    ends: list[int] = field(default_factory=list)
-    """The number of messages of each request."""
-    replies: list[dict[str, Any]] = field(default_factory=list)
-    needs: list[Sequence[Need]] = field(default_factory=list)
-    """The values that each turn's reply uses."""
-
-    def request(self, turn: int) -> dict[str, Any]:
-        """Return the body of a turn's request; in the Messages dialect its newest message is marked for the cache."""
-        messages = self.messages[: self.ends[turn]]
-        if self.dialect == "messages":
-            content = messages[-1]["content"]
-            blocks = [{"type": "text", "text": content}] if isinstance(content, str) else content
-            marked = [*blocks[:-1], {**blocks[-1], "cache_control": {"type": "ephemeral"}}]
-            messages = [*messages[:-1], {**messages[-1], "content": marked}]
-        return {"model": "billed", **self.fields, "messages": messages}
-
-
-@cache
-def _words() -> Sequence[str]:
-    return WORDS.split()
 
 
 @cache
@@ -154,64 +96,6 @@ def _tokens(text: str) -> int:
     return _counter().count_text(text, MODEL)
 
 
-def _text(chance: random.Random, tokens: int, values: Sequence[str], number: int) -> str:
-    """Make what a program prints, of about so many tokens."""
-    lines, size = [], 0
-    for place, value in enumerate(values):
-        lines.append(f"{chance.choice(_words())}_{number}_{place} = {value}")
-        size += 14
-    while size < tokens:
-        words = [chance.choice(_words()) for _ in range(chance.randrange(5, 14))]
-        lines.append(f"{chance.randrange(1, 900):>4}  {words[0]}.{words[1]}({', '.join(words[2:])})")
-        size += 2 * len(words) + 3
-    chance.shuffle(lines)
-    return "\n".join(lines)
-
-
-def session_of(name: str, turns: Sequence[Turn]) -> Session:
-    """Make the texts of a session to its recorded sizes."""
-    chance, session = random.Random(name), Session(name)
-    head = max(turns[0].context - 400, 200)
-    session.messages.append({"role": "system", "content": _text(chance, head, (), 0)})
-    session.messages.append(
-        {"role": "user", "content": f"Find out why {name} fails, and mend it. " + _question(chance)}
-    )
-    results: list[Sequence[str]] = []
-    for number, turn in enumerate(turns):
-        session.ends.append(len(session.messages))
-        needed = _needed(chance, results)
-        session.needs.append([Need(value) for value in needed])
-        call = {"name": "run", "arguments": json.dumps({"command": f"inspect {' '.join(needed)} --step {number}"})}
-        text = _text(chance, max(turn.output - 60, 0), (), number) if turn.output > 100 else None
-        reply: dict[str, Any] = {"role": "assistant", "content": text}
-        reply["tool_calls"] = [{"id": f"call_{number}", "type": "function", "function": call}]
-        session.replies.append(reply)
-        growth = turns[number + 1].context - turn.context if number + 1 < len(turns) else 0
-        values = [f"{chance.choice(_words())[:3].upper()}-{chance.randrange(10**5, 10**6)}" for _ in range(VALUES_EACH)]
-        results.append(values)
-        result = _text(chance, max(growth - turn.output, 40), values, number)
-        session.messages += [reply, {"role": "tool", "tool_call_id": f"call_{number}", "content": result}]
-        if chance.random() < 1 / USER_TURNS:
-            session.messages.append({"role": "user", "content": _question(chance)})
-    return session
-
-
-def _question(chance: random.Random) -> str:
-    return f"Now look at the {chance.choice(_words())} of the {chance.choice(_words())}, and keep its tests green."
-
-
-def _needed(chance: random.Random, results: Sequence[Sequence[str]]) -> tuple[str, ...]:
-    """Draw the values of earlier results that a call uses."""
-    if not results:
-        return ()
-    if chance.random() < FAR_SHARE:
-        return (chance.choice(chance.choice(results)),)
-    back = 1
-    while chance.random() > NEAR and back < len(results):
-        back += 1
-    return (chance.choice(results[-back]),)
-
-
 @dataclass
 class Bill:
     """What one session cost, and what it lost."""
@@ -219,6 +103,8 @@ class Bill:
     usd: float = 0.0
     tokens: BilledTokens = NOTHING_BILLED
     compactions: int = 0
+    """A peer's are its requests whose beginning is not the request before."""
+    changes: int = 0
     needs: list[tuple[Need, str]] = field(default_factory=list)
     """The values, each with what became of it, of ``STATES``."""
     gain: Mapping[str, Any] = field(default_factory=dict)
@@ -230,6 +116,7 @@ class Bill:
         same = 0
         while same < min(len(texts), len(self._before)) and texts[same] == self._before[same]:
             same += 1
+        self.changes += same < len(self._before)
         cached = sum(map(_tokens, texts[:same]))
         cached = cached if cached >= LEAST_CACHED else 0
         total = sum(map(_tokens, texts))
@@ -326,6 +213,45 @@ def through_tidemark(session: Session, policy: str) -> Bill:
     return provider.bill
 
 
+def through_peer(session: Session, url: str, upstream: ScriptedUpstream) -> Bill:
+    """Send a session through another proxy.
+
+    :param url: where it listens
+    :param upstream: what it forwards to
+    :raises httpx.HTTPError: it refused a request, or did not answer in time
+    """
+    provider = Provider()
+    upstream.script = provider.answer
+    headers = {"authorization": f"Bearer {session.name}", "x-api-key": session.name, "anthropic-version": "2023-06-01"}
+    with httpx.Client(base_url=url, timeout=60, verify=NO_TLS) as client:
+        for turn, (reply, needs) in enumerate(zip(session.replies, session.needs, strict=True)):
+            provider.reply, provider.needs = reply, needs
+            body = {**session.request(turn), "model": PEERS_MODELS[session.dialect]}
+            client.post(PATHS[session.dialect], json=body, headers=headers).raise_for_status()
+    provider.bill.compactions = provider.bill.changes
+    return provider.bill
+
+
+def bills_of_peers(
+    peers: Sequence[BilledPeer], sessions: Sequence[Session]
+) -> Iterator[tuple[BilledPeer, Sequence[Bill] | str]]:
+    """Install and start each peer, and yield its bills, or in words why there are none."""
+    with tempfile.TemporaryDirectory() as name:
+        environments: dict[str, Path] = {}
+        for peer in peers:
+            folder, upstream = Path(name) / peer.name, ScriptedUpstream()
+            try:
+                if peer.requirement not in environments:
+                    environments[peer.requirement] = install(peer.requirement, folder / "environment")
+                programs = environments[peer.requirement]
+                with Serving(upstream) as served, running_peer(peer, programs, served.url, folder / "data") as url:
+                    yield peer, [through_peer(session, url, upstream) for session in sessions]
+            except PeerUnavailable as error:
+                yield peer, f"left out, {error}"
+            except httpx.HTTPError as error:
+                yield peer, f"left out, it failed: {error}"
+
+
 def without_proxy(session: Session, newest: int = 0) -> Bill:
     """Bill a session as its client sends it.
 
@@ -350,47 +276,6 @@ def _is_result(message: Mapping[str, Any]) -> bool:
     return message["role"] == "tool" or (isinstance(content, list) and content[0]["type"] == "tool_result")
 
 
-def session_of_trace(trace: Trace) -> Session:
-    """Return a made session with text as one that can be billed."""
-    session = Session(trace.name, {"max_tokens": 4096, "system": trace.system, "tools": trace.tools}, "messages")
-    session.messages, session.ends, session.replies = trace.messages, trace.ends, trace.replies
-    session.needs = [[] for _ in trace.ends]
-    parts = [read_element(json.dumps(message).encode(), 0) for message in trace.messages]
-    for use in trace.uses:
-        value = json.dumps(use.value)[1:-1].encode()
-        before = [part for some in parts[: trace.ends[use.turn]] for part in some]
-        handles = frozenset(handle_of(part) for part in before if value in part.raw)
-        session.needs[use.turn] = [*session.needs[use.turn], Need(use.value, handles, use.age)]
-    return session
-
-
-def sessions_in(path: Path) -> Mapping[str, Sequence[Turn]]:
-    """Read recorded usage; a chain ends if its client compacts, and a new one begins."""
-    chains: dict[str, list[Turn]] = {}
-    for name, session in json.loads(path.read_text()).items():
-        number, before = 0, 0
-        for _, fresh, output, cached, writes, *_ in session["points"]:
-            context = fresh + cached + writes
-            if context < before // 2:
-                number += 1
-            before = context
-            chains.setdefault(f"{name[:6]}-{number}", []).append(Turn(context, output))
-    return {name: turns for name, turns in chains.items() if len(turns) > 1}
-
-
-def own_sessions() -> Mapping[str, Sequence[Turn]]:
-    """Return sessions of our own making: a short one, a usual one, and one with large results."""
-    sessions = {}
-    for name, count, mean in (("short", 12, 900), ("usual", 120, 900), ("large", 90, 3000)):
-        chance, context, turns = random.Random(name), 12_000, []
-        for _ in range(count):
-            output = max(40, int(chance.lognormvariate(5, 0.8)))
-            turns.append(Turn(context, output))
-            context += output + max(60, int(mean * chance.lognormvariate(-0.5, 1)))
-        sessions[name] = turns
-    return sessions
-
-
 def main() -> None:
     """Print the bill of each policy."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
@@ -399,6 +284,7 @@ def main() -> None:
     parser.add_argument("--policies", help=f"of {', '.join(POLICIES)}")
     parser.add_argument("--turns", type=int, default=0, help="the most turns of each session; 0: all")
     parser.add_argument("--sessions", type=int, default=0, help="the most sessions; 0: all")
+    parser.add_argument("--peers", nargs="*", choices=PEERS, help="install these proxies for the run; none named: all")
     options = parser.parse_args()
     billed_sessions = _chosen_sessions(options)
     whole_bills = [without_proxy(session) for session in billed_sessions]
@@ -406,6 +292,13 @@ def main() -> None:
     _show("newest, 40k", [without_proxy(session, 40_000) for session in billed_sessions], whole_bills)
     for name in (options.policies or ("price" if options.traces else "share,40k,price")).split(","):
         _show(name, [through_tidemark(session, POLICIES[name]) for session in billed_sessions], whole_bills)
+    for peer, bills in bills_of_peers(peers_of(options.peers), billed_sessions):
+        print(f"{peer.title}: {bills}") if isinstance(bills, str) else _show(peer.title, bills, whole_bills)
+
+
+def peers_of(names: Sequence[str] | None) -> Sequence[BilledPeer]:
+    """Return the peers of the option: none without it, all if it names none."""
+    return [] if names is None else [PEERS[name] for name in names or PEERS]
 
 
 def _chosen_sessions(options: argparse.Namespace) -> Sequence[Session]:

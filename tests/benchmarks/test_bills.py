@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from benchmarks.bill import Bill, own_sessions, session_of, through_tidemark, without_proxy
+from benchmarks.bill import Bill, through_tidemark, without_proxy
+from benchmarks.billed_sessions import own_sessions, session_of
 
 SESSION = session_of("usual", own_sessions()["usual"][:50])
 POLICY = "{strategy: extractive, threshold: price, price_floor: 16000"

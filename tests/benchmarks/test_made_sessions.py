@@ -7,7 +7,8 @@ from itertools import pairwise
 
 import pytest
 
-from benchmarks.bill import Need, Session, session_of_trace, through_tidemark, without_proxy
+from benchmarks.bill import through_tidemark, without_proxy
+from benchmarks.billed_sessions import Need, Session, session_of_trace
 from benchmarks.traces.scenarios import SCENARIOS
 from benchmarks.traces.sessions import Trace, shares, shares_of_ages, source_of, texts_of, trace_of
 from benchmarks.traces.values import AGES, PLACES
