@@ -3,6 +3,7 @@
 ``make bench-bill ARGS=--peers`` does so. Nothing of a peer stays: environments, settings and data stand in a folder of
 the run. Versions are pinned to those that the published figures are of. A peer sees what its users' clients send, has
 the settings that it has by default unless its row says otherwise, and reaches the provider under a loopback address.
+What it would give back by a function of its own, such as headroom's, counts as gone.
 """
 
 from __future__ import annotations
