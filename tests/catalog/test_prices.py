@@ -23,8 +23,26 @@ def price_of(route: Route, info: Mapping[str, JsonValue] | None = None) -> Model
 
 
 def test_litellm_knows_what_reading_and_writing_a_cache_costs() -> None:
-    """Its data file states all four rates of Claude Haiku 4.5."""
-    assert price_of(HAIKU) == ModelPrice(Rates(1e-6, 5e-6, 1e-7, 1.25e-6))
+    """Its data file states all five rates of Claude Haiku 4.5."""
+    assert price_of(HAIKU) == ModelPrice(Rates(1e-6, 5e-6, 1e-7, 1.25e-6, 2e-6))
+
+
+def test_what_is_written_for_an_hour_costs_twice_the_input() -> None:
+    """Unless its rate is stated, also of long contexts; if writes cost no more than input, it does not either."""
+    key = "cache_creation_input_token_cost"
+    written = {**STATED, key: 2.5e-6}
+    hours = [{}, {f"{key}_above_1hr": 3e-6}]
+    prices = [read_price({**written, **hour}) for hour in hours]
+    assert [price and price.rates.hour_write for price in prices] == [4e-6, 3e-6]
+    plain = read_price(STATED)
+    assert plain is not None
+    assert plain.rates.hour_write == plain.rates.input
+    suffix = "_above_200k_tokens"
+    long = {f"{name}{suffix}": 2 * amount for name, amount in written.items()}
+    price = read_price({**written, **long, f"{key}_above_1hr{suffix}": 7e-6})
+    assert price is not None
+    assert price.long_rates is not None
+    assert price.long_rates.hour_write == 7e-6
 
 
 def test_a_long_context_has_rates_of_its_own() -> None:

@@ -41,9 +41,40 @@ def test_the_parts_of_the_input_add_up_to_what_the_provider_counted(
     assert billed_tokens(Usage(total, cached, output, writes)) == BilledTokens(fresh, cached, writes, output)
 
 
+@given(COUNTS, COUNTS, RATES)
+def test_what_is_written_for_an_hour_is_billed_at_its_own_rate(writes: int, hour: int, rates: Rates) -> None:
+    """Only that part of the writes; uncompacted, the same part of more tokens."""
+    billed = billed_tokens(Usage(writes + hour, 0, 0, writes + hour, hour))
+    assert billed == BilledTokens(0, 0, writes + hour, 0, hour)
+    usd = ModelPrice(rates).usd(billed)
+    assert usd == pytest.approx(writes * rates.cache_write + hour * rates.hour_write)
+    assert usd >= ModelPrice(rates).usd(replace(billed, hour_writes=0))
+    whole = uncompacted(turn(billed, 30_000, 10_000), None, 0.0)
+    assert 0 <= whole.hour_writes <= whole.cache_writes
+    if hour == 0 or writes == 0:
+        assert whole.hour_writes == (0 if hour == 0 else whole.cache_writes)
+
+
+def test_a_prefix_that_was_written_for_an_hour_is_read_after_half_of_it() -> None:
+    """So no saving is invented for a turn after a pause."""
+    hourly = BilledTokens(0, 0, 5000, 100, 5000)
+    before = EarlierTurn("m", 9000, 1000.0 - 1800, caches=True)
+    changed = turn(hourly, 10_000, 5000, is_changed=True)
+    assert uncompacted(changed, before, 300.0).cached == 9000
+    assert uncompacted(replace(changed, billed=replace(hourly, hour_writes=0)), before, 300.0).cached == 0
+
+
 @pytest.mark.parametrize(
     "usage",
-    [Usage(None, 1, 1), Usage(10, 11, 1), Usage(10, 6, 1, 5), Usage(-1, 0, 0), Usage(10, -1, 1), Usage(10, 0, -1)],
+    [
+        Usage(None, 1, 1),
+        Usage(10, 11, 1),
+        Usage(10, 6, 1, 5),
+        Usage(10, 0, 1, 5, 6),
+        Usage(-1, 0, 0),
+        Usage(10, -1, 1),
+        Usage(10, 0, -1),
+    ],
 )
 def test_counts_that_cannot_be_are_no_bill(usage: Usage) -> None:
     """Usage that a provider leaves out or sends wrong makes no invented money."""

@@ -23,9 +23,11 @@ CACHE_READ, CACHE_WRITE = "cache_read_input_token_cost", "cache_creation_input_t
 CACHE_LIFE = "cache_seconds"
 """Our own key, in ``model_info`` only."""
 RATE_KEYS = (INPUT, OUTPUT, CACHE_READ, CACHE_WRITE)
+HOUR_WRITE = f"{CACHE_WRITE}_above_1hr"
 LONG_THOUSANDS = (100, 128, 200, 272, 512)
 """The lengths of input, in thousands of tokens, from which on some model costs more; read from the file's keys."""
-PRICE_KEYS = (*RATE_KEYS, *(f"{key}_above_{size}k_tokens" for size in LONG_THOUSANDS for key in RATE_KEYS))
+_KEYS = (*RATE_KEYS, HOUR_WRITE)
+PRICE_KEYS = (*_KEYS, *(f"{key}_above_{size}k_tokens" for size in LONG_THOUSANDS for key in _KEYS))
 
 
 def read_price(stated: Mapping[str, object]) -> ModelPrice | None:
@@ -44,10 +46,10 @@ def read_price(stated: Mapping[str, object]) -> ModelPrice | None:
 
 def _rates(stated: Mapping[str, object], suffix: str) -> Rates | None:
     """Return the rates of the keys that end in ``suffix``. What is not cached, or written for nothing, is input."""
-    prompt, reply, read, write = (_amount(stated.get(key + suffix)) for key in RATE_KEYS)
+    prompt, reply, read, write, hour_write = (_amount(stated.get(key + suffix)) for key in _KEYS)
     if prompt is None or reply is None:
         return None
-    return Rates(prompt, reply, prompt if read is None else read, write or prompt)
+    return Rates(prompt, reply, prompt if read is None else read, write or prompt, hour_write)
 
 
 def _amount(value: object) -> float | None:

@@ -88,6 +88,8 @@ class ModelInfo(Struct, frozen=True, kw_only=True):
     """The same of input that the provider reads from its prompt cache."""
     cache_creation_input_token_cost: Amount | None
     """The same of input that it writes to its prompt cache."""
+    cache_creation_input_token_cost_above_1hr: Amount | None
+    """The same of input that it writes there for an hour; without it, twice the input's."""
     cache_seconds: Amount | None
     """How long a cached prefix lives after its last use; 0 if the provider caches nothing."""
     dialects: tuple[DialectName, ...]

@@ -10,7 +10,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, fields
 
 from tidemark.core.frozen import frozen
-from tidemark.core.money import BilledTokens, ModelPrice
+from tidemark.core.money import HOUR_SECONDS, BilledTokens, ModelPrice
 from tidemark.core.report import Report, ShadowReport, Usage
 
 NANO = 10**9
@@ -30,12 +30,12 @@ def billed_tokens(usage: Usage) -> BilledTokens | None:
     Counts below 0 and cached input beyond all input are no bill, so no money is derived from them.
     """
     total, cached, writes = usage.input_tokens, usage.cached_tokens or 0, usage.cache_write_tokens or 0
-    output = usage.output_tokens or 0
-    if total is None or min(total, cached, writes, output) < 0 or cached + writes > total:
+    output, hour_writes = usage.output_tokens or 0, usage.hour_write_tokens or 0
+    if total is None or min(total, cached, writes, output, hour_writes) < 0 or cached + writes > total:
         return None
-    if max(total, output) > MOST_TOKENS:
+    if max(total, output) > MOST_TOKENS or hour_writes > writes:
         return None
-    return BilledTokens(total - cached - writes, cached, writes, output)
+    return BilledTokens(total - cached - writes, cached, writes, output, hour_writes)
 
 
 @frozen
@@ -99,6 +99,7 @@ def uncompacted(turn: BilledTurn, before: EarlierTurn | None, cache_seconds: flo
     total = round(billed.input / turn.rounds * whole / turn.tokens_after)
     caches = before.caches if before is not None else cache_seconds > 0  # who is new may cache without having shown it
     caches = caches or billed.cached > 0 or billed.cache_writes > 0
+    cache_seconds = max(cache_seconds, HOUR_SECONDS) if billed.hour_writes else cache_seconds
     is_warm = before is None or max(0.0, turn.answered_at - before.answered_at) <= cache_seconds
     cached = billed.cached // turn.rounds
     if billed.cached and not turn.is_changed and turn.rounds == 1:
@@ -106,10 +107,17 @@ def uncompacted(turn: BilledTurn, before: EarlierTurn | None, cache_seconds: flo
     elif caches and is_warm:
         cached = max(cached, total if before is None else before.input_tokens)
     cached = min(max(cached, 0), total)
+    return _with_new(billed, total, cached)
+
+
+def _with_new(billed: BilledTokens, total: int, cached: int) -> BilledTokens:
+    """Return a turn of another length, whose new tokens are billed as those of ``billed`` were."""
     fresh = total - cached
-    if billed.cache_writes:
-        fresh = min(billed.fresh, fresh)
-    return BilledTokens(fresh, cached, total - cached - fresh, billed.output)
+    if not billed.cache_writes:
+        return BilledTokens(fresh, cached, 0, billed.output)
+    fresh = min(billed.fresh, fresh)
+    writes = total - cached - fresh
+    return BilledTokens(fresh, cached, writes, billed.output, writes * billed.hour_writes // billed.cache_writes)
 
 
 def compacted(billed: BilledTokens, tokens: int, shadow: ShadowReport) -> BilledTokens:
@@ -126,10 +134,7 @@ def compacted(billed: BilledTokens, tokens: int, shadow: ShadowReport) -> Billed
         cached = min(round(shadow.head_tokens * scale), billed.cached, total)
     else:
         cached = max(total - (billed.input - billed.cached), 0) if billed.cached else 0
-    fresh = total - cached
-    if billed.cache_writes:
-        fresh = min(billed.fresh, fresh)
-    return BilledTokens(fresh, cached, total - cached - fresh, billed.output)
+    return _with_new(billed, total, cached)
 
 
 @dataclass(slots=True)

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from tidemark.core.frozen import frozen
 
+HOUR_SECONDS = 3600.0
+"""How long a prefix lives that was written for an hour."""
 CACHE_SECONDS = 300.0
 """How long a cached prefix lives after its last use, if nobody states it.
 
@@ -26,6 +28,8 @@ class BilledTokens:
     cache_writes: int = 0
     """Input that was written to the prompt cache."""
     output: int = 0
+    hour_writes: int = 0
+    """The part of ``cache_writes`` that stays for an hour."""
 
     @property
     def input(self) -> int:
@@ -41,6 +45,18 @@ class Rates:
     output: float
     cache_read: float
     cache_write: float
+    stated_hour_write: float | None = None
+    """For what is written for an hour; None if nobody states it."""
+
+    @property
+    def hour_write(self) -> float:
+        """Return the rate of what is written for an hour: twice the input's if writes cost more than it.
+
+        Source: Anthropic's guide "Prompt caching", "Pricing".
+        """
+        if self.stated_hour_write is not None:
+            return self.stated_hour_write
+        return max(2 * self.input, self.cache_write) if self.cache_write > self.input else self.cache_write
 
 
 @frozen
@@ -60,6 +76,12 @@ class ModelPrice:
         """Whether input costs nothing, as with most servers of one's own."""
         return self.rates.input <= 0
 
+    @property
+    def caches(self) -> bool:
+        """Whether a prefix is cheaper if the provider caches it and reads it once."""
+        rates = self.rates
+        return self.cache_seconds > 0 and rates.cache_write + rates.cache_read < 2 * rates.input
+
     def rates_for(self, input_tokens: int) -> Rates:
         """Return the rates of a request.
 
@@ -73,6 +95,7 @@ class ModelPrice:
         return (
             tokens.fresh * rates.input
             + tokens.cached * rates.cache_read
-            + tokens.cache_writes * rates.cache_write
+            + (tokens.cache_writes - tokens.hour_writes) * rates.cache_write
+            + tokens.hour_writes * rates.hour_write
             + tokens.output * rates.output
         )

@@ -89,6 +89,8 @@ class Usage:
     output_tokens: int | None = None
     cache_write_tokens: int | None = None
     """The part of the input that the provider wrote to its prompt cache."""
+    hour_write_tokens: int | None = None
+    """The part of that which stays for an hour, and costs more."""
 
 
 NO_USAGE = Usage()

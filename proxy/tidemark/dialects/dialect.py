@@ -18,6 +18,8 @@ from tidemark.core.conversation.responses import ResponseFormat
 from tidemark.core.report import Usage
 from tidemark.dialects.bodies import array_of, array_without, body_of
 
+HOUR_WRITES = "ephemeral_1h_input_tokens"
+"""Anthropic's name of the count of what was written to the cache for an hour."""
 MAX_COUNT = 2**53
 """The largest number of tokens that is believed: larger whole numbers cannot be added up exactly."""
 
@@ -86,7 +88,9 @@ def usage_of(usage: Mapping[str, JsonValue], input_name: str, output_name: str) 
     if not isinstance(details, dict):
         return Usage(total, None, output)
     cache_writes = details.get("cache_write_tokens", details.get("cache_creation_tokens"))  # OpenAI's, litellm's name
-    return Usage(total, count_of(details.get("cached_tokens")), output, count_of(cache_writes))
+    lives = details.get("cache_creation_token_details")  # litellm's
+    hour = count_of(lives.get(HOUR_WRITES)) if isinstance(lives, dict) else None
+    return Usage(total, count_of(details.get("cached_tokens")), output, count_of(cache_writes), hour)
 
 
 def count_of(value: JsonValue) -> int | None:

@@ -121,6 +121,9 @@ def test_input_is_what_was_read_from_the_cache_or_written_to_it_too() -> None:
         usage = DIALECT.usage(reply.usage)
         assert (usage.input_tokens, usage.cached_tokens, usage.output_tokens) == (21, 7, 5)
     assert DIALECT.usage({"input_tokens": "many", "output_tokens": True}).input_tokens is None
+    lives = {"ephemeral_5m_input_tokens": 1, "ephemeral_1h_input_tokens": 2}
+    usage = DIALECT.usage({"input_tokens": 1, "cache_creation_input_tokens": 3, "cache_creation": lives})
+    assert (usage.cache_write_tokens, usage.hour_write_tokens) == (3, 2)
 
 
 @pytest.mark.parametrize(

@@ -18,7 +18,7 @@ from tidemark.core.conversation.reply import EMPTY_REPLY, Reply
 from tidemark.core.errors import InvalidRequest
 from tidemark.core.report import Usage
 from tidemark.dialects.bodies import encode_json
-from tidemark.dialects.dialect import count_of
+from tidemark.dialects.dialect import HOUR_WRITES, count_of
 from tidemark.dialects.messages.message import read_decoded, read_plain
 from tidemark.dialects.raw_json import decode_or_none
 
@@ -65,9 +65,10 @@ def read_usage(usage: Mapping[str, JsonValue]) -> Usage:
     """Read the counts. What was read from the cache or written to it is not in ``input_tokens``, and is input too."""
     inputs = [count_of(usage.get(name)) for name in INPUTS]
     read, output = count_of(usage.get("cache_read_input_tokens")), count_of(usage.get("output_tokens"))
-    if inputs[0] is None:
-        return Usage(None, read, output, inputs[1])
-    return Usage(sum([tokens for tokens in inputs if tokens is not None]), read, output, inputs[1])
+    lives = usage.get("cache_creation")
+    hour = count_of(lives.get(HOUR_WRITES)) if isinstance(lives, dict) else None
+    total = None if inputs[0] is None else sum([tokens for tokens in inputs if tokens is not None])
+    return Usage(total, read, output, inputs[1], hour)
 
 
 class MessageFold:
