@@ -14,10 +14,12 @@ from tidemark.core.frozen import frozen
 from tidemark.store import keys
 from tidemark.store.commands import Ask
 
-BATCH = b"batch"
-"""The field of the last batch that was added, with its worker's name."""
-TEXTS = frozenset({BATCH, b"model"})
-"""The fields that are no numbers."""
+BATCH = b"batch "
+"""Begins the field of each worker, which has the number of the last batch that it added."""
+TEXTS = frozenset({b"batch", b"model"})
+"""The fields that are no numbers; earlier versions had the first one."""
+MOST_WRITERS = 32
+"""The most workers whose last batch is stored; a batch is sent again within seconds."""
 _FIND = """
 local own = ARGV[1]
 if redis.call('EXISTS', KEYS[1] .. ':c:' .. own) == 0 then own = redis.call('GET', KEYS[1] .. ':a:' .. own) end
@@ -26,13 +28,18 @@ local bill = KEYS[1] .. ':p:' .. own
 """
 _READ = f"{_FIND} return redis.call('HGETALL', bill)"
 _ADD = f"""{_FIND}
-local record = KEYS[1] .. ':c:' .. own
-if redis.call('EXISTS', record) == 0 or redis.call('HGET', bill, '{BATCH.decode()}') == ARGV[2] then return 0 end
-redis.call('HSET', bill, '{BATCH.decode()}', ARGV[2])
-if ARGV[3] ~= '0' then
-  redis.call('HSET', bill, 'input', ARGV[3], 'answered', ARGV[4], 'caches', ARGV[5], 'model', ARGV[6])
+local record, writer = KEYS[1] .. ':c:' .. own, '{BATCH.decode()}' .. ARGV[2]
+if redis.call('EXISTS', record) == 0 or redis.call('HGET', bill, writer) == ARGV[3] then return 0 end
+if redis.call('HLEN', bill) > {MOST_WRITERS + len(AMOUNTS) + 4} then
+  for _, field in ipairs(redis.call('HKEYS', bill)) do
+    if string.sub(field, 1, {len(BATCH)}) == '{BATCH.decode()}' then redis.call('HDEL', bill, field) end
+  end
 end
-for place = 7, #ARGV, 2 do redis.call('HINCRBY', bill, ARGV[place], ARGV[place + 1]) end
+redis.call('HSET', bill, writer, ARGV[3])
+if ARGV[4] ~= '0' then
+  redis.call('HSET', bill, 'input', ARGV[4], 'answered', ARGV[5], 'caches', ARGV[6], 'model', ARGV[7])
+end
+for place = 8, #ARGV, 2 do redis.call('HINCRBY', bill, ARGV[place], ARGV[place + 1]) end
 local left = redis.call('PTTL', record)
 if left > 0 then redis.call('PEXPIRE', bill, left) end
 return 1
@@ -69,14 +76,15 @@ class RedisBills:
         return _bill(flat) if flat else NO_BILL
 
     async def add(self, conversation: str, batch: str, figures: BillFigures, newest: EarlierTurn | None) -> None:
-        """Add figures of a conversation that is stored. The newest batch that is sent again adds nothing.
+        """Add figures of a conversation that is stored. A worker's newest batch that is sent again adds nothing.
 
-        :param batch: the worker's name and the batch's number
+        :param batch: the worker's name and the batch's number, with a space between them
         """
         family, own = split_id(conversation)
         turn = newest or EarlierTurn("", 0, 0.0, caches=False)
         amounts = [part for name in AMOUNTS if (amount := getattr(figures, name)) for part in (name, amount)]
-        about = (own, batch, turn.input_tokens, repr(turn.answered_at), int(turn.caches), turn.model)
+        writer, _, number = batch.rpartition(" ")
+        about = (own, writer, number, turn.input_tokens, repr(turn.answered_at), int(turn.caches), turn.model)
         await self._ask("EVAL", _ADD, 1, keys.family_prefix(family), *about, *amounts)
 
 

@@ -13,7 +13,7 @@ from tidemark.core.bill import AMOUNTS, BillFigures, EarlierTurn
 from tidemark.core.conversation.prefix import split_id
 from tidemark.features.bill.store import DAYS, RedisDays
 from tidemark.store import keys
-from tidemark.store.bills import NO_BILL, ConversationBill, RedisBills
+from tidemark.store.bills import MOST_WRITERS, NO_BILL, ConversationBill, RedisBills
 from tidemark.store.conversations import RedisStore
 
 __all__ = ["admin", "alone", "anyio_backend", "client", "cluster_url", "server", "store", "tenant", "url"]
@@ -77,6 +77,20 @@ async def test_a_conversation_s_bill_lives_as_long_as_its_record(alone: RedisSto
     assert 0 < int(admin.ttl(f"{keys.family_prefix(family)}:p:{own}")) <= 1000
     await bills.add(family + own, "w 3", BillFigures(summary_tokens=1), None)
     assert (await bills.read(family + own)).newest == TURN
+
+
+async def test_a_lost_answer_counts_once_whoever_wrote_meanwhile(alone: RedisStore, admin: redis.Redis) -> None:
+    """Each worker has a field of its own; of very many workers that wrote long ago none stays."""
+    bills, family, own = RedisBills(alone.ask), uuid.uuid4().hex, "a" * 16
+    admin.hset(f"{keys.family_prefix(family)}:c:{own}", "base", 0)
+    for batch in ("w 1", "v 7", "w 1", "v 7"):
+        await bills.add(family + own, batch, FIGURES, TURN)
+    assert await bills.read(family + own) == ConversationBill(doubled(), TURN)
+    for number in range(3 * MOST_WRITERS):
+        await bills.add(family + own, f"x{number} 1", BillFigures(), None)
+        await bills.add(family + own, f"x{number} 1", FIGURES, None)
+    assert await bills.read(family + own) == ConversationBill(doubled(), TURN)
+    assert admin.hlen(f"{keys.family_prefix(family)}:p:{own}") <= MOST_WRITERS + len(AMOUNTS) + 5
 
 
 async def test_a_forgotten_conversation_has_no_bill(client: Client, admin: redis.Redis) -> None:
