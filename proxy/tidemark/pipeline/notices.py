@@ -52,16 +52,29 @@ def not_done_warning(context: RequestContext, reason: Reason) -> str | None:
 
 
 def by_hand_warning(context: RequestContext, after: int) -> str | None:
-    """Warn of a compaction by hand that had little to gain, and was done all the same (FR-5.4.2)."""
-    if context.controls.mode != "force":
-        return None
+    """Warn of a compaction by hand that had little to gain, and was done all the same (FR-5.4.2).
+
+    And of any other one that could not keep what the client wanted.
+    """
     measure = context.measure
+    if context.controls.mode != "force":
+        return _retention_warning(context)
     if after > context.count.total:
         tokens = measure.provider_tokens(context.count.total)
         return f"the request got longer: its {tokens} tokens were too few to summarize"
     if context.count.total < context.budget.min_tokens:
         return f"compacted below the minimum of {measure.budget.min_tokens} tokens"
     return None
+
+
+def _retention_warning(context: RequestContext) -> str | None:
+    """Warn of a retention of the client's own that leaves no space below the mark of compactions."""
+    wanted, marks = context.controls.retention, context.measure.budget
+    most = marks.high_water if marks.price is None else marks.limit
+    if wanted is None or wanted <= most:
+        return None
+    what = "threshold" if most < marks.limit else "max_input_tokens"
+    return f"X-Tidemark-Retention-Tokens is {wanted}, and requests are compacted to {most} tokens: raise {what}"
 
 
 def is_full(context: RequestContext, tokens: int) -> bool:

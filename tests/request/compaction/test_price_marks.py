@@ -75,3 +75,28 @@ def test_a_cache_that_has_run_out_is_a_free_moment(bench: Bench, request: pytest
     client = bench.client(request.node.name, config=CONFIG)
     assert largest_forwarded(bench, client, "writes") > 11_000
     assert largest_forwarded(bench, client, "forgets") < 9000
+
+
+@pytest.mark.parametrize(("threshold", "mend"), [("price", ""), ("4000", "raise threshold")])
+def test_a_retention_of_ones_own_stays_or_is_told_what_to_raise(
+    bench: Bench, request: pytest.FixtureRequest, threshold: str, mend: str
+) -> None:
+    """By price 6,000 tokens stay, far above the low water of 1,000; a threshold of 4,000 does not allow them."""
+    config = CONFIG.replace("threshold: price", f"threshold: {threshold}")
+    client = bench.client(request.node.name, config=config)
+    bench.upstream.script = says("Yes, that is so.")
+    messages: list[dict[str, Any]] = []
+    compacted = []
+    for number in range(60):
+        messages.append(user(long(number, 500)))
+        got = client.chat(messages, model="dear", retention_tokens="6000")
+        assert got.status_code == 200, got.text
+        bench.settle()
+        messages.append(assistant("Yes, that is so."))
+        if got.headers["x-tidemark-action"] == "compacted":
+            compacted.append(got.headers)
+    assert compacted
+    for headers in compacted:
+        assert mend in headers.get("x-tidemark-warning", "")
+        assert mend or int(headers["x-tidemark-tokens-after"]) > 5500
+        assert not mend or int(headers["x-tidemark-tokens-after"]) <= 4000

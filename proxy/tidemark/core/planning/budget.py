@@ -194,7 +194,7 @@ def budget_for(
     """Return the budget of one request.
 
     :param max_output_tokens: the reply length that the request asks for, which sets the reserve (docs/compaction.md)
-    :param retention: the request's own retention in tokens (FR-2.2.2), in place of the policy's
+    :param retention: the request's own retention in tokens (FR-2.2.2), in place of the policy's and of the low water
     :param least_reply: reserve the least that a reply gets, for a request that does not fit beside more
     """
     window, policy = profile.window, profile.policy
@@ -208,14 +208,17 @@ def budget_for(
     high_water = min(int(mark), limit) if price is None else policy.price_floor
     is_absolute = price is not None or policy.threshold > 1
     whole, target = high_water if is_absolute else limit, policy.target if price is None else PRICE_TARGET
+    low_water, max_summary = min(int(target * whole), high_water), summary_bound(policy, whole)
+    if retention is not None:  # the client's own comes before the low water
+        low_water = high_water if price is None else min(max(low_water, retention + max_summary), limit)
     return Budget(
         window=window.window,
         limit=limit,
         high_water=high_water,
         prepare_mark=int(policy.prepare * high_water),
-        low_water=min(int(target * whole), high_water),
+        low_water=low_water,
         retention=max(policy.retention_tokens, int(policy.retention_ratio * whole)) if retention is None else retention,
-        max_summary=summary_bound(policy, whole),
+        max_summary=max_summary,
         max_work_summary=0 if policy.max_summary_tokens is not None else summary_bound(policy, whole, work=True),
         min_tokens=min(policy.min_tokens, limit // 2),
         max_recall=recall_bound(policy, whole),
