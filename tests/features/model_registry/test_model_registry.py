@@ -395,3 +395,32 @@ def test_without_a_token_only_this_machine_may_change(
         assert told["code"] == ("foreign_origin" if page else "admin_token_required")
         assert ("server.allowed_origins" if page else "TIDEMARK_ADMIN_TOKEN") in told["message"]
     assert http.get("/tidemark/models").status_code == 200
+
+
+BY_PRICE = """
+model_list:
+  - model_name: dear
+    litellm_params: {{model: openai/dear, api_base: "{base}"}}
+    model_info:
+      max_input_tokens: 200000
+      max_output_tokens: 4000
+      input_cost_per_token: 0.000001
+      output_cost_per_token: 0.000005
+  - model_name: unpriced
+    litellm_params: {{model: openai/unpriced, api_base: "{base}"}}
+    model_info: {{max_input_tokens: 200000, max_output_tokens: 4000}}
+compaction:
+  defaults: {{threshold: price, price_floor: 30000}}
+"""
+
+
+def test_the_marks_of_a_model_by_price_follow_its_price(own: Bench) -> None:
+    """Before anything is known of a conversation's growth nothing is compacted for money; without a price, as usual."""
+    client = own.client("key", config=BY_PRICE)
+    dear, unpriced = model(client, "dear"), model(client, "unpriced")
+    assert (dear["threshold"], dear["price_floor"], dear["low_water"]) == ("price", 30_000, 7_500)
+    assert dear["high_water"] == dear["limit"]
+    assert (unpriced["threshold"], unpriced["price_floor"]) == ("price", None)
+    assert unpriced["low_water"] == int(0.45 * unpriced["limit"])
+    listed = client.http.get("/tidemark/models", headers=client.headers()).json()["data"]
+    assert [(row["name"], row["price_floor"]) for row in listed] == [("dear", 30_000), ("unpriced", None)]

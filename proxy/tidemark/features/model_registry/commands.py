@@ -136,9 +136,9 @@ def _print(answer: Mapping[str, Any], rows: Sequence[Mapping[str, Any]], *, as_j
 
 
 def _with_marks(row: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return a row without the marks that a model has only while no price is known."""
+    """Return a row without marks if a price sets those of each conversation."""
     by_price = {"high_water": "by price", "prepare": None, "low_water": None}
-    return {**row, **by_price} if row["threshold"] == "price" else row
+    return {**row, **by_price} if row["price_floor"] is not None else row
 
 
 def _cell(value: object) -> str:

@@ -15,8 +15,10 @@ from tidemark.catalog.overrides import LiveOverrides
 from tidemark.core.conversation.messages import LONGEST_MODEL_NAME, JsonValue
 from tidemark.core.errors import InvalidRequest, ModelConflict, ModelNotFound
 from tidemark.core.models import NOTHING_SET, FieldValue, ModelObservation, ModelOverrides, ModelRecord, model_id
+from tidemark.core.money import ModelPrice
 from tidemark.core.planning.budget import budget_for
 from tidemark.core.planning.calibration import ANY_TOOLS, CalibrationEntry
+from tidemark.core.planning.price import Growth, priced
 from tidemark.core.ports import Caller, Route
 from tidemark.store.calibrations import RedisCalibrations
 from tidemark.store.models import RedisModels
@@ -72,7 +74,8 @@ class ModelRegistry:
         shown = {id_: record for id_, record in records.items() if owner is None or _if_set_by_operator(record)}
         models |= {id_: record for id_, record in shown.items() if id_ not in models}
         calibrations = await self._calibrations.readings(owner)
-        return {"object": "list", "data": [self._described(model, calibrations, owner) for model in models.values()]}
+        described = [await self._described(model, calibrations, owner) for model in models.values()]
+        return {"object": "list", "data": [*described]}
 
     async def described(self, name: str, caller: Caller, owner: str | None) -> Described:
         """Describe one model, by id or by the client's name.
@@ -84,7 +87,7 @@ class ModelRegistry:
         record = await self._find(name, caller, everything=owner is None)
         if record.created_at is None and record.observation is None:
             raise ModelNotFound(f"Nothing is known of the model {name!r}. PUT its max_input_tokens to add it.")
-        return self._described(record, await self._calibrations.readings(owner), owner)
+        return await self._described(record, await self._calibrations.readings(owner), owner)
 
     async def change(self, name: str, fields: Mapping[str, JsonValue], caller: Caller, owner: str | None) -> Described:
         """Set some fields of a model; null resets a field. The change applies to this worker's next request.
@@ -142,7 +145,7 @@ class ModelRegistry:
         await self._live.refresh()
         stored = await self._store.record(record.id) or replace(record, overrides=NOTHING_SET)
         after = replace(stored, observation=stored.observation or record.observation)
-        return self._described(after, await self._calibrations.readings(owner), owner)
+        return await self._described(after, await self._calibrations.readings(owner), owner)
 
     async def _find(self, name: str, caller: Caller, *, everything: bool = True) -> ModelRecord:
         """Find a model by its id or the client's name; an id may be of a model not used yet.
@@ -175,13 +178,24 @@ class ModelRegistry:
         """Return a route's record with the current observation, whether it is stored yet or not."""
         return _observed(await self._catalog.observe(route, caller), stored)
 
-    def _described(
+    async def _price_of(self, record: ModelRecord) -> ModelPrice | None:
+        """Return the price that requests for a model have; None if its name leads nowhere."""
+        try:
+            route = await self._upstream.resolve(record.name)
+        except ModelNotFound:
+            return None
+        return await self._catalog.price(route)
+
+    async def _described(
         self, record: ModelRecord, calibrations: Mapping[str, Sequence[CalibrationEntry]], owner: str | None
     ) -> Described:
         profile = record.profile(self._catalog.policy_for(record.name))
         learned_windows = self._catalog.learned_windows
         window = learned_windows.shown(record.provider, record.model, record.overrides, owner, profile.window)
-        policy, budget = profile.policy, budget_for(replace(profile, window=window), None)
+        policy = profile.policy
+        price = await self._price_of(record) if policy.by_price else None
+        budget = budget_for(replace(profile, window=window, price=price), None)
+        marks = priced(budget, policy, Growth(turns=0, tokens=0.0), 0, is_cold=False)
         return {
             "id": record.id,
             "object": "tidemark.model",
@@ -192,6 +206,7 @@ class ModelRegistry:
             "max_output_tokens": window.max_output_tokens,
             "context_window": window.context_window,
             "threshold": "price" if policy.by_price else policy.threshold,
+            "price_floor": policy.price_floor if budget.price is not None else None,
             "retention_tokens": policy.retention_tokens,
             "source": window.source,
             "overrides": record.overrides.set_fields,
@@ -199,9 +214,9 @@ class ModelRegistry:
             "target": policy.target,
             "window": budget.window,
             "limit": budget.limit,
-            "high_water": budget.high_water,
-            "prepare": budget.prepare_mark,
-            "low_water": budget.low_water,
+            "high_water": marks.high_water,
+            "prepare": marks.prepare_mark,
+            "low_water": marks.low_water,
             "retention": budget.retention,
             "calibration": _calibration(calibrations.get(record.id, ())),
             "created_at": record.created_at,
