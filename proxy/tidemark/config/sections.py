@@ -32,6 +32,7 @@ from tidemark.config.kinds import (
     yaml_word,
 )
 from tidemark.config.masking import Address
+from tidemark.core.conversation.cache_marks import MarkPolicy
 from tidemark.core.conversation.summary import Strategy
 from tidemark.core.frozen import frozen
 from tidemark.core.planning.budget import CompactionMode, CompactionPolicy, OnFailure, Oversize
@@ -142,6 +143,9 @@ class CompactionSettings(Struct, frozen=True, kw_only=True):
     """The client formats in which it does. Chat completions alone, because agents speak the others."""
     shorten_sentences: bool = True
     """Whether ``extractive`` drops empty words where not every sentence fits; off, it keeps sentences whole."""
+    cache_marks: MarkPolicy = "auto"
+    """Whether a compacted request gets cache marks if its client set none. ``auto``: at Anthropic, Bedrock, Vertex and
+    OpenAI, since other servers may refuse them; ``on``: wherever the model's name is one of theirs."""
     calibrate: bool = False
     """Learn a factor from the provider's own counts. Off, because FR-1.1.5 decides by local counts only."""
     recall: RecallSettings = RecallSettings()

@@ -11,12 +11,14 @@ from abc import abstractmethod
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 
+from tidemark.core.conversation.cache_marks import CacheMarks
 from tidemark.core.conversation.messages import JsonValue, Message
 from tidemark.core.conversation.native import NativeFormat
 from tidemark.core.conversation.request import Dialect, ModelRequest, StreamCounts
 from tidemark.core.conversation.responses import ResponseFormat
 from tidemark.core.report import Usage
 from tidemark.dialects.bodies import array_of, array_without, body_of
+from tidemark.dialects.marking import with_mark_in_content
 
 HOUR_WRITES = "ephemeral_1h_input_tokens"
 """Anthropic's name of the count of what was written to the cache for an hour."""
@@ -27,6 +29,8 @@ MAX_COUNT = 2**53
 class BaseDialect(Dialect):
     """``Dialect``, as far as it is the same in each."""
 
+    text_type = "text"
+    """The type of a text among the parts of a system message."""
     responses: ResponseFormat | None = None
     stream_counts: StreamCounts | None = None
     native_compaction: NativeFormat | None = None
@@ -52,10 +56,28 @@ class BaseDialect(Dialect):
         return ModelRequest(body_of(fields, {}), fields, model, tuple(messages), self)
 
     def body_with(self, request: ModelRequest, messages: Sequence[Message], *, model: str) -> bytes:
-        replaced = {self.messages_member: self.array(messages, request.fields)}
+        if request.marks is None:
+            replaced = {self.messages_member: self.array(messages, request.fields)}
+        else:
+            replaced = {**self.marked_members(request.fields, messages, request.marks)}
         if model != request.model:
             replaced["model"] = json.dumps(model).encode()
         return body_of(request.fields, replaced)
+
+    def marked_members(
+        self, fields: Mapping[str, bytes], messages: Sequence[Message], marks: CacheMarks
+    ) -> Mapping[str, bytes]:
+        """Write the members that get cache marks: on the last message before the summary, and on the summary.
+
+        :param fields: of the client's request
+        """
+        del fields
+        raws = self.raws_of(messages)
+        place = next((place for place, message in enumerate(messages) if not message.raw), None)
+        if place is not None:
+            for marked in range(place - (marks.on_system and place > 0), place + 1):
+                raws[marked] = with_mark_in_content(raws[marked], marks.member, self.text_type)
+        return {self.messages_member: array_of(raws)}
 
     def body_with_model(self, request: ModelRequest, model: str) -> bytes:
         return body_of(request.fields, {"model": json.dumps(model).encode()})

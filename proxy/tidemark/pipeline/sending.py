@@ -21,6 +21,7 @@ from tidemark.core.report import Report
 from tidemark.pipeline.bound_thinking import ThinkingGuard
 from tidemark.pipeline.fit import BudgetFitter
 from tidemark.pipeline.kept_responses import response_keeping
+from tidemark.pipeline.marking import with_marks
 from tidemark.pipeline.native_compaction import REFUSED_NOTICE, NativeCompaction, without_natives
 from tidemark.pipeline.notices import with_base_warning, with_cache_break, with_left_out_warning, with_warning
 from tidemark.pipeline.plain_replies import decode_whole
@@ -93,6 +94,10 @@ class RequestSender:
         if own.status < 400:  # else the words of the refusal may be the client's
             self._lessons.note_refused(credential, key)
         return own, None
+
+    def marked(self, context: RequestContext, fitted: FittedRequest) -> RequestContext:
+        """Return the context of a request that goes out with cache marks, if it needs any."""
+        return with_marks(context, fitted, self._upstream)
 
     def _send(
         self, context: RequestContext, request: ModelRequest, fitted: FittedRequest, thinking: Watch | None
@@ -231,6 +236,8 @@ class Send:
     async def _send_fitted(
         self, context: RequestContext, fitted: FittedRequest, progress: Progress
     ) -> Exchange | Refused:
+        if fitted.summary is not None:
+            context = self._sender.marked(context, fitted)
         thinking = self._thinking.of(context, fitted.native) or watched_items(context)
         offer = None if fitted.summary is None else self._searches.offer(context, fitted, thinking)
         if offer is not None:

@@ -39,6 +39,8 @@ REWRITTEN_BY_LITELLM = frozenset({"azure_ai", "chatgpt", "clarifai", "fireworks_
 
 LOGINS = frozenset({"chatgpt", "github_copilot"})
 """Providers whose resolving starts a login dialogue on the server's terminal; a client's name must never do that."""
+CLAUDES_CLOUDS = frozenset({"bedrock", "bedrock_converse", "vertex_ai"})
+"""Providers whose models with Claude's names are Claude, and take its cache marks."""
 KEYED = frozenset(
     {"anthropic", "azure", "cohere", "cohere_chat", "gemini", "huggingface", "mistral", "openai", "replicate"}
 )

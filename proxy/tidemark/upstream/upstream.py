@@ -12,6 +12,7 @@ from dataclasses import replace
 from typing import Protocol, assert_never
 
 from tidemark.core.bounded import BoundedCache
+from tidemark.core.conversation.cache_marks import MarkFormat, MarkPolicy, claudes_format, openais_format
 from tidemark.core.conversation.messages import LONGEST_MODEL_NAME, JsonValue
 from tidemark.core.conversation.native import writes_summaries
 from tidemark.core.conversation.request import Dialect
@@ -23,10 +24,17 @@ from tidemark.upstream.answers import text_of
 from tidemark.upstream.bridges.asking import WriteMessage
 from tidemark.upstream.errors import ANY_MODEL
 from tidemark.upstream.fields import CONFIGURED_FOR_LITELLM
-from tidemark.upstream.headers import caller_key
+from tidemark.upstream.headers import caller_key, is_anthropic
 from tidemark.upstream.other_calls import OtherCalls, is_served
-from tidemark.upstream.other_dialects import OtherDialects, SpokenDialects, not_asked_in_chat, not_served, not_spoken
-from tidemark.upstream.providers import endpoint, is_local, trimmed, why_closed
+from tidemark.upstream.other_dialects import (
+    ANTHROPIC,
+    OtherDialects,
+    SpokenDialects,
+    not_asked_in_chat,
+    not_served,
+    not_spoken,
+)
+from tidemark.upstream.providers import CLAUDES_CLOUDS, endpoint, is_local, trimmed, why_closed
 from tidemark.upstream.refusals import Refusal
 from tidemark.upstream.routes import DIALECTS, Destination, find, read_entries, served_at, sole_destination
 from tidemark.upstream.translate import TranslateLane, credential_for
@@ -212,6 +220,27 @@ class LiteLLMUpstream:
         if route.native_compaction is not None:
             return route.native_compaction
         return writes_summaries(route.upstream_model) if dialect == MESSAGES else is_openai(route.base_url)
+
+    def mark_format(self, route: Route, dialect: str, caller: Caller, policy: MarkPolicy) -> MarkFormat | None:
+        """Return the cache marks that a route's upstream takes in a dialect's requests; None if it may refuse them.
+
+        Anthropic, OpenAI and the clouds of Claude are known by provider and address. Servers that speak their formats
+        may refuse the member.
+        """
+        native, name = self._spoken.native_route(route, dialect, caller), route.upstream_model
+        if policy == "off":
+            return None
+        if native is None:
+            is_taken = route.provider in CLAUDES_CLOUDS or (
+                route.provider == ANTHROPIC and is_anthropic(route.base_url)
+            )
+            is_taken = dialect != RESPONSES and route.lane == "translate" and (is_taken or policy == "on")
+            return claudes_format(name) if is_taken else None
+        if dialect == MESSAGES:
+            return claudes_format(name) if is_anthropic(native.base_url) or policy == "on" else None
+        if policy == "on":  # gateways take Anthropic's marks in chat completions
+            return openais_format(name) or (claudes_format(name) if dialect == CHAT else None)
+        return openais_format(name) if is_openai(native.base_url) else None
 
     def note_completions(self, note: Callable[[Route, TextRequest, JsonValue], None]) -> None:
         """Give ``note`` each chat completion that ``complete`` takes its text from, to measure its usage."""

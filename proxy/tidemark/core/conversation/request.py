@@ -10,6 +10,7 @@ from collections.abc import Awaitable, Collection, Mapping, Sequence
 from dataclasses import field
 from typing import Protocol
 
+from tidemark.core.conversation.cache_marks import CacheMarks
 from tidemark.core.conversation.kept import KeptConversation
 from tidemark.core.conversation.messages import JsonValue, Message
 from tidemark.core.conversation.native import NativeFormat
@@ -103,6 +104,8 @@ class ModelRequest:
     """Present if an earlier response or item was resolved, or only the upstream can resolve it."""
     compaction_triggers: tuple[int, ...] = ()
     """For each element that asks for a compaction in place of an answer, how many elements stand behind it."""
+    marks: CacheMarks | None = None
+    """What ``body_with`` marks for the provider's prompt cache; None if that is left to the client."""
 
     @property
     def asks_to_compact(self) -> bool:

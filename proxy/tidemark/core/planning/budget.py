@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from typing import Literal
 
+from tidemark.core.conversation.cache_marks import MarkPolicy
 from tidemark.core.conversation.summary import Strategy, Template
 from tidemark.core.frozen import frozen
 from tidemark.core.money import ModelPrice
@@ -127,6 +128,8 @@ class CompactionPolicy:
     """The most tokens of originals that are put back for one question. None is ``auto``: see ``recall_bound``."""
     recall_tool: bool = False
     """Whether the model of a compacted conversation may search its earlier messages (``pipeline/search_offers.py``)."""
+    cache_marks: MarkPolicy = "auto"
+    """Whether compacted requests get cache marks if their clients set none (``core/conversation/cache_marks.py``)."""
     calibrate: bool = False
     """Whether the marks follow the provider's own counts (``core/planning/calibration.py``); FR-1.1.5 says no."""
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
 from typing import Literal, Protocol
 
+from tidemark.core.conversation.cache_marks import MarkFormat, MarkPolicy
 from tidemark.core.conversation.messages import JsonValue
 from tidemark.core.conversation.request import CachedPrefix, Dialect
 from tidemark.core.frozen import frozen
@@ -209,6 +210,13 @@ class Upstream(Protocol):
         """Return whether a route's upstream is known to write summaries itself, when it is asked in a dialect.
 
         :param dialect: its name
+        """
+        ...
+
+    def mark_format(self, route: Route, dialect: str, caller: Caller, policy: MarkPolicy) -> MarkFormat | None:
+        """Return the cache marks that a route's upstream takes in a dialect's requests; None if it may refuse them.
+
+        :param policy: ``on`` if the address need not be the provider's own
         """
         ...
 

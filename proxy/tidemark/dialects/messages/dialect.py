@@ -16,6 +16,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from http import HTTPStatus
 
+from tidemark.core.conversation.cache_marks import CacheMarks
 from tidemark.core.conversation.messages import NO_CONTENT, JsonValue, Message
 from tidemark.core.conversation.request import ModelRequest
 from tidemark.core.errors import BadImport, InvalidRequest
@@ -23,6 +24,7 @@ from tidemark.core.recall.search_function import FUNCTION_DESCRIPTION, FUNCTION_
 from tidemark.dialects.bodies import array_of, array_without, body_of, encode_json
 from tidemark.dialects.dialect import BaseDialect
 from tidemark.dialects.event_stream import EventStream, before_final
+from tidemark.dialects.marking import with_mark
 from tidemark.dialects.messages import answers, message, reply, writing
 from tidemark.dialects.messages.answers import MessagesErrors
 from tidemark.dialects.messages.blocks import REASONING
@@ -227,6 +229,16 @@ class MessagesDialect(MessagesErrors, BaseDialect):
         """Write the messages; those that are pieces of one user turn are one again."""
         mark = b"" if fields is None else writing.summary_mark(fields, messages)
         return array_of(writing.joined_messages(messages, mark))
+
+    def marked_members(
+        self, fields: Mapping[str, bytes], messages: Sequence[Message], marks: CacheMarks
+    ) -> Mapping[str, bytes]:
+        """Write the messages with a mark on the summary's block, and the system text with one on its last block."""
+        _, _, value = marks.member.partition(b":")
+        array = array_of(writing.joined_messages(messages, value))
+        if not marks.on_system or "system" not in fields:
+            return {"messages": array}
+        return {"messages": array, "system": with_mark(fields["system"], marks.member, "text")}
 
     def array_without(self, array: bytes, messages: Sequence[Message], places: Collection[int]) -> bytes:
         """Remove messages; if a user turn was several, it is written again."""

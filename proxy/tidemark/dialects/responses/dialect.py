@@ -170,6 +170,7 @@ class ResponsesDialect(ResponsesErrors, BaseDialect):
     name = "responses"
     path = "/responses"
     messages_member = "input"
+    text_type = "input_text"
     system_member = "instructions"
     tool_members = ("tools",)
     responses = ResponsesApiFormat()
