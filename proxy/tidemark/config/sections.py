@@ -35,7 +35,7 @@ from tidemark.config.masking import Address
 from tidemark.core.conversation.cache_marks import MarkPolicy
 from tidemark.core.conversation.summary import Strategy
 from tidemark.core.frozen import frozen
-from tidemark.core.planning.budget import CompactionMode, CompactionPolicy, OnFailure, Oversize
+from tidemark.core.planning.budget import CompactionMode, CompactionPolicy, OnFailure, Oversize, ToolResults
 
 Section = TypeVar("Section", bound=Struct)
 StatedKeys = Mapping[str, Any]
@@ -137,6 +137,9 @@ class CompactionSettings(Struct, frozen=True, kw_only=True):
     oversize: Oversize = "clip"
     """What happens to a tool result that is too large even for a compacted request (FR-5.3.1). ``clip``: it visibly
     loses its middle, because a refused agent could not go on; ``error``: 400, as for any other message."""
+    tool_results: ToolResults = "as_is"
+    """``lossless``: tool results go out without blanks between the tokens of JSON, escape codes, blanks at line ends
+    and repeats of a line, if ten per cent go. Off, because few agents call tools that answer in indented JSON."""
     commands: bool = True
     """Whether Tidemark answers ``/context`` and ``/summarize`` as whole messages (S2-5)."""
     command_dialects: tuple[DialectName, ...] = ("chat",)

@@ -64,6 +64,8 @@ class Report:
     """What compaction would have made of the request; None if it is not in shadow mode."""
     cache_break: str = ""
     """Which part of its earlier request the client has changed, as ``PromptChange.words``; reported once."""
+    lossless_tokens: int = 0
+    """By how much the lossless forms of tool results are shorter, of those that were forwarded."""
     price: ModelPrice | None = None
     """What the model costs at the time of the request; None if nobody states it."""
 

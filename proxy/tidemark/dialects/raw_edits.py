@@ -92,9 +92,11 @@ def clip_content(raw: str, first: int, last: int, mark: str, text_parts: Collect
 def clip_texts(texts: Sequence[str], first: int, last: int, mark: str) -> list[str]:
     """Clip texts that a message joins by line ends, empty ones left out; those wholly in the middle become empty.
 
-    Nothing is clipped if ``first`` and ``last`` are 0: the mark stands before the text then.
+    Nothing is clipped if ``first`` and ``last`` are 0: the mark stands before the text then. In place of the whole text
+    it stands without a line end.
     """
-    lines = _MARK_LINES.format(mark=mark)
+    whole = sum(len(text) + 1 for text in texts if text) - 1
+    lines = f"\n{mark}" if not first and 0 < whole <= last else _MARK_LINES.format(mark=mark)
     clipped_texts: list[str] = []
     at, has_mark = 0, False
     for text in texts:

@@ -33,8 +33,12 @@ class ClippedRequest:
         if isinstance(result, Refused):
             return replace(result, report=self._report_of(result.report, is_forwarded=False))
         # If no summary came about, ``passthrough`` wants the request to go out as the client sent it.
-        is_forwarded = result.changed or result.report.action != "failed"
-        return replace(result, report=self._report_of(result.report, is_forwarded=is_forwarded), changed=is_forwarded)
+        is_forwarded = result.summary is not None or result.report.action != "failed"
+        report = self._report_of(result.report, is_forwarded=is_forwarded)
+        if is_forwarded:
+            return replace(result, report=report)
+        is_changed = self.original.unclipped is not None
+        return replace(result, messages=self.original.request.messages, report=report, changed=is_changed)
 
     def _report_of(self, report: Report, *, is_forwarded: bool) -> Report:
         """Return the report of the client's own request.
@@ -42,7 +46,6 @@ class ClippedRequest:
         :param is_forwarded: whether the clipped messages are forwarded, and not none or the client's own
         """
         total, provider_tokens = self.original.count.total, self.original.measure.provider_tokens
-        report = replace(report, tokens_before=provider_tokens(total))
         if not is_forwarded:
             is_unchanged = report.local_tokens == self.context.count.total
             return replace(report, tokens_after=provider_tokens(total), local_tokens=total) if is_unchanged else report
@@ -58,5 +61,5 @@ async def clip(context: RequestContext, clips: tuple[Clip, ...], counter: TokenC
     model = context.route.upstream_model
     request, count = await clip_request(context.request, context.count, clips, model, counter)
     after = sum(count.messages[clip.place] for clip in clips)
-    smaller = replace(context, request=request, count=count, unclipped=context)
+    smaller = replace(context, request=request, count=count, unclipped=context.unclipped or context)
     return ClippedRequest(smaller, len(clips), before, after, context)

@@ -348,7 +348,7 @@ class BudgetFitter:
         action: Action = "bypassed" if planned.reason == "off" else "none"
         warning = not_done_warning(context, planned.reason)
         report = context.report(action, planned.tokens, self._timer(), warning=warning)
-        return FittedRequest(context.request.messages, report, changed=False)
+        return FittedRequest(context.request.messages, report, changed=context.unclipped is not None)
 
     def _reused(self, context: RequestContext, planned: ReuseSummary) -> FittedRequest:
         summary = planned.summary

@@ -126,7 +126,8 @@ class PendingTurns:
         bind: Bind | None = None,
     ) -> PendingTurn:
         """Return what the store will get of the request when its reply has ended."""
-        request, count = context.request, context.count
+        original = context.unclipped or context
+        request, count = original.request, original.count
         record = TurnRecord(  # in the fields' order: see ``TurnRecord.with_reply``
             context.tenant,
             context.conversation,

@@ -7,6 +7,7 @@ An endpoint (``server/endpoints/dialect.py``) parses a request, runs the pipelin
 from __future__ import annotations
 
 from collections.abc import Awaitable, Coroutine
+from dataclasses import replace
 from typing import Any
 
 from tidemark.core.conversation.request import ModelRequest
@@ -18,6 +19,7 @@ from tidemark.pipeline.continue_from_earlier import ContinueFromEarlier
 from tidemark.pipeline.continuing import ContinuedRequests
 from tidemark.pipeline.fit import BudgetFitter
 from tidemark.pipeline.identify import Identifier, Identify
+from tidemark.pipeline.lossless import LosslessResults, with_saved_tokens
 from tidemark.pipeline.native_compaction import NativeCompaction
 from tidemark.pipeline.repeated_turns import RepeatedTurns
 from tidemark.pipeline.replay import Replay
@@ -53,6 +55,7 @@ class Pipeline:
         catalog: ModelCatalog,
         identifier: Identifier,
         fitter: BudgetFitter,
+        lossless: LosslessResults,
         upstream: Upstream,
         searches: SearchOffers,
         calibrations: CalibrationStore,
@@ -79,7 +82,7 @@ class Pipeline:
         take_out_commands = TakeOutCommands(commands, self._identify)
         self._sending: tuple[Step, ...] = (
             AnswerTrigger(sealed, turns, timer),  # a client that asks for a compaction gets one
-            Fit(fitter),  # within the token budget
+            Fit(fitter, lossless),  # within the token budget
             send,
         )
         self.steps: tuple[Step, ...] = (
@@ -127,13 +130,18 @@ class Pipeline:
 class Fit:
     """The step ``fit`` of the list."""
 
-    def __init__(self, fitter: BudgetFitter) -> None:
+    def __init__(self, fitter: BudgetFitter, lossless: LosslessResults) -> None:
         self._fitter = fitter
+        self._lossless = lossless
         self._shadow = Shadow(fitter)
 
     async def __call__(self, walk: Walk) -> Walk | Result:
+        if walk.context.profile.policy.tool_results == "lossless":
+            walk.context = await self._lossless.of(walk.context)
         fitted = await self._fitter.fit(walk.context, walk.progress)
         if isinstance(fitted, Refused):
             return fitted
+        if walk.context.unclipped is not None:
+            fitted = replace(fitted, report=with_saved_tokens(walk.context, fitted.report))
         walk.fitted = await self._shadow.look(walk.context, fitted) if walk.context.is_shadow else fitted
         return walk

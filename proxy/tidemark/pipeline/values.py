@@ -149,7 +149,7 @@ class RequestContext:
     prompt: PromptNews = NO_NEWS
     """Which part of its earlier request the client has changed, if the response must report it."""
     unclipped: RequestContext | None = None
-    """The same request as it came, if tool results were clipped since."""
+    """The same request as it came, if tool results were made smaller since."""
     put_in_use: PrefixSummary | None = None
     """The summary that an earlier attempt of this very request put into use."""
     texts_only: bool = False
@@ -198,7 +198,7 @@ class RequestContext:
             self.tenant,
             measure.budget.limit,
             action,
-            measure.provider_tokens(self.count.total),
+            measure.provider_tokens((self.unclipped or self).count.total),
             measure.provider_tokens(after),
             after,
             summary.covered if summary else 0,

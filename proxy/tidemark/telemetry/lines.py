@@ -43,6 +43,7 @@ class ServedLine(msgspec.Struct, omit_defaults=True):
     recall: str | None = None
     recalled_tokens: int | None = None
     shadow_tokens: int | None = None
+    lossless_tokens: int | None = None
     cache_break: str | None = None
     warning: str | None = None
     store: str | None = None
@@ -87,6 +88,7 @@ def served_line(served: RequestServed, name: str | None = None, level: str | Non
         if report.recall:
             line.recall, line.recalled_tokens = report.recall, report.recalled_tokens
         line.shadow_tokens = report.shadow.tokens if report.shadow else None
+        line.lossless_tokens = report.lossless_tokens or None
         line.cache_break = report.cache_break or None
         line.warning, line.store = _text(report.warning), "degraded" if report.degraded else "ok"
     line.code, line.cause = _text(served.code), _text(served.cause)

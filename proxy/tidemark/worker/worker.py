@@ -23,6 +23,7 @@ from tidemark.pipeline.continuing import ContinuedRequests
 from tidemark.pipeline.fit import BudgetFitter
 from tidemark.pipeline.identify import Identifier
 from tidemark.pipeline.kept_conversations import KeptConversations
+from tidemark.pipeline.lossless import LosslessResults
 from tidemark.pipeline.lost_histories import LostHistories
 from tidemark.pipeline.masked_results import ResultMasks
 from tidemark.pipeline.message_search import OriginalsSearch
@@ -191,6 +192,7 @@ class Worker(StoreParts):
             catalog=self.catalog,
             identifier=self.identifier,
             fitter=self.fitter,
+            lossless=LosslessResults(self.counter),
             upstream=self.upstream,
             searches=self.searches,
             calibrations=self.calibrations,

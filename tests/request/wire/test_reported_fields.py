@@ -19,6 +19,7 @@ from tidemark.pipeline.commands import Commands
 from tidemark.pipeline.fit import BudgetFitter
 from tidemark.pipeline.identify import Identifier, tenant_of
 from tidemark.pipeline.masked_results import ResultMasks
+from tidemark.pipeline.lossless import LosslessResults
 from tidemark.pipeline.native_compaction import NativeCompaction
 from tidemark.pipeline.recall import Recaller
 from tidemark.pipeline.repeated_turns import RepeatedTurns
@@ -120,6 +121,7 @@ def _exchanged(controls: Controls) -> tuple[Exchange, Any]:
         repeats=RepeatedTurns(ports, ports.timer),
         identifier=identity,
         fitter=fitting,
+        lossless=LosslessResults(ports),
         natives=natives,
         thinking=guard,
         clock=lambda: 9.5,

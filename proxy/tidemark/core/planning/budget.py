@@ -19,6 +19,7 @@ WindowSource = Literal["api", "manual", "default"]
 """FR-3.2.1: read from data or the upstream, set by the operator, or assumed."""
 OnFailure = Literal["deterministic", "block", "passthrough"]
 Oversize = Literal["clip", "error"]
+ToolResults = Literal["as_is", "lossless"]
 CompactionMode = Literal["active", "shadow"]
 """``shadow``: requests travel as they came, and are only reported on (``core/planning/forecast.py``)."""
 
@@ -118,6 +119,8 @@ class CompactionPolicy:
     """What to do with a tool result that is too large even for a compacted request (``core/planning/clip.py``)."""
     mask_results: bool = False
     """Whether lines take the place of old tool results before anything is summarized (``core/planning/masks.py``)."""
+    tool_results: ToolResults = "as_is"
+    """Whether tool results go out in their lossless forms (``core/conversation/lossless.py``)."""
     commands: bool = True
     """Whether ``/context`` and ``/summarize`` are answered (``pipeline/command_text.py``)."""
     command_dialects: tuple[str, ...] = ("chat",)
