@@ -12,7 +12,7 @@ CLIENTS_COMPILE := $(BIN)/uv --no-config pip compile --quiet --universal --pytho
 	--no-emit-index-url --no-emit-find-links $(if $(UPGRADE),--upgrade)
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo test bench bench-quick bench-peers bench-counting bench-extractive bench-fidelity bench-fidelity-kit bench-growth bench-lag bench-flood soak bench-console bench-history bench-recall bench-native bench-bill bench-replay bench-failover bench-scale bench-replicas bench-instructions bench-structure test-demo test-properties test-speed test-processes test-random test-deep bench-turns bench-uploads bench-pace test-clients test-console test-fleet test-servers test-deploy screenshots check format lock lock-clients lock-deploy lock-servers clean
+.PHONY: help install demo test bench bench-quick bench-peers bench-counting bench-extractive bench-fidelity bench-fidelity-kit bench-growth bench-lag bench-flood soak bench-console bench-history bench-recall bench-native bench-bill bench-lossless bench-replay bench-failover bench-scale bench-replicas bench-instructions bench-structure test-demo test-properties test-speed test-processes test-random test-deep bench-turns bench-uploads bench-pace test-clients test-console test-fleet test-servers test-deploy screenshots check format lock lock-clients lock-deploy lock-servers clean
 
 help: ## Show this list
 	@sed -nE 's/^([a-z-]+):[^#]*## (.*)/  make \1|\2/p' Makefile | awk -F'|' '{printf "%-24s %s\n", $$1, $$2}'
@@ -115,6 +115,9 @@ bench-history: $(VENV)/dev.stamp ## Measure what a turn of a stored history cost
 
 bench-recall: $(VENV)/dev.stamp ## Measure what recall adds to a request of a compacted conversation of 5,000 messages; ARGS="--messages 500"
 	@PYTHONPATH=. $(BIN)/python -m benchmarks.recall $(ARGS)
+
+bench-lossless: $(VENV)/dev.stamp ## Measure what lossless forms of tool results save; ARGS: folders whose files they were not made for
+	@PYTHONPATH=. $(BIN)/python -m benchmarks.lossless $(ARGS)
 
 bench-replay: $(VENV)/dev.stamp ## Replay conversations against a modelled prompt cache, policy by policy
 	@PYTHONPATH=. $(BIN)/python benchmarks/replay.py $(ARGS)

@@ -18,7 +18,9 @@ from math import log2
 from typing import Any
 
 from benchmarks.counting import MODEL, machine
-from tidemark.core.conversation.messages import Message
+from tidemark.core.conversation.exact_results import is_exact
+from tidemark.core.conversation.lossless import squeezed
+from tidemark.core.conversation.messages import Message, ToolCall
 from tidemark.core.errors import SummaryRejected
 from tidemark.core.ports import SummaryTask
 from tidemark.dialects.chat.message import parse_message
@@ -151,6 +153,12 @@ def messages_of(text: str) -> tuple[Message, ...]:
     return tuple(parse_message(json.dumps(value).encode(), value, place) for place, value in enumerate(values))
 
 
+def result_of(text: str) -> tuple[Message, ToolCall]:
+    """Make a tool's result of the text, and its call."""
+    _, asks, result = messages_of(text)
+    return result, asks.calls[0]
+
+
 def many_messages_of(text: str) -> tuple[Message, ...]:
     """Split the text into messages of 40 characters, alternately the user's and the assistant's."""
     pieces = [text[start : start + 40] for start in range(0, len(text), 40)]
@@ -187,6 +195,7 @@ class Functions:
         yield "tails", lambda text: lambda: list(tails(text))
         yield "clean_answer", lambda text: lambda: clean_answer(text)
         yield "judge", lambda text: lambda: judged(text)
+        yield "squeezed", lambda text: lambda: (squeezed(text), squeezed(f"[{text}]"), is_exact(*result_of(text)))
         yield "read_back", lambda text: lambda: list(read_back(text))
         for kind, parted in (("one", messages_of), ("many", many_messages_of)):
             yield f"utterances, {kind}", self._of(parted, lambda messages: list(utterances(messages)))

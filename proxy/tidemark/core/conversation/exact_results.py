@@ -25,9 +25,9 @@ _PATHS = re.compile(r'"\w*(?:path|(?<!pro)file)(?:s|_?names?)?"\s*:', re.IGNOREC
 _COMMANDS = re.compile(
     r"(?<![\w./-])(?:[\w./-]{1,99}/|/)?(?:cat|nl|bat|batcat|sed|awk|"
     r"git\s+(?:-\S+\s+(?:[^-\s]\S*\s+)?){0,4}(?:show|diff|blame|grep|log))(?![\w=-])"
-    r"""|(?:^|[;&({`"'\n]\s*|\|\|\s*|\b(?:sudo|xargs|exec|then|do|else)\s+)(?:[\w./-]{1,99}/|/)?"""
+    r"""|(?:^|[;&({`"'\n][ \t]*|\|\|[ \t]*|\b(?:sudo|xargs|exec|then|do|else)[ \t]+)(?:[\w./-]{1,99}/|/)?"""
     r"(?:head|tail|[ef]?grep|rg|ag|ack|less|more|tac|od|xxd|hexdump|strings|cut|diff|view|vim?|nano|type|gc)"
-    r'(?=\s|"\s*[,\]])'  # behind a pipe these read no file
+    r'(?=\s|" ?[,\]])'  # behind a pipe these read no file
     r"|\bGet-Content\b|\bopen\(|\bread_text\b|\bread-?file|\.read\(|--(?:word-diff|color-words)",
     re.IGNORECASE,
 )

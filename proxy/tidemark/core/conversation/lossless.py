@@ -209,9 +209,12 @@ def _without_repeats(lines: list[str]) -> tuple[list[str], list[tuple[int, int]]
 
 
 def _with_removed(text: str, record: LineRecord) -> str:
-    lines = text.split("\n")
-    for number, count in reversed(record.runs):  # from behind, so that the numbers before hold
-        lines[number : number + 2] = [lines[number]] * count
+    fewer, lines = text.split("\n"), []
+    done = 0
+    for number, count in record.runs:
+        lines += fewer[done:number] + [fewer[number]] * count
+        done = number + 2  # behind the count
+    lines += fewer[done:]
     for number, blanks in record.blanks:
         lines[number] += blanks
     text = "\n".join(lines)
