@@ -201,7 +201,7 @@ def fastest(work: Callable[[], object], times: int = 30) -> float:
 
 
 def harm_of(text: str) -> str | None:
-    """Return what a reader may miss of a text that is no tool's result; None if it stays, empty if nothing."""
+    """Return what a reader may miss of a text; empty if nothing, None if the text stays."""
     form = squeezed(text)
     if form is None:
         return None

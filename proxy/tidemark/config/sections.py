@@ -138,8 +138,8 @@ class CompactionSettings(Struct, frozen=True, kw_only=True):
     """What happens to a tool result that is too large even for a compacted request (FR-5.3.1). ``clip``: it visibly
     loses its middle, because a refused agent could not go on; ``error``: 400, as for any other message."""
     tool_results: ToolResults = "as_is"
-    """``lossless``: tool results go out without blanks between the tokens of JSON, escape codes, blanks at line ends
-    and repeats of a line, if ten per cent go. Off, because few agents call tools that answer in indented JSON."""
+    """How tool results go out. ``lossless``: without white space in JSON, terminal codes, blanks at line ends and
+    repeats of a line. Off, because no session has shown yet that models read them as well."""
     commands: bool = True
     """Whether Tidemark answers ``/context`` and ``/summarize`` as whole messages (S2-5)."""
     command_dialects: tuple[DialectName, ...] = ("chat",)

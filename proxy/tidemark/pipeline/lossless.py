@@ -30,7 +30,7 @@ THREAD_CHARS = 20_000
 _Key = tuple[str, str, str, bytes]
 """The dialect, the call's name and arguments, and the result's digest."""
 _Form = tuple[bytes, Message | None]
-"""The JSON of a result, which the digest does not cover whole, and its form; None if it stays as it is."""
+"""The JSON of a result and its form. The digest does not cover all of the JSON. None if it stays as it is."""
 
 
 class LosslessResults:
@@ -74,7 +74,7 @@ class LosslessResults:
                 fresh.append((place, key, call))
             elif cached[1] is not None:
                 forms[place] = cached[1]
-        work = partial(_made, [(messages[place], call) for place, _, call in fresh], dialect)
+        work = partial(_forms, [(messages[place], call) for place, _, call in fresh], dialect)
         is_long = sum(len(messages[place].text) for place, _, _ in fresh) > THREAD_CHARS
         for (place, key, _), form in zip(fresh, await asyncio.to_thread(work) if is_long else work(), strict=True):
             self._forms.put(key, (messages[place].raw, form))
@@ -107,7 +107,7 @@ def _must_stay(context: RequestContext) -> bool:
     )
 
 
-def _made(results: Sequence[tuple[Message, ToolCall]], dialect: Dialect) -> list[Message | None]:
+def _forms(results: Sequence[tuple[Message, ToolCall]], dialect: Dialect) -> list[Message | None]:
     """Return the form of each result; None if it stays as it is. Any thread may do this."""
     return [None if is_exact(message, call) else _form_of(message, dialect) for message, call in results]
 

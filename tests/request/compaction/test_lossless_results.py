@@ -96,7 +96,7 @@ MESSAGES = Dialect(
 DIALECTS = pytest.mark.parametrize("dialect", [CHAT, RESPONSES, MESSAGES], ids=lambda dialect: str(dialect.name))
 
 
-def said(words: str) -> Json:
+def asks(words: str) -> Json:
     """A user's message."""
     return {"role": "user", "content": words}
 
@@ -119,7 +119,7 @@ def test_a_result_goes_out_without_its_blanks_at_its_first_sight(
 ) -> None:
     """Also as the newest message, and all else stays as the client wrote it; the headers have both counts."""
     client = lossless(bench, request)
-    body = [said("List them."), *dialect.step(1, TEXT)]
+    body = [asks("List them."), *dialect.step(1, TEXT)]
     answer = dialect.ask(client, body)
     sent = bench.upstream.last.json
     assert sent[dialect.member] == [*body[:-1], dialect.result("c1", BARE)]
@@ -138,10 +138,10 @@ def test_the_bytes_are_the_same_in_every_turn_worker_and_restart(
     bench: Bench, request: pytest.FixtureRequest, dialect: Dialect
 ) -> None:
     """Each request is the beginning of the next, from the first turn on."""
-    talk = [said("List them.")]
+    talk = [asks("List them.")]
     workers = [lossless(bench, request), lossless(bench, request)]
     for number in range(4):
-        talk += [*dialect.step(number, json.dumps(rows(number), indent=2)), said(f"And {number}?")]
+        talk += [*dialect.step(number, json.dumps(rows(number), indent=2)), asks(f"And {number}?")]
         for worker in workers:
             dialect.ask(worker, talk)
     received = [request.json[dialect.member] for request in bench.upstream.received]
@@ -157,11 +157,11 @@ def test_a_compaction_leaves_the_bytes_of_what_stays(
 ) -> None:
     """Behind the summary they go out as before, until the next one."""
     client = lossless(bench, request)
-    talk: list[Json] = [said("List them.")]
+    talk: list[Json] = [asks("List them.")]
     actions: list[str] = []
     before: list[Json] = []
     for number in range(12):
-        talk += [*dialect.step(number, json.dumps(rows(number)[:4], indent=8)), said(long(number, 60))]
+        talk += [*dialect.step(number, json.dumps(rows(number)[:4], indent=8)), asks(long(number, 60))]
         answer = dialect.ask(client, talk)
         bench.settle()
         actions.append(answer.headers["x-tidemark-action"])
@@ -179,10 +179,10 @@ def test_what_is_stored_and_read_is_the_clients_own(bench: Bench, request: pytes
     client = lossless(bench, request)
     plain = bench.client(request.node.nodeid)
     bench.upstream.script = says("There are nine.")
-    talk = [said("List them."), *CHAT.step(1, TEXT)]
+    talk = [asks("List them."), *CHAT.step(1, TEXT)]
     first = CHAT.ask(client, talk).headers["x-tidemark-conversation"]
     bench.settle()
-    talk += [{"role": "assistant", "content": "There are nine."}, said("Which?")]
+    talk += [{"role": "assistant", "content": "There are nine."}, asks("Which?")]
     assert CHAT.ask(plain, talk).headers["x-tidemark-conversation"] == first
     assert bench.upstream.last.messages[2]["content"] == TEXT
     bench.settle()
@@ -212,7 +212,7 @@ def test_results_that_must_stay_go_out_as_the_client_wrote_them(
 ) -> None:
     """The whole request keeps its bytes then."""
     client = lossless(bench, request)
-    talk = [said("Go on."), *CHAT.step(1, content, name, **arguments)]
+    talk = [asks("Go on."), *CHAT.step(1, content, name, **arguments)]
     CHAT.ask(client, talk)
     assert json.loads(bench.upstream.last.body)["messages"] == json.loads(json.dumps(talk))
     CHAT.ask(bench.client("plain"), talk)
@@ -225,7 +225,7 @@ def test_an_error_of_a_tool_and_media_stay_in_messages(bench: Bench, request: py
     failed = MESSAGES.step(1, TEXT)
     failed[1]["content"][0]["is_error"] = True
     image = {"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": "iVBORw0KGgo="}}
-    talk = [said("Go on."), *failed, *MESSAGES.step(2, [{"type": "text", "text": TEXT}, image])]
+    talk = [asks("Go on."), *failed, *MESSAGES.step(2, [{"type": "text", "text": TEXT}, image])]
     MESSAGES.ask(client, talk)
     assert bench.upstream.last.json["messages"] == talk
 
@@ -235,9 +235,9 @@ def test_a_cache_mark_moves_on_although_the_text_is_the_same(bench: Bench, reque
     client = lossless(bench, request)
     marked = MESSAGES.step(1, TEXT)
     marked[1]["content"][0]["cache_control"] = {"type": "ephemeral"}
-    MESSAGES.ask(client, [said("List them."), *marked])
+    MESSAGES.ask(client, [asks("List them."), *marked])
     assert "cache_control" in bench.upstream.last.json["messages"][2]["content"][0]
-    MESSAGES.ask(client, [said("List them."), *MESSAGES.step(1, TEXT), said("Go on.")])
+    MESSAGES.ask(client, [asks("List them."), *MESSAGES.step(1, TEXT), asks("Go on.")])
     sent = json.dumps(bench.upstream.last.json["messages"][:3])
     assert "cache_control" not in sent
     assert "\\n  " not in sent
@@ -248,7 +248,7 @@ def test_streams_of_a_shell_stay_apart(bench: Bench, request: pytest.FixtureRequ
     client = lossless(bench, request)
     call = {"type": "shell_call", "call_id": "s1", "action": {"commands": ["make"]}, "status": "completed"}
     chunk = {"stdout": "waiting for it\n" * 90, "stderr": "done", "outcome": {"type": "exit", "exit_code": 0}}
-    talk = [said("Go on."), call, {"type": "shell_call_output", "call_id": "s1", "output": [chunk]}]
+    talk = [asks("Go on."), call, {"type": "shell_call_output", "call_id": "s1", "output": [chunk]}]
     RESPONSES.ask(client, talk)
     assert bench.upstream.last.json["input"] == talk
 
@@ -260,7 +260,7 @@ def test_a_request_that_is_left_alone_is_forwarded_unchanged(
     """``off`` and ``shadow``, by a header or by the policy."""
     policy = {"disabled": ", enabled: false", "shadow mode": ", mode: shadow"}.get(more, "")
     client = lossless(bench, request, more=policy)
-    talk = [said("List them."), *CHAT.step(1, TEXT)]
+    talk = [asks("List them."), *CHAT.step(1, TEXT)]
     CHAT.ask(client, talk, **({} if policy else {"summarize": more}))
     assert bench.upstream.last.messages == talk
 
@@ -269,7 +269,7 @@ def test_a_result_that_is_still_too_large_is_clipped(bench: Bench, request: pyte
     """The clip is one of the form, and what is stored and summarized is the client's own."""
     client = lossless(bench, request)
     content = json.dumps([{**row, "id": number} for number in range(40) for row in ROWS], indent=4)
-    talk = [said("Go on."), {**CHAT.call("c1", "list_things", {})}]
+    talk = [asks("Go on."), {**CHAT.call("c1", "list_things", {})}]
     talk[1]["tool_calls"].append(_function("c2", "list_things", {}))
     talk += [CHAT.result("c1", content), CHAT.result("c2", "done")]
     answer = CHAT.ask(client, talk)
@@ -294,12 +294,12 @@ def test_thinking_goes_on_and_leaves_once_if_it_is_turned_on_within_a_conversati
     talk: list[Json] = []
 
     def ask(asker: Client, number: int) -> None:
-        talk.append(said(f"Question {number}"))
+        talk.append(asks(f"Question {number}"))
         body = {"model": "small", "max_tokens": 100, "messages": talk, "thinking": {"type": "adaptive"}}
         answer = asker.http.post("/v1/messages", json=body, headers=asker.headers())
         assert answer.status_code == 200, answer.text
         talk.append({"role": "assistant", "content": answer.json()["content"]})
-        talk.extend([said("Look."), *MESSAGES.step(number, json.dumps(rows(number), indent=2))])
+        talk.extend([asks("Look."), *MESSAGES.step(number, json.dumps(rows(number), indent=2))])
         bench.settle()
 
     for number in range(3):
@@ -316,7 +316,7 @@ def test_thinking_goes_on_and_leaves_once_if_it_is_turned_on_within_a_conversati
 def test_the_metrics_count_the_tokens_that_were_saved(bench: Bench, request: pytest.FixtureRequest) -> None:
     """As of any request that got smaller."""
     client = lossless(bench, request)
-    headers = CHAT.ask(client, [said("List them."), *CHAT.step(1, TEXT)]).headers
+    headers = CHAT.ask(client, [asks("List them."), *CHAT.step(1, TEXT)]).headers
     saved = int(headers["x-tidemark-tokens-before"]) - int(headers["x-tidemark-tokens-after"])
     bench.settle()
     assert saved > 100

@@ -100,8 +100,7 @@ def _is_error(result: Message) -> bool:
 def _has_line_numbers(text: str) -> bool:
     """Return whether lines begin with ascending numbers, or with a file's name and a number."""
     lines = [line for line in text[: LOOKED_AT * 200].split("\n")[:LOOKED_AT] if line.strip()]
-    found = [_NUMBERED.match(line) for line in lines]
-    numbers = [int(number[1][:9]) for number in found if number]
+    numbers = [int(match[1][:9]) for match in map(_NUMBERED.match, lines) if match]
     is_ascending = all(first < second for first, second in itertools.pairwise(numbers))
     least = NUMBERED_SHARE * len(lines)
     return (len(numbers) >= least and is_ascending) or sum(bool(_PLACED.match(line)) for line in lines) >= least

@@ -133,7 +133,7 @@ def _with_layout(text: str, layout: JsonLayout) -> str:
 
 
 def _indented(structure: str, layout: JsonLayout) -> str:
-    """Return the structure of a JSON text with a line for each member and element; unchanged if it is too deep."""
+    """Return a structure with a line for each member and element; itself if it is too deep."""
     for mark in "{[":
         structure = structure.replace(mark, mark + _IN)
     for mark in "}]":
