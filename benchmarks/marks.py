@@ -20,7 +20,8 @@ from typing import Any
 
 import httpx
 
-from benchmarks.bill import PRICE, WINDOW, Session, own_sessions, session_of, sessions_in
+from benchmarks.bill import PRICE, WINDOW
+from benchmarks.billed_sessions import Session, own_sessions, session_of, sessions_in
 from tests.providers.anthropic_messages import tell
 from tests.providers.prompt_cache import PromptCache
 from tests.support.scripted import Answer, Received, ScriptedUpstream

@@ -18,7 +18,8 @@ def with_marks(context: RequestContext, fitted: FittedRequest, upstream: Upstrea
 
     A model that is no cheaper with a cache gets none, and neither does a request that a client marked itself.
     """
-    summary, request, policy = fitted.summary, context.request, context.profile.policy.cache_marks
+    summary = fitted.summary.base if fitted.summary else None
+    request, policy = context.request, context.profile.policy.cache_marks
     if summary is None or fitted.native is not None or not fitted.changed or policy == "off":
         return context
     form = upstream.mark_format(context.route, request.dialect.name, context.caller, policy)

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from tests.core.histories import message
 from tests.support.examples import examples
 from tidemark.core.recall.passage import handle_of
-from tidemark.core.recall.result_lines import OPENING, QUOTED_CHARS, exit_code, line_for, tells_trouble
+from tidemark.core.recall.result_lines import OPENING, QUOTED_CHARS, exit_code, line_for
 
 TESTS = "=" * 40 + "\ncollected 12 items\n" + "\n".join(f"test {number} PASSED" for number in range(12))
 RUN = f"{TESTS}\n\n{'-' * 30}\n12 passed in 0.31s\nexit code: 0\n"
@@ -58,28 +58,3 @@ def test_a_line_is_one_short_line_whatever_the_result_is(text: str, handle: bool
 def test_an_exit_code_is_read_from_what_shells_print(text: str, code: str) -> None:
     """Of the last one, at the end or at the beginning."""
     assert exit_code(text) == code
-
-
-@pytest.mark.parametrize(
-    "text",
-    [
-        "Traceback (most recent call last):\n  File",
-        "fatal: not a git repository",
-        "cat: a.py: No such file or directory",
-        "2 failed, 10 passed",
-        "Error: no such table",
-        '{"error": {"code": 404}}',
-        "fine\nexit code 2",
-    ],
-)
-def test_an_error_is_told_from_success(text: str) -> None:
-    """By its beginning or its end."""
-    assert tells_trouble(text)
-
-
-@pytest.mark.parametrize(
-    "text", ["0 errors", "no errors found", "12 passed", '{"error": null}', "", "exit code 0", "the terrors of war"]
-)
-def test_success_is_no_error(text: str) -> None:
-    """Also where it says that there is none."""
-    assert not tells_trouble(text)

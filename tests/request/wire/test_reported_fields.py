@@ -18,8 +18,8 @@ from tidemark.pipeline.bound_thinking import ThinkingGuard
 from tidemark.pipeline.commands import Commands
 from tidemark.pipeline.fit import BudgetFitter
 from tidemark.pipeline.identify import Identifier, tenant_of
-from tidemark.pipeline.masked_results import ResultMasks
 from tidemark.pipeline.lossless import LosslessResults
+from tidemark.pipeline.masked_results import ResultMasks
 from tidemark.pipeline.native_compaction import NativeCompaction
 from tidemark.pipeline.recall import Recaller
 from tidemark.pipeline.repeated_turns import RepeatedTurns

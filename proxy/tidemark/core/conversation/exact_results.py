@@ -61,7 +61,7 @@ def is_exact(result: Message, call: ToolCall | None) -> bool:
 
     :param call: None if it is not in the request, so that nobody knows what the result is
     """
-    if call is None or result.media or _reads_file(call) or _is_error(result):
+    if call is None or result.media or _reads_file(call) or is_error(result):
         return True
     return _has_line_numbers(result.text)
 
@@ -86,7 +86,8 @@ def _reads_file(call: ToolCall) -> bool:
     return _COMMANDS.search(arguments) is not None
 
 
-def _is_error(result: Message) -> bool:
+def is_error(result: Message) -> bool:
+    """Return whether a result reports an error, by its flag, its beginning or its exit code."""
     text = result.text
     if _FLAG.search(result.raw) or _TRACEBACK in text:
         return True

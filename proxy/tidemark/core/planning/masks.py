@@ -10,10 +10,10 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from itertools import accumulate
 
+from tidemark.core.conversation.exact_results import calls_by_result, is_error
 from tidemark.core.conversation.messages import Message
 from tidemark.core.frozen import frozen
-from tidemark.core.recall.result_lines import tells_trouble
-from tidemark.core.recall.tool_subjects import calls_of, subjects_of
+from tidemark.core.recall.tool_subjects import subjects_of
 
 LINE_TOKENS = 80
 """The bound of a masked result in a plan, with its frame. What does not exist yet counts with its bound."""
@@ -48,7 +48,7 @@ def maskable(
     :param tokens: of each of them
     :param masked: the places of those that are masked already
     """
-    calls = calls_of(messages)
+    calls = {place: call for place, call in calls_by_result(messages) if call is not None}
     newest: dict[tuple[str, str], int] = {}
     subjects: dict[int, list[tuple[str, str]]] = {}
     for position, call in calls.items():
@@ -59,7 +59,7 @@ def maskable(
         own = subjects.get(position, [])
         if any(newest[subject] > position for subject in own):
             return 0, position
-        is_last = any(kind == "file" for kind, _ in own) or tells_trouble(messages[position].text)
+        is_last = any(kind == "file" for kind, _ in own) or is_error(messages[position])
         return 2 if is_last else 1, position
 
     positions = sorted(

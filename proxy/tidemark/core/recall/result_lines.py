@@ -19,15 +19,8 @@ _TELLING = re.compile(r"\w", re.ASCII)
 _EXIT = re.compile(
     r"\bexit(?:ed)?(?:[ _]?(?:code|status))?[\"']?(?: with(?: code)?)?\s{0,3}[:=]?\s{0,3}(-?\d{1,5})\b", re.IGNORECASE
 )
-_TROUBLE = re.compile(
-    r"\b(?:traceback \(most recent|fatal:|panic:|permission denied|no such file|command not found)"
-    r"|\b[1-9]\d* (?:failed|errors?)\b"
-    r"|\berror\b(?![\"']? ?[:=] ?(?:null|none|false|\"\"|0\b))|exception:|\bassertion(?:error)?\b",
-    re.IGNORECASE,
-)
-_NO_TROUBLE = re.compile(r"\b(?:0|no) (?:errors?|failures?|failed)\b", re.IGNORECASE)
 _EXAMINED_CHARS = 2_000
-"""An error stands at a result's beginning or at its end."""
+"""Of its beginning and its end."""
 
 
 def line_for(message: Message, *, handle: bool) -> str:
@@ -53,14 +46,6 @@ def exit_code(text: str) -> str:
         if codes := _EXIT.findall(part):
             return str(codes[-1])
     return ""
-
-
-def tells_trouble(text: str) -> bool:
-    """Return whether a result reports an error, by its beginning, its end and its exit code."""
-    if exit_code(text) not in ("", "0"):
-        return True
-    ends = f"{text[:_EXAMINED_CHARS]}\n{text[-_EXAMINED_CHARS:]}"
-    return bool(_TROUBLE.search(_NO_TROUBLE.sub("", ends)))
 
 
 def _first_and_last(text: str) -> tuple[str, str]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 
+from tidemark.core.conversation.exact_results import calls_by_result
 from tidemark.core.conversation.messages import JsonValue, Message, ToolCall
 from tidemark.core.recall.passage import handle_of
 
@@ -17,17 +18,6 @@ LABEL_CHARS = 48
 LEAST_CHARS = 240
 """A shorter result needs no handle: if it matters, a summary quotes all of it."""
 _PATH_NAMES = ("path", "file_path", "filepath", "filename", "file", "notebook_path", "target_file", "relative_path")
-
-
-def calls_of(messages: Sequence[Message]) -> dict[int, ToolCall]:
-    """Return the call of each result, by the result's place. Some servers use one id again."""
-    latest: dict[str, ToolCall] = {}
-    calls: dict[int, ToolCall] = {}
-    for place, message in enumerate(messages):
-        latest |= {call.id: call for call in message.calls}
-        if message.answers is not None and message.answers in latest:
-            calls[place] = latest[message.answers]
-    return calls
 
 
 def subjects_of(call: ToolCall) -> list[tuple[str, str]]:
@@ -55,9 +45,9 @@ def with_results(earlier: Sequence[str], messages: Sequence[Message], most: int)
     :param most: how many may be named; the newest are
     """
     by_label = {entry.partition(" ")[2]: entry for entry in earlier}
-    for place, call in calls_of(messages).items():
+    for place, call in calls_by_result(messages):
         result = messages[place]
-        if len(result.text) >= LEAST_CHARS:
+        if call is not None and len(result.text) >= LEAST_CHARS:
             label = label_of(call)
             by_label.pop(label, None)
             by_label[label] = f"{handle_of(result)} {label}"
