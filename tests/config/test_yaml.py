@@ -134,3 +134,18 @@ def test_any_file_gives_settings_or_a_configuration_error(content: bytes) -> Non
             assert isinstance(settings, Settings)
         assert ok is (not refused)
         assert all(line.startswith(f"{path}:") for line in refused.splitlines())
+
+
+@pytest.mark.parametrize("written", ["on", "off", "auto", '"off"'])
+def test_a_word_that_looks_like_a_boolean_is_the_word(tmp_path: Path, written: str) -> None:
+    """YAML 1.1 has ``off`` for false; nobody should need quotes for it."""
+    path = tmp_path / "a.yaml"
+    path.write_text(f"compaction: {{defaults: {{cache_marks: {written}}}}}")
+    assert load(path, HOME).compaction.defaults.cache_marks == written.strip('"')
+
+
+def test_a_boolean_in_the_place_of_a_word_is_refused_as_it_was_typed(tmp_path: Path) -> None:
+    """With the words that there are."""
+    said = problems_of(tmp_path / "a.yaml", "compaction: {defaults: {cache_marks: yes}}")
+    assert "yes" in said
+    assert "one of auto, on, off" in said

@@ -162,8 +162,9 @@ class Kind:
             if scalar.value is None:
                 return ()
             raise Unfit("write it as a list: [...]")
-        # a variable's value is text, whatever it looks like
-        value = scalar.text if scalar.variable and (self.words or self.type is Text) else scalar.value
+        # a variable's value is text, whatever it looks like; a word may look like a boolean to YAML 1.1
+        is_text = bool(self.words) or (scalar.variable and self.type is Text)
+        value = scalar.text if is_text else scalar.value
         if value in self.refusals:
             raise Unfit(self.refusals[str(value)])
         try:

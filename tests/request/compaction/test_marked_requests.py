@@ -14,7 +14,7 @@ from tests.providers.anthropic_messages import EnforcingAnthropic
 from tests.providers.prompt_cache import PromptCache
 from tests.request.compaction.test_native_compaction import before_summarizer
 from tests.request.conftest import Bench, Client
-from tests.request.dialects.test_bound_thinking import Talker
+from tests.request.dialects.test_bound_thinking import Talker, thoughts_in
 from tests.request.talk import long
 
 Json = dict[str, Any]
@@ -83,7 +83,10 @@ def test_a_compacted_request_is_marked_from_its_first_on_and_others_go_out_as_th
     for body, action in zip(bodies, marker.actions, strict=True):
         assert marks_of(body) == ([] if action == "none" else ["Rules o", "Summary"])
         assert action != "none" or body["system"] == RULES
+    sent = thoughts_in(bench)
     for before, after, action in zip(bodies, bodies[1:], marker.actions[1:], strict=False):
+        place = bodies.index(after)
+        assert action == "compacted" or sent[place][-1], "the newest answer's thinking stays"
         if action == "reused":
             assert after["system"] == before["system"]
             assert after["messages"][: len(before["messages"])] == before["messages"]
