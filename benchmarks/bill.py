@@ -79,7 +79,8 @@ POLICIES: Mapping[str, str] = {
     "price": "{strategy: extractive, threshold: price}",
     "handles": "{strategy: extractive, threshold: price, recall: {tool: true}}",
     "60k": "{strategy: extractive, threshold: 60000, target: 0.6, retention_ratio: 0.1}",
-    "masks": "{strategy: extractive, threshold: 60000, target: 0.6, retention_ratio: 0.1, mask_results: true,"
+    "60k handles": "{strategy: extractive, threshold: 60000, target: 0.6, retention_ratio: 0.1, recall: {tool: true}}",
+    "60k masks": "{strategy: extractive, threshold: 60000, target: 0.6, retention_ratio: 0.1, mask_results: true,"
     " recall: {tool: true}}",
     "shadow": "{strategy: extractive, threshold: price, mode: shadow}",
 }
