@@ -10,7 +10,8 @@ from dataclasses import replace
 import pytest
 
 from tests.console.conftest import Console, Visitor
-from tests.request.conftest import Client
+from tests.request.compaction.test_masking import AGENTS, PROMPT, STEPS
+from tests.request.conftest import WINDOW, Client
 from tests.request.talk import Said, assistant, history, user
 from tests.support.scripted import Answer, Received, says
 from tidemark.console.messages import MESSAGES_BYTES, within_bytes
@@ -349,3 +350,25 @@ def test_what_a_model_names_and_nobody_said_is_shown_with_its_summary(
     text = console.visitor().get(page).text
     assert "In no message, though the summary names it (identifiers): <code>RMA-70351</code>" in text
     assert "unsupported 1" in text
+
+
+def test_masked_results_are_shown_by_their_lines(start_console: Callable[..., Console]) -> None:
+    """All that was said stays in context, so there is no text to edit; the history has the results whole."""
+    console = start_console(window=16_000, config=WINDOW.replace("{more}", ", mask_results: true{more}"))
+    client, visitor, agent = console.client(), console.visitor(), AGENTS["chat"]
+    console.upstream.script = says("Fine.")
+    items, conversation = [user(PROMPT)], ""
+    for number in range(STEPS):
+        items += agent.step(number)
+        got = client.chat(items)
+        console.settle()
+        if got.headers["x-tidemark-action"] == "compacted":
+            conversation = got.headers["x-tidemark-conversation"]
+            break
+    page = visitor.get(f"{LIST}/{conversation}").text
+    assert re.search(r"\d+ masked results", page)
+    assert page.count("<li value=") >= 3
+    assert "[Left out: 122 lines" in page
+    assert "119: token 119 of part 0" in page
+    assert "summaries/edit" not in page
+    assert visitor.get(f"{LIST}/{conversation}/summaries/edit").status_code == 409
