@@ -56,6 +56,8 @@ PIECES = st.sampled_from(
         "1 %",
     ]
 )
+JSON_EXAMPLES = 1_000 if examples(3) == 3 else 60
+"""Each takes ten layouts, which is slow."""
 
 
 def form_of(text: str) -> Squeezed:
@@ -70,10 +72,10 @@ def spelled(text: str) -> Any:
     return json.loads(text, parse_int=str, parse_float=str, object_pairs_hook=lambda pairs: ("object", pairs))
 
 
-@settings(max_examples=examples(1_000), deadline=None)
+@settings(max_examples=JSON_EXAMPLES, deadline=None)
 @given(st.lists(VALUES, min_size=1, max_size=4), st.sampled_from(["", "\n", "\r\n", "  "]))
 def test_json_comes_back_exactly_and_means_the_same(values: list[Any], around: str) -> None:
-    """In each of ten layouts: 10,000 results in all."""
+    """In each of ten layouts: 10,000 results in all with ``make test-properties``."""
     values = values * (1 + LEAST_CHARS // len(json.dumps(values)))
     for layout in LAYOUTS:
         text = around + json.dumps({"items": values}, **layout) + around

@@ -197,7 +197,7 @@ def test_if_lines_are_not_enough_a_summary_is_made_of_the_originals(
     """It reads what the results said, and the next masks stand behind it."""
     client = bench.client(request.node.nodeid, more=MASKING, window=WINDOW)
     said, masked_behind = [], False
-    for _, sent in session(client, bench, AGENTS["chat"], 70):
+    for _, sent in session(client, bench, AGENTS["chat"], 45):
         summary = [str(item["content"]) for item in sent if str(item.get("content")).startswith(SUMMARY)]
         masked = OPENING in json.dumps([item for item in sent if item["role"] == "tool"])
         said += summary[:1]
