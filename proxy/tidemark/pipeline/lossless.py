@@ -116,19 +116,28 @@ def _form_of(message: Message, dialect: Dialect) -> Message | None:
     form = squeezed(message.text)
     if form is None:
         return None
-    rewritten = dialect.replace_middle(message, 0, len(message.text), form.text)
-    # Several texts would become one, and what a shell wrote to two streams as well.
-    changes = _differences(json.loads(message.raw), json.loads(rewritten.raw))
+    try:
+        rewritten = dialect.replace_middle(message, 0, len(message.text), form.text)
+        # Several texts would become one, and what a shell wrote to two streams as well.
+        changes = _differences(json.loads(message.raw), json.loads(rewritten.raw))
+    except RecursionError:  # members of the client's own may be nested so deep that only some readers can read them
+        return None
     return rewritten if changes == [(message.text, form.text)] else None
 
 
 def _differences(before: JsonValue, after: JsonValue) -> list[tuple[JsonValue, JsonValue]]:
-    """Return the values in which two JSON values differ."""
-    if isinstance(before, dict) and isinstance(after, dict) and list(before) == list(after):
-        before, after = list(before.values()), list(after.values())
-    if isinstance(before, list) and isinstance(after, list) and len(before) == len(after):
-        return [pair for values in zip(before, after, strict=True) for pair in _differences(*values)]
-    return [] if before == after else [(before, after)]
+    """Return the values in which two JSON values differ, however deep they are."""
+    pairs: list[tuple[JsonValue, JsonValue]] = [(before, after)]
+    changes: list[tuple[JsonValue, JsonValue]] = []
+    while pairs:
+        before, after = pairs.pop()
+        if isinstance(before, dict) and isinstance(after, dict) and list(before) == list(after):
+            before, after = list(before.values()), list(after.values())
+        if isinstance(before, list) and isinstance(after, list) and len(before) == len(after):
+            pairs += zip(before, after, strict=True)
+        elif before != after:
+            changes.append((before, after))
+    return changes
 
 
 def _size_of(form: _Form) -> int:

@@ -187,3 +187,9 @@ def test_lines_that_are_equal_twice_and_short_ones_stay() -> None:
     """A count would be longer than what it stands for."""
     text = "\n".join(f"{number}\nthe same line\nthe same line\n}}\n}}\n}}" for number in range(60))
     assert squeezed(text) is None
+
+
+@pytest.mark.parametrize("text", ["\x1b[2K\x1b[1G" * 200, " " * 600, "\x1b[0m \n" * 2 + " " * 600])
+def test_a_text_without_a_word_stays(text: str) -> None:
+    """Nothing would be left of it, and some providers refuse a result without a text."""
+    assert squeezed(text) is None

@@ -230,6 +230,20 @@ def test_an_error_of_a_tool_and_media_stay_in_messages(bench: Bench, request: py
     assert bench.upstream.last.json["messages"] == talk
 
 
+@DIALECTS
+def test_members_of_any_depth_are_no_failure(bench: Bench, request: pytest.FixtureRequest, dialect: Dialect) -> None:
+    """A client's own member may be nested as deep as the request without the option may be."""
+    client = lossless(bench, request, window=20_000)
+    for depth in (300, 600, 900):
+        nested: Any = 1
+        for _ in range(depth):
+            nested = [nested]
+        dialect.ask(client, [asks("List them."), {**dialect.step(1, TEXT)[0], "own": nested}, dialect.step(1, TEXT)[1]])
+        call, result = dialect.step(1, TEXT)
+        dialect.ask(client, [asks("List them."), call, {**result, "own": nested}])
+        assert bench.upstream.last.json[dialect.member][0] == asks("List them.")
+
+
 def test_a_cache_mark_moves_on_although_the_text_is_the_same(bench: Bench, request: pytest.FixtureRequest) -> None:
     """What is remembered of a result is for its very bytes: clients of Anthropic move their marks each turn."""
     client = lossless(bench, request)

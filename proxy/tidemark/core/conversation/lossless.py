@@ -88,9 +88,9 @@ def squeezed(text: str) -> Squeezed | None:
         return None
     form = _json_form(text) if text.lstrip(_SPACE)[:1] in ("{", "[") else None
     form = form or _line_form(text)
-    if form is None or len(text) - len(form.text) < LEAST_GAIN * len(text) or restored(form) != text:
-        return None
-    return form
+    if form is None or not form.text.strip() or len(text) - len(form.text) < LEAST_GAIN * len(text):
+        return None  # a result without a word may be refused
+    return form if restored(form) == text else None
 
 
 def restored(form: Squeezed) -> str:
