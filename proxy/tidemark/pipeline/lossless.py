@@ -24,13 +24,13 @@ from tidemark.pipeline.originals import client_places
 from tidemark.pipeline.values import RequestContext
 
 MOST_BYTES = 33_554_432
-"""Of the cached results as they came and as they are forwarded."""
+"""Of the cached results as they came and as they are forwarded, with their calls."""
 THREAD_CHARS = 20_000
 """More new text than this is squeezed in a thread. It takes about half a millisecond."""
-_Key = tuple[str, str, str, bytes]
-"""The dialect, the call's name and arguments, and the result's digest."""
-_Form = tuple[bytes, Message | None]
-"""The JSON of a result and its form. The digest does not cover all of the JSON. None if it stays as it is."""
+_Key = tuple[str, bytes]
+"""The dialect and the result's digest."""
+_Form = tuple[ToolCall, bytes, Message | None]
+"""The call, the JSON of its result, which the digest does not cover, and its form; None if it stays as it is."""
 
 
 class LosslessResults:
@@ -68,16 +68,17 @@ class LosslessResults:
             message = messages[place]
             if call is None or len(message.text) < LEAST_CHARS:
                 continue
-            key = (dialect.name, call.name, call.arguments, message.digest)
+            key = (dialect.name, message.digest)
             cached = self._forms.get(key)
-            if cached is None or cached[0] != message.raw:
+            if cached is None or cached[:2] != (call, message.raw):
                 fresh.append((place, key, call))
-            elif cached[1] is not None:
-                forms[place] = cached[1]
+            elif cached[2] is not None:
+                forms[place] = cached[2]
         work = partial(_forms, [(messages[place], call) for place, _, call in fresh], dialect)
         is_long = sum(len(messages[place].text) for place, _, _ in fresh) > THREAD_CHARS
-        for (place, key, _), form in zip(fresh, await asyncio.to_thread(work) if is_long else work(), strict=True):
-            self._forms.put(key, (messages[place].raw, form))
+        results = await asyncio.to_thread(work) if is_long else work()
+        for (place, key, call), form in zip(fresh, results, strict=True):
+            self._forms.put(key, (call, messages[place].raw, form))
             if form is not None:
                 forms[place] = form
         return dict(sorted(forms.items()))
@@ -141,5 +142,5 @@ def _differences(before: JsonValue, after: JsonValue) -> list[tuple[JsonValue, J
 
 
 def _size_of(form: _Form) -> int:
-    raw, message = form
-    return len(raw) + (0 if message is None else len(message.raw))
+    call, raw, message = form
+    return len(call.name) + len(call.arguments) + len(raw) + (0 if message is None else len(message.raw))

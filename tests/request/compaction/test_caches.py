@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import json
 from dataclasses import replace
 
 from hypothesis import given
@@ -10,7 +12,10 @@ from hypothesis import strategies as st
 from tests.core.histories import message
 from tidemark.core.conversation.prefix import chain_of
 from tidemark.core.planning.budget import CompactionPolicy, ModelProfile, ModelWindow, budget_for
+from tidemark.dialects.chat.dialect import ChatDialect
 from tidemark.pipeline.identify import MAX_BUDGETS, BudgetCache, ChainCache
+from tidemark.pipeline.lossless import MOST_BYTES, LosslessResults
+from tidemark.tokens import LocalTokenCounter
 
 ASKED = st.tuples(st.integers(0, 3), st.none() | st.integers(1, 300), st.none() | st.integers(0, 300))
 
@@ -43,3 +48,17 @@ def test_the_number_of_cached_budgets_has_a_bound() -> None:
         passing = replace(profile, window=ModelWindow(1000 + output))
         assert cache.of(passing, output, None) == budget_for(passing, output, None)
     assert len(cache._budgets) == MAX_BUDGETS  # noqa: SLF001 - the bound is on memory, which nothing else shows
+
+
+def test_the_cached_forms_of_results_have_a_bound_with_their_calls() -> None:
+    """A call may have a whole file in its arguments, and its result a few lines."""
+    results = LosslessResults(LocalTokenCounter())
+    arguments = json.dumps({"text": "x" * 1_000_000})
+    for number in range(2 * MOST_BYTES // len(arguments)):
+        function = {"name": "put", "arguments": arguments}
+        said = [
+            message(role="assistant", tool_calls=[{"id": f"c{number}", "type": "function", "function": function}]),
+            message(role="tool", tool_call_id=f"c{number}", content="stored it \n" * 60),
+        ]
+        asyncio.run(results._forms_of(said, ChatDialect()))  # noqa: SLF001 - a request has no such size in a test
+    assert 0 < len(results._forms) * len(arguments) <= MOST_BYTES  # noqa: SLF001 - nothing else shows the bound
