@@ -15,7 +15,7 @@ from tidemark.core.conversation.messages import Message, ToolCall
 _READERS = frozenset(
     {
         *("bat", "blame", "cat", "cell", "diff", "edit", "editor", "file", "files", "grep", "head", "less", "more"),
-        *("notebook", "open", "patch", "read", "rg", "sed", "show", "tail", "view", "write"),
+        *("notebook", "open", "patch", "read", "readfile", "rg", "sed", "show", "tail", "view", "write"),
     }
 )
 """Words in the names of functions that read or change files."""
@@ -24,14 +24,16 @@ _PATHS = re.compile(r'"\w*(?:path|(?<!pro)file)(?:s|_?names?)?"\s*:', re.IGNOREC
 """Arguments that state a file."""
 _COMMANDS = re.compile(
     r"(?<![\w./-])(?:[\w./-]{1,99}/|/)?(?:cat|nl|bat|batcat|sed|awk|"
-    r"git\s+(?:-\S+\s+(?:[^-\s]\S*\s+)?){0,4}(?:show|diff|blame|grep|log))(?![\w=-])"
+    r"git\s+(?:-\S+\s+(?:[^-\s]\S*\s+)?){0,4}(?:show|diff|blame|grep|log|cat-file))(?![\w=-])"
     r"""|(?:^|[;&({`"'\n][ \t]*|\|\|[ \t]*|\b(?:sudo|xargs|exec|then|do|else)[ \t]+)(?:[\w./-]{1,99}/|/)?"""
-    r"(?:head|tail|[ef]?grep|rg|ag|ack|less|more|tac|od|xxd|hexdump|strings|cut|diff|view|vim?|nano|type|gc)"
+    r"(?:head|tail|[ef]?grep|rg|ag|ack|less|more|tac|od|xxd|hexdump|strings|cut|diff|view|vim?|nano|type|gc|[jy]q)"
     r'(?=\s|" ?[,\]])'  # behind a pipe these read no file
-    r"|\bGet-Content\b|\bopen\(|\bread_text\b|\bread-?file|\.read\(|--(?:word-diff|color-words)",
+    r"|\bGet-Content\b|\bopen\(|\bread_text\b|\bread-?file|\.read\(|file://|--(?:word-diff|color-words)",
     re.IGNORECASE,
 )
 """Commands that print files, and programs that read them."""
+_ESCAPED = re.compile(r"\\u00([2-7][0-9a-f])", re.IGNORECASE)
+"""ASCII as an escape: the JSON of Go has its ``&`` so, and that of .NET its quotes."""
 LONGEST_ARGUMENTS = 4_000
 """In characters. The result of a call with longer ones is exact: nobody looks through a program for reads."""
 _NUMBERED = re.compile(r"^[ \t]*(\d+)(?:[ \t]*[|:→│]|-|\t|[ ]{2,}|$)")
@@ -82,7 +84,8 @@ def _reads_file(call: ToolCall) -> bool:
     words = {word.lower() for word in _WORD.findall(call.name)}
     if not _READERS.isdisjoint(words) or _PATHS.search(call.arguments):
         return True
-    arguments = call.arguments.replace("\\n", "\n").replace("\\t", "\t").replace('\\"', '"')
+    arguments = _ESCAPED.sub(lambda match: chr(int(match[1], 16)), call.arguments)
+    arguments = arguments.replace("\\n", "\n").replace("\\t", "\t").replace('\\"', '"')
     return _COMMANDS.search(arguments) is not None
 
 
