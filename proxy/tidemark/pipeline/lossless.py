@@ -30,7 +30,7 @@ THREAD_CHARS = 20_000
 _Key = tuple[str, bytes]
 """The dialect and the result's digest."""
 _Form = tuple[ToolCall, bytes, Message | None]
-"""The call, the JSON of its result, which the digest does not cover, and its form; None if it stays as it is."""
+"""A call, the JSON of its result and its form. The digest does not cover all of the JSON. None if it stays as it is."""
 
 
 class LosslessResults:
