@@ -20,7 +20,7 @@ def with_marks(context: RequestContext, fitted: FittedRequest, upstream: Upstrea
     """
     summary = fitted.summary.base if fitted.summary else None
     request, policy = context.request, context.profile.policy.cache_marks
-    if summary is None or fitted.native is not None or not fitted.changed or policy == "off":
+    if summary is None or fitted.native is not None or policy == "off":
         return context
     form = upstream.mark_format(context.route, request.dialect.name, context.caller, policy)
     price = context.profile.price

@@ -16,7 +16,8 @@ from tests.providers.anthropic_messages import EnforcingAnthropic
 from tests.request.conftest import Bench, Client
 from tests.request.dialects.test_bound_thinking import CHECKING
 from tests.request.talk import long
-from tests.support.scripted import says
+from tests.support.keeping import StatefulUpstream
+from tests.support.scripted import Answer, Received, error, says, whole
 from tidemark.core.recall.passage import handle_of
 
 Json = dict[str, Any]
@@ -277,6 +278,93 @@ def test_a_request_that_is_left_alone_is_forwarded_unchanged(
     talk = [asks("List them."), *CHAT.step(1, TEXT)]
     CHAT.ask(client, talk, **({} if policy else {"summarize": more}))
     assert bench.upstream.last.messages == talk
+
+
+def test_a_request_that_is_left_to_its_upstream_goes_out_as_it_came(
+    bench: Bench, request: pytest.FixtureRequest
+) -> None:
+    """The provider shortens it by its own rules."""
+    client = lossless(bench, request)
+    talk = [asks("List them."), *RESPONSES.step(1, TEXT)]
+    body = json.dumps({"model": "small", "input": talk, "truncation": "auto"})
+    assert client.http.post("/v1/responses", content=body, headers=client.headers()).status_code == 200
+    assert bench.upstream.last.json["input"] == talk
+
+
+def test_an_upstream_that_has_the_earlier_messages_gets_the_new_ones_as_they_came(
+    bench: Bench, request: pytest.FixtureRequest
+) -> None:
+    """It has the earlier results as they came, too."""
+    bench.upstream.script = StatefulUpstream()
+    client = lossless(bench, request, window=20_000)
+    earlier = "resp_before"
+    for number in range(3):
+        said = [*RESPONSES.step(number, json.dumps(rows(number), indent=2)), asks("Go on.")]
+        body = json.dumps({"model": "small", "input": said, "previous_response_id": earlier})
+        answer = client.http.post("/v1/responses", content=body, headers=client.headers())
+        assert answer.status_code == 200, answer.text
+        earlier = answer.json()["id"]
+    first = client.http.post("/v1/responses", json={"model": "small", "input": "Hi."}, headers=client.headers()).json()
+    said = [*RESPONSES.step(9, TEXT), asks("Go on.")]
+    body = json.dumps({"model": "small", "input": said, "previous_response_id": first["id"]})
+    assert client.http.post("/v1/responses", content=body, headers=client.headers()).status_code == 200
+    assert bench.upstream.last.json["input"] == said
+    assert bench.upstream.last.json["previous_response_id"] == first["id"]
+
+
+def test_the_same_result_of_another_call_is_judged_by_that_call(bench: Bench, request: pytest.FixtureRequest) -> None:
+    """A file that is read keeps its bytes, although a service returned the same ones under the same id."""
+    client = lossless(bench, request)
+    for name, sent in (("list_things", BARE), ("read_file", TEXT), ("list_things", BARE)):
+        CHAT.ask(client, [asks("Go on."), *CHAT.step(1, TEXT, name)])
+        assert bench.upstream.last.messages[2]["content"] == sent
+
+
+def test_a_request_that_is_sent_again_smaller_is_still_reported_as_it_came(
+    bench: Bench, request: pytest.FixtureRequest
+) -> None:
+    """The forms are made once, and the sizes are those of the client's own request and of what went out."""
+
+    def tight(asked: Received) -> Answer:
+        size = len(asked.body) // 4
+        wording = (
+            f"This model's maximum context length is 1500 tokens. However, your messages resulted in {size} tokens."
+        )
+        return error(400, wording, code="context_length_exceeded") if size > 1500 else whole("Fits.")
+
+    bench.upstream.script = tight
+    client = lossless(bench, request, window=9_000)
+    talk = [asks("List them.")]
+    for number in range(8):
+        talk += [*CHAT.step(number, json.dumps(rows(number), indent=2)), asks(long(number, 30))]
+    answer = CHAT.ask(client, talk)
+    assert len(bench.upstream.received) > 1
+    assert answer.headers["x-tidemark-action"] == "compacted"
+    assert int(answer.headers["x-tidemark-tokens-after"]) == counted(client, bench.upstream.last.body)
+    before = counted(client, json.dumps({"model": "small", "messages": talk}).encode())
+    assert int(answer.headers["x-tidemark-tokens-before"]) == before
+    assert "\\n  " not in json.dumps(bench.upstream.last.messages)
+
+
+def test_a_failed_summary_lets_the_forms_pass_without_a_clip(bench: Bench, request: pytest.FixtureRequest) -> None:
+    """``on_failure: passthrough``: the upstream judges what is too long, and the bytes are those of other turns."""
+
+    def script(asked: Received) -> Answer:
+        return error(500, "no") if str(asked.messages[0]["content"]).startswith("You summarize") else whole("Fine.")
+
+    bench.upstream.script = script
+    client = lossless(bench, request, strategy="llm", more=", on_failure: passthrough")
+    said = [asks(long(number, 90)) for number in range(16)]
+    large = [{**row, "text": long(number, 2_000)} for number, row in enumerate(ROWS)]
+    call = CHAT.call("c1", "list_things", {})
+    call["tool_calls"].append(_function("c2", "list_things", {}))
+    done = CHAT.result("c2", "done")
+    answer = CHAT.ask(client, [*said, call, CHAT.result("c1", json.dumps(large, indent=20)), done])
+    assert answer.headers["x-tidemark-action"] == "failed"
+    assert "clipped" not in answer.headers["x-tidemark-warning"]
+    bare = json.dumps(large, separators=(",", ":"))
+    assert bench.upstream.last.messages == [*said, call, CHAT.result("c1", bare), done]
+    assert int(answer.headers["x-tidemark-tokens-after"]) == counted(client, bench.upstream.last.body)
 
 
 def test_a_result_that_is_still_too_large_is_clipped(bench: Bench, request: pytest.FixtureRequest) -> None:
