@@ -26,6 +26,7 @@ from tidemark.core.conversation.summary import (
 from tidemark.core.errors import SummaryRejected
 from tidemark.core.lessons import Lessons
 from tidemark.core.planning.assemble import assemble
+from tidemark.core.planning.cached_prefix import forwarded_with
 from tidemark.core.planning.situation import Compact
 from tidemark.core.ports import AskProvider, Clock, Route, TokenCounter, Upstream, UpstreamReply
 from tidemark.core.report import Usage
@@ -160,7 +161,7 @@ class NativeCompaction:
             raise SummaryRejected("system messages stand among the turns, and no summary may repeat them")
         credential, place = context.caller.fingerprint, _place(context)
         context = _carrying(_of_one_answer(context), form)
-        thinking = self._guard.of(context, self.standing(context, _in_use(context, planned)))
+        thinking = self._guard.of(context, self.standing(context, forwarded_with(planned, context.stored.summary)))
         body = await _offloaded(context, self._body, context, planned, form)
         reply = await self._send(context, form, body, thinking)
         data = await read_whole(reply)
@@ -181,7 +182,7 @@ class NativeCompaction:
 
     def _body(self, context: RequestContext, planned: Compact, form: NativeFormat) -> bytes:
         """Return the body of the question: what is forwarded of the conversation, up to the cut."""
-        request, in_use = context.request, _in_use(context, planned)
+        request, in_use = context.request, forwarded_with(planned, context.stored.summary)
         left_out = context.count.left_out.count
         places = [place for place, message in enumerate(request.messages) if not message.is_system]
         rest = len(request.messages) - places[planned.covered - left_out]
@@ -209,12 +210,6 @@ class NativeCompaction:
         free = context.budget.limit - planned.rest_tokens
         if tokens > free:
             raise SummaryRejected(f"its summary has {tokens} tokens, and there is space for {max(free, 0)}")
-
-
-def _in_use(context: RequestContext, planned: Compact) -> PrefixSummary | None:
-    """Return what is forwarded before a planned summary; behind its predecessor, results may be masked."""
-    stored = context.stored.summary
-    return stored if stored is not None and stored.masked is not None else planned.previous
 
 
 def without_natives(context: RequestContext) -> RequestContext:

@@ -9,7 +9,7 @@ import pytest
 
 from tidemark.core.conversation.messages import Message, system_message
 from tidemark.core.conversation.request import ModelRequest
-from tidemark.core.conversation.summary import PrefixSummary, SummaryRecipe
+from tidemark.core.conversation.summary import MaskedResults, PrefixSummary, SummaryRecipe, render_summary
 from tidemark.core.planning.assemble import assemble
 from tidemark.core.planning.budget import CompactionPolicy, ModelProfile, ModelWindow, budget_for
 from tidemark.core.planning.cached_prefix import cached_prefix
@@ -107,3 +107,17 @@ def test_there_is_none_where_system_messages_stand_among_the_turns() -> None:
 def test_there_is_none_unless_it_was_asked_for() -> None:
     """The default."""
     assert cached_prefix(request(), PLAN, replace(PROFILE, policy=CompactionPolicy())) is None
+
+
+@pytest.mark.parametrize("covered", [2, 5])
+def test_masks_that_a_plan_passes_over_are_not_forwarded_to_its_model(covered: int) -> None:
+    """As behind a summary that a smaller window has no space for: it may even stand for more than is planned."""
+    recipe = SummaryRecipe("llm", "general", 1)
+    other = PrefixSummary(b"p", 3, "passed over", recipe, "llm", "automatic", 0.0)
+    masks = PrefixSummary(b"q", 4, "", recipe, "mask", "automatic", 0.0, masked=MaskedResults(other, ()))
+    live = cached_prefix(request(), replace(PLAN, covered=covered), PROFILE, masks)
+    assert live is not None
+    assert live.messages == (HEAD, *TALK[:covered])
+    upon = cached_prefix(request(), replace(PLAN, covered=5, previous=other), PROFILE, masks)
+    assert upon is not None
+    assert upon.messages == (HEAD, render_summary(other), *TALK[3:5])

@@ -33,15 +33,22 @@ def cached_prefix(
     inner = any(position <= planned.covered for position in inner_systems(request.messages).values())
     if inner or any(message.is_system for message in planned.messages):
         return None
-    if in_use is None or in_use.masked is None:
-        in_use = planned.previous
-    messages = _forwarded(request, in_use, planned.covered)
+    messages = _forwarded(request, forwarded_with(planned, in_use), planned.covered)
     return CachedPrefix(
         messages=messages,
         raws=tuple(request.dialect.raws_of(messages)),
         fields=fields,
         limit=budget_for(profile, planned.max_summary_tokens).limit,
     )
+
+
+def forwarded_with(planned: Compact, in_use: PrefixSummary | None) -> PrefixSummary | None:
+    """Return what is forwarded before a planned summary: its predecessor, and masks behind that one if there are any.
+
+    :param in_use: the record in use. A plan may pass over it, because it is of no use for the request
+    """
+    is_upon = in_use is not None and in_use.masked is not None and in_use.base == planned.previous
+    return in_use if is_upon else planned.previous
 
 
 def _forwarded(request: ModelRequest, in_use: PrefixSummary | None, covered: int) -> tuple[Message, ...]:
