@@ -314,7 +314,8 @@ class BudgetFitter:
         standing += self._natives.tokens(context, base) if base else 0
         order = order_of(context, mask_plan_of(planned, base.absorbed if base else (), standing))
         result = await self._compactor.mask(order, masked)
-        after = rest_tokens(self.plan_input(context), planned.covered) + result.tokens
+        plan_input = replace(self.plan_input(context), summary=planned.upon)
+        after = rest_tokens(plan_input, planned.covered) + result.tokens
         return self._with_summary(context, result, after, "compacted")
 
     def _with_summary(self, context: RequestContext, result: Summarized, after: int, action: Action) -> Fitted:

@@ -17,7 +17,6 @@ from tidemark.core.conversation.prefix import chain_of
 from tidemark.core.conversation.summary import MaskedResults, PrefixSummary, SummaryRecipe, render_summary
 from tidemark.core.planning.assemble import assemble
 from tidemark.core.planning.budget import Budget, CompactionPolicy, ModelProfile, ModelWindow, budget_for
-from tidemark.core.planning.candidates import Candidates
 from tidemark.core.planning.masks import LINE_TOKENS, maskable
 from tidemark.core.planning.plan import plan, plan_ahead
 from tidemark.core.planning.situation import (
@@ -220,7 +219,7 @@ def test_masked_sessions_keep_every_promise(requests: list[list[Message]], profi
             case NoCompaction():
                 record = None
             case MaskResults():
-                record = store.put(request, masked_by(request, planned, Candidates(given_input).summary))
+                record = store.put(request, masked_by(request, planned, planned.upon))
             case Compact():
                 record = store.put(request, summarized(request, planned))
             case ReuseSummary():

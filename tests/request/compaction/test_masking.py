@@ -10,12 +10,15 @@ from dataclasses import dataclass
 import httpx
 import pytest
 
+from tests.core.histories import message
 from tests.request.compaction.test_whole_tool_steps import Item
 from tests.request.conftest import Bench, Client
 from tests.support.scripted import Answer, Call, Received, Turn, says, tells
 from tidemark.core.conversation.summary import OPENING as SUMMARY
+from tidemark.core.planning.masks import LINE_TOKENS
 from tidemark.core.recall.result_lines import OPENING
 from tidemark.core.recall.search_function import FUNCTION_NAME
+from tidemark.tokens import LocalTokenCounter
 
 MASKING = ", mask_results: true"
 STEPS = 16
@@ -224,3 +227,89 @@ def test_force_asks_for_a_summary_and_no_masks(bench: Bench, request: pytest.Fix
     bench.settle()
     post(client, agent, items)
     assert bench.upstream.received[-1].messages == forced, "the summary is in use from now on"
+
+
+def counted(client: Client, bench: Bench, items: list[Item], **members: object) -> dict[str, str]:
+    """Send a chat request, and hold what is told of its size against a count of what went out."""
+    got = client.post({"model": "small", "messages": items, "max_tokens": 100, **members})
+    assert got.status_code == 200, got.text
+    bench.settle()
+    sent = client.http.post("/tidemark/count", content=bench.upstream.last.body).json()["input_tokens"]
+    assert int(got.headers["x-tidemark-tokens-after"]) == sent <= int(got.headers["x-tidemark-limit"])
+    return dict(got.headers)
+
+
+def test_what_is_told_of_a_masked_request_is_what_goes_out(bench: Bench, request: pytest.FixtureRequest) -> None:
+    """Also with functions and no system message, in which a summary would take some tokens more or less."""
+    client = bench.client(request.node.nodeid, more=MASKING, window=WINDOW)
+    function = {"name": "view", "parameters": {"type": "object", "properties": {"part": {"type": "integer"}}}}
+    items: list[Item] = [{"role": "user", "content": PROMPT}]
+    for number in range(STEPS):
+        items += _chat_step(number)
+        counted(client, bench, items, tools=[{"type": "function", "function": function}])
+    assert OPENING in json.dumps(bench.upstream.received[-1].messages)
+
+
+def test_an_absorbed_system_message_that_comes_again_counts_behind_masks(
+    bench: Bench, request: pytest.FixtureRequest
+) -> None:
+    """The summary has the first one. The second stands among messages that go out, so it goes out, too."""
+    client = bench.client(request.node.nodeid, more=MASKING + ", target: 0.7", window=12_000)
+    reminder = {"role": "system", "content": "Reminder: " + "be good at it. " * 900}
+    items: list[Item] = [{"role": "user", "content": PROMPT}, reminder, {"role": "user", "content": "Yes."}]
+    items += [*_chat_step(99), {"role": "assistant", "content": "Fine."}]
+    items.append({"role": "user", "content": "And this: " + "word and word " * 2600})
+    counted(client, bench, items)
+    assert reminder not in bench.upstream.received[-1].messages
+    items += [{"role": "assistant", "content": "Fine."}, {"role": "user", "content": "Go on."}]
+    masked_beside = False
+    for number in range(9):
+        items += _chat_step(number)
+        if number == 4:
+            items += [reminder, {"role": "user", "content": "Once more."}]
+        counted(client, bench, items)
+        sent = bench.upstream.received[-1].messages
+        masked_beside = masked_beside or (reminder in sent and OPENING in json.dumps(sent))
+    assert masked_beside
+
+
+@pytest.mark.parametrize("text", ["漢字かな交じり文", "\U0001f600\U0001f389", "龘靐齉", "kX9+/vQz"])
+def test_a_line_keeps_within_its_bound_in_any_script(bench: Bench, request: pytest.FixtureRequest, text: str) -> None:
+    """A plan counts with it; characters of some scripts take two tokens each."""
+    client = bench.client(request.node.nodeid, more=MASKING + ", recall: {tool: true}", window=WINDOW)
+    items: list[Item] = [{"role": "user", "content": PROMPT}]
+    for number in range(STEPS):
+        said, result = _chat_step(number)
+        items += [said, {**result, "content": f"{text * 60}{number}\n" * 6}]
+        post(client, AGENTS["chat"], items)
+        bench.settle()
+    sent = [item for received in bench.upstream.received for item in received.messages]
+    lines = [result for result in sent if OPENING in str(result["content"])[:20]]
+    assert lines
+    for line in lines:
+        assert LocalTokenCounter().count_message(message(**line), "scripted") <= LINE_TOKENS
+
+
+def test_masks_do_not_stand_upon_a_summary_that_a_plan_passes_over(
+    bench: Bench, request: pytest.FixtureRequest
+) -> None:
+    """A smaller window has no space for it: the whole results are masked, and its text goes out no more."""
+    key = request.node.nodeid
+    items: list[Item] = [{"role": "user", "content": PROMPT}]
+    for number in range(4):
+        items += _chat_step(number)
+    items += [{"role": "assistant", "content": "Done."}, {"role": "user", "content": "And now?"}]
+    bench.upstream.script = says("".join(f"The part {number} was read. " for number in range(500)))
+    wide = bench.client(key, window=40_000, strategy="llm", more=", max_summary_tokens: 4000")
+    assert (
+        post(wide, AGENTS["chat"], items, summarize="force", retention_tokens="0").headers["x-tidemark-action"]
+        == "forced"
+    )
+    bench.settle()
+    narrow = bench.client(key, more=MASKING, window=2600, strategy="llm")
+    headers = counted(narrow, bench, items)
+    sent = bench.upstream.received[-1].messages
+    assert headers["x-tidemark-action"] == "compacted"
+    assert SUMMARY not in json.dumps(sent)
+    assert [item["role"] for item in sent] == [item["role"] for item in items]
+    assert OPENING in json.dumps(sent)

@@ -300,7 +300,7 @@ class Candidates:
         after = unmasked - replaced_tokens + LINE_TOKENS * len(positions)
         if before + coming - after < self.plan_input.policy.min_gain * before or not self.pays(before, after, 0):
             return None
-        return MaskResults(end, positions, after, replaced_tokens)
+        return MaskResults(end, positions, after, replaced_tokens, self.summary)
 
     def plan_forced(self, current: NoCompaction | ReuseSummary) -> CompactionPlan:
         """Plan a compaction by hand: no threshold applies, and the retained messages stay (FR-2.2.1, S2-C4).

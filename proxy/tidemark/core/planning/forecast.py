@@ -138,11 +138,12 @@ def _expected(planned: Compact, plan_input: PlanInput) -> PrefixSummary:
 
 def _masked(planned: MaskResults, plan_input: PlanInput) -> PrefixSummary:
     """Return results with empty lines, of the tokens that all stands with that they are among."""
-    before = plan_input.summary
+    before = planned.upon
     base, lines = (before.base, before.masked.lines if before.masked else ()) if before else (None, ())
     masked = MaskedResults(base, (*lines, *((position, "") for position in planned.positions)))
     absorbed = base.absorbed if base else ()
-    tokens = planned.tokens - Candidates(plan_input).rest_tokens(planned.covered)
+    rest = Candidates(replace(plan_input, summary=before)).rest_tokens(planned.covered)
+    tokens = planned.tokens - rest
     return PrefixSummary(
         b"",
         planned.covered,

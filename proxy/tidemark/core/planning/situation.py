@@ -121,6 +121,8 @@ class MaskResults:
     """Tokens of the request, with the bound of each line."""
     replaced_tokens: int
     """Tokens of these results."""
+    upon: PrefixSummary | None = None
+    """The record that is in use for them: a plan may pass over the stored one, as in a smaller window."""
 
 
 @frozen

@@ -23,14 +23,15 @@ _EXAMINED_CHARS = 2_000
 """Of its beginning and its end."""
 
 
-def line_for(message: Message, *, handle: bool) -> str:
+def line_for(message: Message, *, handle: bool, most: int = QUOTED_CHARS) -> str:
     """Return the line for a result.
 
     :param message: the result as the client sent it
     :param handle: whether the model can ask for the result by its handle
+    :param most: the most characters that are quoted of each line; with 0 nothing is quoted
     """
     text = message.text
-    first, last = _first_and_last(text)
+    first, last = (_shortened(each, most) for each in _first_and_last(text))
     count = line_count(text)
     size = f"{count} lines, {len(text.encode())} bytes" if count > 1 else f"{len(text.encode())} bytes"
     quoted = [f'it begins "{first}"' if first else "", f'ends "{last}"' if last and last != first else ""]
@@ -49,17 +50,19 @@ def exit_code(text: str) -> str:
 
 
 def _first_and_last(text: str) -> tuple[str, str]:
-    """Return the first and the last line that say something, shortened; both empty if none does."""
+    """Return the first and the last line that say something; both empty if none does."""
     first = next(_telling_lines(text[:_EXAMINED_CHARS].split("\n")), "")
     last = next(_telling_lines(reversed(text[-_EXAMINED_CHARS:].split("\n"))), "")
-    return _shortened(first), _shortened(last)
+    return first, last
 
 
 def _telling_lines(lines: Iterator[str] | list[str]) -> Iterator[str]:
     return (plain for line in lines if len(_TELLING.findall(plain := line.strip())) > 1 or not plain.isascii())
 
 
-def _shortened(line: str) -> str:
-    """Return a line without the marks that would end its quotation, in as many characters as are quoted."""
+def _shortened(line: str, most: int) -> str:
+    """Return a line without the marks that would end its quotation, in so many characters; empty if those are none."""
     plain = " ".join(line.replace('"', "'").split())
-    return plain if len(plain) <= QUOTED_CHARS else f"{plain[:QUOTED_CHARS].rstrip()}..."
+    if len(plain) <= most:
+        return plain
+    return f"{plain[:most].rstrip()}..." if most else ""
