@@ -93,7 +93,7 @@ class Recovery:
     async def _was_used(self, note: Mapping[str, Any]) -> bool:
         """Return whether the note's summary was put into use; if it was not, no message left the context."""
         summaries = await self._store.summaries(note["conversation"]) if note else ()
-        return any(summary.prefix.hex() == note["prefix"] for summary in summaries)
+        return any(summary.prefix.hex() == note["prefix"] and summary.masked is None for summary in summaries)
 
     async def _entry(self, key: str, note: Mapping[str, Any]) -> FlushEntry | None:
         """Return the entry of a note; None if the history lacks a message, or the summary was never stored."""
@@ -102,7 +102,11 @@ class Recovery:
         if first > last and not note["systems"]:
             return FlushEntry(key, tenant, conversation, b"", at)
         prefix = bytes.fromhex(note["prefix"])
-        summaries = [summary for summary in await self._store.summaries(conversation) if summary.prefix == prefix]
+        summaries = [
+            summary  # with masked results, the messages still stand
+            for summary in await self._store.summaries(conversation)
+            if summary.prefix == prefix and summary.masked is None
+        ]
         stored = await self._store.messages(conversation, start=first, stop=last) if first <= last else []
         if not summaries or [message.position for message in stored] != list(range(first, last + 1)):
             return None

@@ -18,7 +18,7 @@ from tidemark.config import load
 from tidemark.core.conversation.flush import Flush, leaving
 from tidemark.core.conversation.messages import Message
 from tidemark.core.conversation.prefix import chain_of
-from tidemark.core.conversation.summary import PrefixSummary, SummaryRecipe
+from tidemark.core.conversation.summary import MaskedResults, PrefixSummary, SummaryRecipe
 from tidemark.core.events import Event
 from tidemark.core.flush_events import FlushDelayed, FlushDropped, FlushQueued
 from tidemark.delivery.queue import RedisFlushQueue
@@ -145,6 +145,24 @@ async def test_a_note_is_made_up_for_from_the_history(
     assert len(await queue.newest(9)) == 1, "the dead process was not dead: the key is known"
     assert json.loads(recovered.body)["messages"] == [json.loads(one.message.raw) for one in about.leaving]
     assert recovered.key == about.key
+
+
+async def test_a_note_is_not_made_up_for_if_the_record_of_its_prefix_masks_results(
+    outbox: Outbox, queue: RedisFlushQueue, store: RedisStore, facts: list[Event]
+) -> None:
+    """The process died before it stored the summary, so all messages still go out, with lines among them."""
+    said = talk(8)
+    conversation = await Client(store, TENANT).send(said, None)
+    about = flush(said, 5, conversation)
+    masks = replace(about.summary, text="", made_by="mask", masked=MaskedResults(None, ((1, "a line"),)))
+    await store.keep_summary(TENANT, conversation, about.chain, masks)
+    await outbox.intend(about)
+    settled = Recovery(queue, store, emit=facts.append, clock=lambda: NOW + SETTLED_SECONDS)
+    assert await settled.sweep() == 0
+    late = Recovery(queue, store, emit=facts.append, clock=lambda: NOW + ABANDON_SECONDS + 1)
+    assert await late.sweep() == 0
+    assert await queue.newest(9) == []
+    assert facts == [], "nothing was lost"
 
 
 async def test_a_note_without_its_messages_waits_for_them_and_is_given_up_in_the_end(
