@@ -66,6 +66,8 @@ class Report:
     """Which part of its earlier request the client has changed, as ``PromptChange.words``; reported once."""
     lossless_tokens: int = 0
     """By how much the lossless forms of tool results are shorter, of those that were forwarded."""
+    covered: int = 0
+    """Up to which client message the record in use reaches. It stands for fewer if it masks results."""
     price: ModelPrice | None = None
     """What the model costs at the time of the request; None if nobody states it."""
 

@@ -310,13 +310,15 @@ class BudgetFitter:
     async def _mask(self, context: RequestContext, planned: MaskResults) -> Fitted:
         """Put lines in the place of results; all that was said stays, so no model is asked and nothing leaves."""
         masked = self._masks.masked(context, planned)
-        base, standing = masked.base, self._masks.tokens(context, masked, planned.covered)
-        standing += self._natives.tokens(context, base) if base else 0
-        order = order_of(context, mask_plan_of(planned, base.absorbed if base else (), standing))
+        base, upon = masked.base, planned.upon
+        earlier = replace(masked, lines=upon.masked.lines if upon and upon.masked else ())
+        base_tokens = self._natives.tokens(context, base) if base else 0
+        before, after = (base_tokens + self._masks.tokens(context, each, planned.covered) for each in (earlier, masked))
+        rest = rest_tokens(replace(self.plan_input(context), summary=upon), planned.covered)
+        plan = mask_plan_of(planned.covered, base.absorbed if base else (), before=before, after=after, rest=rest)
+        order = order_of(context, plan)
         result = await self._compactor.mask(order, masked)
-        plan_input = replace(self.plan_input(context), summary=planned.upon)
-        after = rest_tokens(plan_input, planned.covered) + result.tokens
-        return self._with_summary(context, result, after, "compacted")
+        return self._with_summary(context, result, rest + result.tokens, "compacted")
 
     def _with_summary(self, context: RequestContext, result: Summarized, after: int, action: Action) -> Fitted:
         """Return the request with a new summary; a refusal if even that does not fit."""

@@ -21,7 +21,7 @@ from tidemark.core.conversation.request import Dialect
 from tidemark.core.ports import TokenCounter
 from tidemark.core.report import Report
 from tidemark.pipeline.originals import client_places
-from tidemark.pipeline.values import RequestContext
+from tidemark.pipeline.values import FittedRequest, RequestContext
 
 MOST_BYTES = 33_554_432
 """Of the cached results as they came and as they are forwarded, with their calls."""
@@ -84,17 +84,20 @@ class LosslessResults:
         return dict(sorted(forms.items()))
 
 
-def with_saved_tokens(context: RequestContext, report: Report) -> Report:
-    """Return a report with the tokens that the forms of the forwarded results save.
+def with_saved_tokens(context: RequestContext, fitted: FittedRequest) -> Report:
+    """Return a request's report with the tokens that the forms of the forwarded results save.
 
     :param context: of the forwarded request
     """
+    report, masked = fitted.report, fitted.summary.masked if fitted.summary else None
     if context.unclipped is None:
         return report
     before, after = context.unclipped.count.messages, context.count.messages
     behind = report.summarized - context.count.left_out.count if report.summarized else 0
-    first = client_places(context.request.messages, len(context.chain) - context.count.left_out.count)[behind]
-    return replace(report, lossless_tokens=context.measure.provider_tokens(sum(before[first:]) - sum(after[first:])))
+    places = client_places(context.request.messages, len(context.chain) - context.count.left_out.count)
+    first, lined = places[behind], [places[position] for position, _ in masked.lines] if masked else []
+    saved = sum(before[first:]) - sum(after[first:]) - sum(before[place] - after[place] for place in lined)
+    return replace(report, lossless_tokens=context.measure.provider_tokens(saved))
 
 
 def _must_stay(context: RequestContext) -> bool:

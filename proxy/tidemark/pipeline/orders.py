@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from tidemark.compaction.order import CompactionOrder
 from tidemark.core.conversation.prefix import owner_of
-from tidemark.core.planning.situation import Compact, MaskResults, SwapSummary
+from tidemark.core.planning.situation import Compact, SwapSummary
 from tidemark.pipeline.values import RequestContext
 
 
@@ -50,20 +50,23 @@ def swap_plan_of(planned: SwapSummary) -> Compact:
     )
 
 
-def mask_plan_of(planned: MaskResults, absorbed: tuple[bytes, ...], tokens: int) -> Compact:
+def mask_plan_of(covered: int, absorbed: tuple[bytes, ...], *, before: int, after: int, rest: int) -> Compact:
     """Return the plan that masked results are the outcome of.
 
+    :param covered: up to which client message results were looked at
     :param absorbed: what the summary in use absorbed
-    :param tokens: of all messages up to the last one that was looked at, with the lines
+    :param before: tokens of all that goes out up to that message, without the new lines
+    :param after: the same with them
+    :param rest: tokens of all else
     """
     return Compact(
-        covered=planned.covered,
+        covered=covered,
         messages=(),
         previous=None,
-        max_summary_tokens=tokens,
+        max_summary_tokens=after,
         absorbed=absorbed,
-        replaced_tokens=planned.replaced_tokens,
-        rest_tokens=0,
+        replaced_tokens=before,
+        rest_tokens=rest,
         fallback=None,
         is_mask=True,
     )

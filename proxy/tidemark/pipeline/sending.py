@@ -140,7 +140,7 @@ class PendingTurns:
             report.action,
             report.tokens_before,
             report.tokens_after,
-            report.summarized,
+            report.covered,
             self._clock(),
             count.scheme,
             {},

@@ -142,6 +142,6 @@ class Fit:
         if isinstance(fitted, Refused):
             return fitted
         if walk.context.unclipped is not None:
-            fitted = replace(fitted, report=with_saved_tokens(walk.context, fitted.report))
+            fitted = replace(fitted, report=with_saved_tokens(walk.context, fitted))
         walk.fitted = await self._shadow.look(walk.context, fitted) if walk.context.is_shadow else fitted
         return walk

@@ -201,13 +201,14 @@ class RequestContext:
             measure.provider_tokens((self.unclipped or self).count.total),
             measure.provider_tokens(after),
             after,
-            summary.covered if summary else 0,
+            summary.summarized if summary else 0,
             summary.made_by if summary else None,
             warning or (STORE_FULL if stored.full else None),
             degraded or stored.degraded or stored.unwritable or stored.full,
             now - self.started,
             "",
             render_receipt(summary.receipt) if summary else "",
+            covered=summary.covered if summary else 0,
             price=self.profile.price,
         )
 

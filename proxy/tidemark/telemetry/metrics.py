@@ -366,7 +366,7 @@ class SummarySeries:
                 self._compactions.labels(event.strategy).inc()
                 self._compaction.labels(event.strategy).observe(event.seconds)
                 self._count_details(event.receipt)
-                if event.trigger != "swap":  # then the summary was prepared before
+                if event.trigger not in {"swap", "mask"}:  # a prepared summary was timed before, and masks ask nobody
                     self._time_summarizer(event)
             case SummaryPrepared():
                 self._prepared.labels(event.strategy).inc()

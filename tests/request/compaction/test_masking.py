@@ -11,6 +11,7 @@ import httpx
 import pytest
 
 from tests.core.histories import message
+from tests.features.live_events.test_live_events import listening
 from tests.request.compaction.test_whole_tool_steps import Item
 from tests.request.conftest import Bench, Client
 from tests.support.scripted import Answer, Call, Received, Turn, says, tells
@@ -18,6 +19,9 @@ from tidemark.core.conversation.summary import OPENING as SUMMARY
 from tidemark.core.planning.masks import LINE_TOKENS
 from tidemark.core.recall.result_lines import OPENING
 from tidemark.core.recall.search_function import FUNCTION_NAME
+from tidemark.core.report import Report
+from tidemark.pipeline.lossless import with_saved_tokens
+from tidemark.pipeline.values import FittedRequest, RequestContext
 from tidemark.tokens import LocalTokenCounter
 
 MASKING = ", mask_results: true"
@@ -313,3 +317,60 @@ def test_masks_do_not_stand_upon_a_summary_that_a_plan_passes_over(
     assert SUMMARY not in json.dumps(sent)
     assert [item["role"] for item in sent] == [item["role"] for item in items]
     assert OPENING in json.dumps(sent)
+
+
+def test_masks_are_told_as_what_they_are(bench: Bench, request: pytest.FixtureRequest) -> None:
+    """No summary stands for a message, the event has the tokens before and after, and the view of a turn its lines."""
+    client = bench.client(request.node.nodeid, more=MASKING, window=WINDOW)
+    items: list[Item] = [{"role": "user", "content": PROMPT}]
+    headers: dict[str, str] = {}
+    with listening(client) as listener:
+        while headers.get("x-tidemark-action") != "compacted":
+            items += _chat_step(len(items))
+            headers = dict(post(client, AGENTS["chat"], items).headers)
+        told = listener.wait_for("compaction.finished")
+    assert headers["x-tidemark-summarized-messages"] == "0"
+    assert told["trigger"] == told["strategy"] == "mask"
+    assert str(told["tokens_before"]) == headers["x-tidemark-tokens-before"]
+    assert str(told["tokens_after"]) == headers["x-tidemark-tokens-after"]
+    path = f"/tidemark/conversations/{headers['x-tidemark-conversation']}/context"
+    bench.settle()
+    for asked in ("", f"?at={len(items)}"):
+        seen = client.http.get(path + asked, headers=client.headers()).json()
+        assert seen["summarized_messages"] == 0
+        assert seen["messages"][: len(items)] == bench.upstream.received[-1].messages
+
+
+def test_lossless_forms_save_nothing_of_masked_results(
+    bench: Bench, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What is told is saved of the results that go out."""
+    told: list[int] = []
+
+    def listens(context: RequestContext, fitted: FittedRequest) -> Report:
+        report = with_saved_tokens(context, fitted)
+        told.append(report.lossless_tokens)
+        return report
+
+    monkeypatch.setattr("tidemark.pipeline.steps.with_saved_tokens", listens)
+    client = bench.client(request.node.nodeid, more=MASKING + ", tool_results: lossless", window=WINDOW)
+    items: list[Item] = [{"role": "user", "content": PROMPT}]
+    listed = [{"name": f"part {number}", "size": number} for number in range(100)]
+    for number in range(STEPS):
+        said, result = _chat_step(number)
+        said["tool_calls"][0]["function"] = {"name": "list", "arguments": f'{{"part": {number}}}'}
+        items += [said, {**result, "content": json.dumps([number, listed], indent=2)}]
+        counted(client, bench, items)
+    sent = bench.upstream.received[-1].messages
+    size = LocalTokenCounter().count_message
+    lengths = (
+        [size(message(**item), "scripted") for item in items],
+        [size(message(**item), "scripted") for item in sent],
+    )
+    saved = [
+        before - after
+        for before, after, item in zip(*lengths, sent, strict=True)
+        if not str(item["content"]).startswith(OPENING)
+    ]
+    assert len(saved) < len(sent)
+    assert told[-1] == sum(saved)

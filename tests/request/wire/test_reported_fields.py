@@ -80,6 +80,9 @@ class _Ports:
     def timer(self) -> float:
         return next(self.ticks)
 
+    def mark_format(self, *_: object) -> None:
+        return None
+
     def needs_callers_key(self, _: object) -> bool:
         return True
 
@@ -155,6 +158,7 @@ def test_a_turn_and_its_report_hold_what_their_fields_are_called() -> None:
         overhead_seconds=OWN_SECONDS,
         gap="",
         recall="nothing",
+        covered=2,
     )
     assert exchange.turn.record == TurnRecord(
         tenant=tenant,

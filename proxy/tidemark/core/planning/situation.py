@@ -122,7 +122,7 @@ class MaskResults:
     replaced_tokens: int
     """Tokens of these results."""
     upon: PrefixSummary | None = None
-    """The record that is in use for them: a plan may pass over the stored one, as in a smaller window."""
+    """The record in use before. A plan may pass over the stored one, as in a smaller window."""
 
 
 @frozen
