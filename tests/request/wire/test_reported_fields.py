@@ -86,9 +86,6 @@ class _Ports:
     def needs_callers_key(self, _: object) -> bool:
         return True
 
-    def mark_format(self, *_: object) -> None:
-        return None
-
 
 def _exchanged(controls: Controls) -> tuple[Exchange, Any]:
     ports = cast("Any", _Ports())
