@@ -10,6 +10,7 @@ import pytest
 from tests.store.turns import RECIPE, dialogue, summary_of, turn_of, user
 from tests.support.sealing import XorCipher
 from tidemark.core.conversation.prefix import chain_of
+from tidemark.core.conversation.summary import MaskedResults
 from tidemark.core.errors import RecordUnreadable, StoreError
 from tidemark.core.receipt import KindCount
 from tidemark.store import references
@@ -64,6 +65,17 @@ def test_summaries_are_read_across_versions() -> None:
     assert (older.stated, older.text) == ("", CODEC.unpack_summary(packed).text)
     assert older.receipt == (KindCount("rules", 7, 5, 1), KindCount("identifiers", 3, 3))
     assert fields[15] == [["rules", 7, 5, 1], ["identifiers", 3, 3, 0]]  # no kind that an older version refuses
+
+
+def test_masked_results_are_read_whole_and_by_no_earlier_program() -> None:
+    """One that knows no masks would forward the record as a summary without a text."""
+    base = replace(summary_of(CHAIN, 2), results=("m1a2b3c4d read src/a.py",))
+    masks = replace(
+        summary_of(CHAIN, 4), text="", made_by="mask", masked=MaskedResults(base, ((3, "[Left out: 9 bytes]"),))
+    )
+    packed = CODEC.pack_summary(masks)
+    assert CODEC.unpack_summary(packed) == masks
+    assert packed[:1] != CODEC.pack_summary(base)[:1]
 
 
 def test_turns_are_read_across_versions() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 from hypothesis import given
@@ -13,7 +14,7 @@ from tests.core.histories import conversations, size
 from tidemark.core.conversation.flush import Flush, document, flush_key, leaving
 from tidemark.core.conversation.messages import Message
 from tidemark.core.conversation.prefix import chain_of
-from tidemark.core.conversation.summary import PrefixSummary, SummaryRecipe
+from tidemark.core.conversation.summary import MaskedResults, PrefixSummary, SummaryRecipe
 from tidemark.core.planning.assemble import assemble
 from tidemark.dialects.chat.message import parse_message
 
@@ -117,3 +118,17 @@ def test_keys_differ_by_conversation_prefix_and_range() -> None:
     keys = {flush_key(family, prefix, covered) for family in "ab" for prefix in (b"1", b"2") for covered in (1, 2)}
     assert len(keys) == 8
     assert flush_key("a", b"1", 1) == flush_key("a", b"1", 1)
+
+
+@given(compacted())
+def test_masks_let_nothing_leave_and_keep_nothing_from_leaving_later(
+    case: tuple[list[Message], PrefixSummary, PrefixSummary | None],
+) -> None:
+    """All messages behind the summary before them still go out, so the next one gives them all, and none twice."""
+    messages, new, before = case
+    absorbed = before.absorbed if before else ()
+    masks = replace(new, made_by="mask", absorbed=absorbed, masked=MaskedResults(before, ()))
+    assert flush(messages, masks, before).leaving == ()
+    behind, upon = flush(messages, new, masks), flush(messages, new, before)
+    assert (behind.first, behind.leaving) == (upon.first, upon.leaving)
+    assert upon.after(masks).leaving == upon.leaving
