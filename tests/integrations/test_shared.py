@@ -15,6 +15,7 @@ from langgraph.graph import START, StateGraph
 
 from tests.integrations.scribe import Scribe, ids
 from tests.integrations.test_graphs import THREAD, WideState
+from tests.request.compaction.test_masking import AGENTS, PROMPT, STEPS
 from tests.request.conftest import SECRET, Bench, Client, benched
 from tests.request.talk import Said, assistant, history, long, system, user
 from tests.support.scripted import says
@@ -244,3 +245,23 @@ def test_what_cannot_be_shared_is_refused_at_once(
         SharedSummaries(
             model="unknown", config=tmp_path / "tidemark.yaml", environ={"TIDEMARK_DATA_DIR": str(tmp_path)}
         )
+
+
+def test_a_graph_leaves_the_masks_of_a_proxied_client_alone(
+    bench: Bench, request: pytest.FixtureRequest, tmp_path: Path, store_url: str
+) -> None:
+    """They are no summary: a graph that took them for one would lose all that was said."""
+    client = bench.client(request.node.nodeid, more=", mask_results: true", window=16_000)
+    bench.upstream.script = says("Fine.")
+    said: list[Said] = [user(PROMPT)]
+    for number in range(STEPS):
+        said += AGENTS["chat"].step(number)
+        if client.chat(said).headers["x-tidemark-action"] == "compacted":
+            break
+    bench.settle()
+    assert client.chat(said).headers["x-tidemark-action"] == "reused"
+    given, model = messages(said), Scribe(responses=["Notes."])
+    with shelf(tmp_path, store_url, client.key) as shared:
+        got = summarize_messages(given, running_summary=None, model=model, max_tokens=100_000, store=shared)
+    assert got.running_summary is None
+    assert got.messages == given

@@ -262,3 +262,22 @@ def assert_nothing_said_is_changed(
             assert forwarded.text.startswith(OPENING)
         else:
             assert forwarded is original
+
+
+def test_a_summary_behind_masks_replaces_the_originals() -> None:
+    """Their tokens count, and not those of the messages with lines among them."""
+    said = [message(role="user", content="Go on.")]
+    for number in range(10):
+        said += step(number, "shell", {"command": str(number)}, LONG)
+    tokens = [size(each) for each in said]
+    situation = PlanInput(
+        said, tokens, FIXED, budget_of(3000, 2000, 500), CompactionPolicy(mask_results=True), masks_results=True
+    )
+    planned = plan(situation)
+    assert isinstance(planned, MaskResults)
+    record = masked_by(said, planned, None)
+    forced = plan(replace(situation, mode="force", summary=record, summary_tokens=tokens_of(said, record)))
+    assert isinstance(forced, Compact)
+    assert forced.covered >= planned.covered
+    assert forced.previous is None
+    assert forced.replaced_tokens == sum(tokens[: forced.covered])

@@ -14,6 +14,7 @@ from tests.core.histories import message
 from tests.features.live_events.test_live_events import listening
 from tests.request.compaction.test_whole_tool_steps import Item
 from tests.request.conftest import Bench, Client
+from tests.request.talk import user
 from tests.support.scripted import Answer, Call, Received, Turn, says, tells
 from tidemark.core.conversation.summary import OPENING as SUMMARY
 from tidemark.core.planning.masks import LINE_TOKENS
@@ -374,3 +375,15 @@ def test_lossless_forms_save_nothing_of_masked_results(
     ]
     assert len(saved) < len(sent)
     assert told[-1] == sum(saved)
+
+
+def test_a_client_that_sends_new_messages_only_has_the_same_masks(bench: Bench, request: pytest.FixtureRequest) -> None:
+    """The store supplies the rest, of which no message may be left out: the lines stand among them."""
+    client = bench.client(request.node.nodeid, more=MASKING + ", recall: {max_tokens: 0}", window=WINDOW)
+    *_, (_, sent) = session(client, bench, AGENTS["chat"], conversation="c")
+    assert OPENING in json.dumps(sent)
+    bench.upstream.script = says("Fine.")
+    got = client.chat([user("And now?")], conversation="c", history="stored")
+    assert (got.status_code, got.headers["x-tidemark-action"]) == (200, "reused")
+    assert bench.upstream.received[-1].messages[: len(sent)] == sent
+    assert bench.upstream.received[-1].messages[-1]["content"] == "And now?"
