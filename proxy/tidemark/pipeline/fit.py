@@ -309,7 +309,7 @@ class BudgetFitter:
 
     async def _mask(self, context: RequestContext, planned: MaskResults) -> Fitted:
         """Put lines in the place of results; all that was said stays, so no model is asked and nothing leaves."""
-        masked = self._masks.masked(context, planned)
+        masked = await asyncio.to_thread(self._masks.masked, context, planned)  # it reads and counts each result
         base, upon = masked.base, planned.upon
         earlier = replace(masked, lines=upon.masked.lines if upon and upon.masked else ())
         base_tokens = self._natives.tokens(context, base) if base else 0

@@ -44,14 +44,17 @@ def with_results(earlier: Sequence[str], messages: Sequence[Message], most: int)
     :param messages: those that the next summary stands for beyond that one
     :param most: how many may be named; the newest are
     """
-    by_label = {entry.partition(" ")[2]: entry for entry in earlier}
-    for place, call in calls_by_result(messages):
+    newest: dict[str, str] = {}
+    # From the newest on, so that no more calls are read than are named.
+    for place, call in reversed(list(calls_by_result(messages))):
         result = messages[place]
-        if call is not None and len(result.text) >= LEAST_CHARS:
+        if len(newest) < most and call is not None and len(result.text) >= LEAST_CHARS:
             label = label_of(call)
-            by_label.pop(label, None)
-            by_label[label] = f"{handle_of(result)} {label}"
-    return tuple(by_label.values())[-most:] if most > 0 else ()
+            newest.setdefault(label, f"{handle_of(result)} {label}")
+    for entry in reversed(earlier):
+        if len(newest) < most:
+            newest.setdefault(entry.partition(" ")[2], entry)
+    return tuple(newest.values())[::-1]
 
 
 def _arguments(call: ToolCall) -> Mapping[str, JsonValue]:
