@@ -259,6 +259,27 @@ class TurnStored:
     seconds: float
 
 
+Role = Literal["operator", "auditor", "tenant"]
+"""What a person reaches: everything, figures and the audit log without text, or what is their own."""
+
+
+@frozen
+class Audited:
+    """A person read, changed or deleted what the audit log must name. It never holds the text itself (issue 33)."""
+
+    action: str
+    """What was done, as ``conversation.read`` or ``key.revoked``."""
+    role: Role
+    actor: str = ""
+    """Who did it: the id of a key, the name of a person at the OpenID provider, or empty for the admin token."""
+    tenant: str = ""
+    """Whose data it was; empty if it is nobody's alone."""
+    subject: str = ""
+    """What it was done to, by its id: a conversation, a key, the name of a setting."""
+    address: str = ""
+    """The address that the request came from; empty for a command."""
+
+
 Event = (
     RequestServed
     | CompactionStarted
@@ -278,6 +299,7 @@ Event = (
     | RecordBroken
     | RequestShed
     | TurnStored
+    | Audited
     | FlushEvent
 )
 Listener = Callable[[Event], None]

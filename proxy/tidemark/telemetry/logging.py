@@ -17,6 +17,7 @@ from typing import Any, TextIO
 import structlog
 
 from tidemark.core.events import (
+    Audited,
     BreakerChanged,
     CompactionGivenUp,
     CompactionStarted,
@@ -90,6 +91,7 @@ _NAMES: Mapping[type[Event], tuple[str, int]] = {
     RecordBroken: ("record.broken", logging.WARNING),
     RequestShed: ("request.shed", logging.WARNING),
     TurnStored: ("turn.stored", logging.DEBUG),
+    Audited: ("audited", logging.INFO),
     FlushQueued: ("flush.queued", logging.INFO),
     FlushDelayed: ("flush.delayed", logging.WARNING),
     FlushDropped: ("flush.dropped", logging.ERROR),

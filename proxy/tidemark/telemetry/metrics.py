@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import assert_never
 
 from tidemark.core.events import (
+    Audited,
     BreakerChanged,
     CompactionGivenUp,
     CompactionStarted,
@@ -179,8 +180,8 @@ class Metrics:
                 | TurnStored()
             ):
                 pass  # the log reports these, and the live events most of them
-            case StoreReplaced():
-                pass  # the log alone reports it
+            case StoreReplaced() | Audited():
+                pass  # the log alone reports it, and an audit log if there is one
             case (
                 FlushQueued()
                 | FlushDelayed()
