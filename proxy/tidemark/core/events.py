@@ -271,7 +271,7 @@ class Audited:
     """What was done, as ``conversation.read`` or ``key.revoked``."""
     role: Role
     actor: str = ""
-    """Who did it: the id of a key, the name of a person at the OpenID provider, or empty for the admin token."""
+    """Who did it: the id of a key, or the name of a signed-in person. Empty for the admin token."""
     tenant: str = ""
     """Whose data it was; empty if it is nobody's alone."""
     subject: str = ""
