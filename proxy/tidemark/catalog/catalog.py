@@ -28,6 +28,7 @@ from tidemark.core.money import ModelPrice
 from tidemark.core.planning.budget import CompactionPolicy, ModelProfile, ModelWindow
 from tidemark.core.ports import Caller, Lane, Route
 from tidemark.store.lessons import RedisLearnedWindows
+from tidemark.summarizers.llm import AUTO, same_model, small_route
 from tidemark.upstream.headers import caller_key
 from tidemark.upstream.overflow import parse_overflow
 from tidemark.upstream.providers import OPENAI_BASE, OPENAI_KEYS, endpoint, trimmed
@@ -117,9 +118,8 @@ class Catalog:
         price = await self._prices.find(route)
         cached, inputs = self._profiles.get(route.name), (route, window, policy, overrides, price)
         if cached is None or cached.inputs != inputs:  # mostly the same objects, which tuples compare first
-            profile = ModelProfile(
-                route.name, overrides.over_window(window), overrides.over_policy(policy), price=price
-            )
+            in_force = self._with_cache_friendly(overrides.over_policy(policy), route, price)
+            profile = ModelProfile(route.name, overrides.over_window(window), in_force, price=price)
             cached = _CachedProfile(inputs, profile, _observation(route, window, policy))
             self._profiles.put(route.name, cached)
             if cached.profile.window.source == "default":
@@ -255,6 +255,27 @@ class Catalog:
             **entry,
             **{name: tokens for name, tokens in figures.items() if tokens is not None and name not in entry},
         }
+
+    def _with_cache_friendly(
+        self, policy: CompactionPolicy, route: Route, price: ModelPrice | None
+    ) -> CompactionPolicy:
+        """Return a policy with ``cache_friendly: auto`` resolved: it is on if it is known to save."""
+        if policy.summarizer_cache_friendly is not None:
+            return policy
+        caches = policy.strategy != "extractive" and price is not None and price.caches
+        return replace(policy, summarizer_cache_friendly=caches and self._summarizes_itself(policy, route))
+
+    def _summarizes_itself(self, policy: CompactionPolicy, route: Route) -> bool:
+        """Return whether a policy's summarizer is the conversation's own model, as far as the names say it."""
+        model = policy.summarizer_model
+        if model in ("", AUTO):
+            return same_model(small_route(route), route)
+        if model == route.name:
+            return True
+        other, own = (find(self._upstream.entries, name) for name in (model, route.name))
+        if other is None or own is None:
+            return other is None and model == f"{route.provider}/{route.upstream_model}"
+        return (other.provider, other.bare_model, other.base_url) == (own.provider, own.bare_model, own.base_url)
 
     def _tell_assumed(self, model: str, window: int) -> None:
         """Tell once that a model's window is assumed."""

@@ -16,6 +16,7 @@ from tidemark.compaction.order import CompactionOrder, NotSummarized
 from tidemark.core.bounded import BoundedCache
 from tidemark.core.breaker import CLOSED, Breaker
 from tidemark.core.conversation.prose import shorten_prose
+from tidemark.core.conversation.request import CachedPrefix
 from tidemark.core.conversation.summary import SummaryText, render_text
 from tidemark.core.errors import SummaryOverdue, SummaryRejected, TidemarkError
 from tidemark.core.events import BreakerChanged, Listener, SummaryFailed
@@ -167,7 +168,7 @@ class SummaryWriter:
             earlier=plan.earlier,
             reading=order.reading,
             shorten_sentences=order.profile.policy.shorten_sentences,
-            live=cached_prefix(order.request, plan, order.profile, order.in_use) if order.request else None,
+            live=_live(order),
             ask_provider=order.ask_provider,
             conversation=order.conversation,
         )
@@ -244,3 +245,10 @@ def _breaker_key(order: CompactionOrder, summarizer: Summarizer) -> _BreakerKey:
     recipe, route = summarizer.recipe, order.route
     model = route.upstream_model if recipe.model.startswith(AUTO) else ""  # otherwise the recipe names it
     return (recipe.key, model, route.provider, route.base_url, order.caller.fingerprint)
+
+
+def _live(order: CompactionOrder) -> CachedPrefix | None:
+    """Return the beginning of the conversation that the provider has in its cache."""
+    if order.request is None:
+        return None
+    return cached_prefix(order.request, order.plan, order.profile, order.in_use, left_out=order.left_out)

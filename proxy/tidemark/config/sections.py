@@ -64,9 +64,10 @@ class SummarizerSettings(Struct, frozen=True, kw_only=True):
     provider (S3 open question 4)."""
     timeout_seconds: Seconds = 60.0
     """The longest time for one summary. A small model writes 4096 tokens in about half of it."""
-    cache_friendly: bool = False
-    """Append the summarizer's call to the prefix in the prompt cache, so that its input is cheaper. Off, because only
-    the conversation's own model can use that cache, and it costs more than a small one."""
+    cache_friendly: bool | Auto = None
+    """Append the summarizer's call to the prefix in the prompt cache, so that its input is cheaper. ``auto``: if the
+    conversation's own model summarizes anyway, and its provider's cache is known to save. A small model costs less than
+    the own one from its cache."""
     parallel: Annotated[int, whole("pieces", least=1)] = 4
     """How many pieces of one long conversation are summarized at once. 4: 1,000 messages take three calls in turn in
     place of eight or more; 1 summarizes them one after the other, each with the summary of those before it."""

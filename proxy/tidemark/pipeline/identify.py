@@ -250,7 +250,6 @@ def _check_left_out(
         or stored.stored_count <= left_out.count
         or stored.diverges
         or policy.recall_tool
-        or policy.summarizer_cache_friendly
         or policy.strategy == "native"
         or measure.marks.max_recall
     ):

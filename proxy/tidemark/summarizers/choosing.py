@@ -79,7 +79,7 @@ def _options(policy: CompactionPolicy) -> dict[str, Any]:
     return {
         "template": policy.template,
         "model": policy.summarizer_model,
-        "cache_friendly": policy.summarizer_cache_friendly,
+        "cache_friendly": bool(policy.summarizer_cache_friendly),
         "parallel": policy.summarizer_parallel,
         "revise": policy.summarizer_revise,
     }

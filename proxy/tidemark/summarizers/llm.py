@@ -240,7 +240,7 @@ class LlmSummarizer:
     async def _window(self, task: SummaryTask, route: Route, caller: Caller) -> int:
         if self._window_of is None:
             return self._window_tokens
-        if task.route is not None and route.name == task.route.name and not _same_model(route, task.route):
+        if task.route is not None and route.name == task.route.name and not same_model(route, task.route):
             route = replace(route, name=route.upstream_model)  # a small model has a window of its own
         return await self._window_of(route, caller) or self._window_tokens
 
@@ -249,7 +249,7 @@ class LlmSummarizer:
         prefix, route = task.live, task.route
         if prefix is None or route is None:
             return None
-        if self._model not in ("", AUTO) and not _same_model(await self._route(task), route):
+        if self._model not in ("", AUTO) and not same_model(await self._route(task), route):
             return None
         prompt = live_prompt(self._template, words, continued=task.previous is not None)
         tokens = await asyncio.to_thread(self._live_tokens, prefix, prompt, task.model)
@@ -341,7 +341,7 @@ def small_route(route: Route) -> Route:
     return replace(route, upstream_model=small)
 
 
-def _same_model(route: Route, other: Route) -> bool:
+def same_model(route: Route, other: Route) -> bool:
     """Return whether two routes lead to one model of one upstream, and so to one prompt cache."""
     return (route.provider, route.base_url, route.upstream_model) == (
         other.provider,

@@ -121,3 +121,14 @@ def test_masks_that_a_plan_passes_over_are_not_forwarded_to_its_model(covered: i
     upon = cached_prefix(request(), replace(PLAN, covered=5, previous=other), PROFILE, masks)
     assert upon is not None
     assert upon.messages == (HEAD, render_summary(other), *TALK[3:5])
+
+
+@pytest.mark.parametrize("left_out", [1, 2, 3])
+def test_what_was_not_read_does_not_change_it(left_out: int) -> None:
+    """The earlier summary stands for the oldest messages, whether they were read or not."""
+    earlier = PrefixSummary(b"p", 3, "so far", SummaryRecipe("llm", "general", 1), "llm", "automatic", 0.0)
+    plan = replace(PLAN, covered=5, previous=earlier, messages=tuple(TALK[3:5]))
+    whole = cached_prefix(request(), plan, PROFILE)
+    rest = cached_prefix(request(messages=(HEAD, *TALK[left_out:])), plan, PROFILE, left_out=left_out)
+    assert whole is not None
+    assert rest == whole

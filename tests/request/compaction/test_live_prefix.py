@@ -8,7 +8,7 @@ from collections.abc import Callable
 import pytest
 
 from tests.request.conftest import Bench, Client
-from tests.request.talk import Said, assistant, history, system, user
+from tests.request.talk import Said, assistant, history, long, system, user
 from tests.support.scripted import Answer, Received, says, whole
 
 ASKED = "The conversation ends here."
@@ -142,3 +142,59 @@ def test_another_model_has_no_cache_to_hit(bench: Bench, request: pytest.Fixture
         bench.upstream.script = upstream_with(says(SUMMARY))
         assert client.chat(LONG).headers["x-tidemark-strategy"] == "llm"
         assert is_live_call(bench.upstream.received[0]) == (model == "small")
+
+
+PRICED = """
+model_list:
+  - {{model_name: small, litellm_params: {{model: openai/scripted, api_base: "{base}"}},
+     model_info: {{max_input_tokens: 3000, max_output_tokens: 200, input_cost_per_token: 1.0e-6,
+                   cache_read_input_token_cost: CACHED, output_cost_per_token: 5.0e-6}}}}
+  - {{model_name: alias, litellm_params: {{model: openai/scripted, api_base: "{base}"}}}}
+  - {{model_name: other, litellm_params: {{model: openai/other, api_base: "{base}"}}}}
+compaction:
+  defaults: {{strategy: llm, min_tokens: 300, summarizer: {{model: MODEL}}}}
+"""
+
+
+@pytest.mark.parametrize(
+    ("model", "cached", "is_live"),
+    [
+        ("auto", "1.0e-7", True),
+        ("small", "1.0e-7", True),
+        ("alias", "1.0e-7", True),
+        ("other", "1.0e-7", False),
+        ("auto", "1.0e-6", False),
+    ],
+    ids=["auto", "by its name", "by another name", "another model", "a cache that saves nothing"],
+)
+def test_the_models_own_cache_is_used_by_default_if_it_saves(
+    bench: Bench, request: pytest.FixtureRequest, model: str, cached: str, *, is_live: bool
+) -> None:
+    """Nobody set ``cache_friendly``: the prices say that the cache saves, and the names that it is the same model."""
+    config = PRICED.replace("MODEL", model).replace("CACHED", cached)
+    client = bench.client(request.node.nodeid, config=config)
+    bench.upstream.script = upstream_with(says(SUMMARY))
+    assert client.chat(LONG).headers["x-tidemark-strategy"] == "llm"
+    assert is_live_call(bench.upstream.received[0]) == is_live
+
+
+def test_a_stored_history_is_continued_though_its_oldest_messages_were_not_read(
+    bench: Bench, request: pytest.FixtureRequest
+) -> None:
+    """The call goes on from what was forwarded before: the head, the earlier summary and what follows it."""
+    client = friendly(bench, request)
+    bench.upstream.script = upstream_with(says(SUMMARY))
+    turns = [long(turn, 40) for turn in range(120)]
+    sent: list[Received] = []
+    for text in turns:
+        said = [*HEAD, user(text)]
+        client.chat(said, conversation="talk", history="stored")
+        bench.settle()
+        sent = bench.upstream.received
+    lives = [place for place, one in enumerate(sent) if is_live_call(one)]
+    assert len(lives) > 1
+    assert not any(is_quoted_call(one) for one in sent)
+    later = sent[lives[-1]]
+    assert later.messages[0] == HEAD[0]
+    assert "Summary of earlier turns" in later.messages[1]["content"]
+    assert any(array(one).startswith(array(later)) for one in sent[: lives[-1]] if not is_live_call(one))

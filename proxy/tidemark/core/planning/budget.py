@@ -107,8 +107,9 @@ class CompactionPolicy:
     template: str | Template = "general"
     summarizer_model: str = "auto"
     summarizer_timeout_seconds: float = 60.0
-    summarizer_cache_friendly: bool = False
-    """Whether the summarizer's call is appended to the cached prefix (``core/planning/cached_prefix.py``)."""
+    summarizer_cache_friendly: bool | None = None
+    """Whether the summarizer's call is appended to the cached prefix (``core/planning/cached_prefix.py``). None is
+    ``auto``, which the catalog resolves; where nobody did, it means no."""
     summarizer_parallel: int = 4
     """The most pieces of one conversation that are summarized at once."""
     summarizer_revise: bool = False

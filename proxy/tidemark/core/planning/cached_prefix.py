@@ -15,7 +15,12 @@ from tidemark.core.planning.situation import Compact
 
 
 def cached_prefix(
-    request: ModelRequest, planned: Compact, profile: ModelProfile, in_use: PrefixSummary | None = None
+    request: ModelRequest,
+    planned: Compact,
+    profile: ModelProfile,
+    in_use: PrefixSummary | None = None,
+    *,
+    left_out: int = 0,
 ) -> CachedPrefix | None:
     """Return the forwarded beginning of a request, up to the last message that the planned summary stands for.
 
@@ -24,16 +29,17 @@ def cached_prefix(
     stand among the turns: the chain leaves them out, so such a summary might reveal them to other readers.
 
     :param in_use: the summary in use. If results are masked behind it, they are forwarded so
+    :param left_out: how many messages that the earlier summary stands for are not among those of the request
     """
     if not profile.policy.summarizer_cache_friendly:
         return None
     fields = request.dialect.cached_members(request)
     if fields is None:
         return None
-    inner = any(position <= planned.covered for position in inner_systems(request.messages).values())
+    inner = any(left_out + position <= planned.covered for position in inner_systems(request.messages).values())
     if inner or any(message.is_system for message in planned.messages):
         return None
-    messages = _forwarded(request, forwarded_with(planned, in_use), planned.covered)
+    messages = _forwarded(request, forwarded_with(planned, in_use), planned.covered, left_out)
     return CachedPrefix(
         messages=messages,
         raws=tuple(request.dialect.raws_of(messages)),
@@ -51,9 +57,10 @@ def forwarded_with(planned: Compact, in_use: PrefixSummary | None) -> PrefixSumm
     return in_use if is_upon else planned.previous
 
 
-def _forwarded(request: ModelRequest, in_use: PrefixSummary | None, covered: int) -> tuple[Message, ...]:
+def _forwarded(request: ModelRequest, in_use: PrefixSummary | None, covered: int, left_out: int) -> tuple[Message, ...]:
     """Return what is forwarded without the planned summary, up to the last message that it will stand for."""
     messages = request.messages
-    rest = [place for place, message in enumerate(messages) if not message.is_system][covered]
-    whole = assemble(messages, in_use, replace_middle=request.dialect.replace_middle) if in_use else tuple(messages)
+    rest = [place for place, message in enumerate(messages) if not message.is_system][covered - left_out]
+    replace_middle = request.dialect.replace_middle
+    whole = assemble(messages, in_use, left_out, replace_middle=replace_middle) if in_use else tuple(messages)
     return whole[: len(whole) - (len(messages) - rest)]
