@@ -12,7 +12,7 @@ CLIENTS_COMPILE := $(BIN)/uv --no-config pip compile --quiet --universal --pytho
 	--no-emit-index-url --no-emit-find-links $(if $(UPGRADE),--upgrade)
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo test bench bench-quick bench-peers bench-counting bench-extractive bench-fidelity bench-fidelity-kit bench-growth bench-lag bench-flood soak bench-console bench-history bench-recall bench-native bench-bill bench-lossless bench-replay bench-failover bench-scale bench-replicas bench-instructions bench-structure test-demo test-properties test-speed test-processes test-random test-deep bench-turns bench-uploads bench-pace test-clients test-console test-fleet test-servers test-deploy screenshots check format lock lock-clients lock-deploy lock-servers clean
+.PHONY: help install demo test bench bench-quick bench-peers bench-counting bench-extractive bench-fidelity bench-fidelity-kit bench-growth bench-lag bench-flood soak bench-console bench-history bench-recall bench-native bench-bill bench-lossless bench-replay bench-failover bench-scale bench-replicas bench-instructions bench-structure test-demo test-properties test-speed test-processes test-random test-deep bench-turns bench-uploads bench-pace test-clients test-console test-fleet test-servers test-deploy screenshots check format lock lock-clients lock-deploy lock-servers test-release dist sbom audit clean
 
 help: ## Show this list
 	@sed -nE 's/^([a-z-]+):[^#]*## (.*)/  make \1|\2/p' Makefile | awk -F'|' '{printf "%-24s %s\n", $$1, $$2}'
@@ -25,7 +25,7 @@ demo: $(VENV)/local.stamp ## Show a long conversation being compacted; no key, n
 # Compiled modules are kept even where the environment forbids it: each process would rewrite every test's asserts.
 # A file stays with one process, for its fixtures; in the order of their names, since by their size the slow ones came last.
 test: $(VENV)/dev.stamp ## Run the tests, five at a time; ARGS go to pytest: make test ARGS="-k plan"
-	PYTHONDONTWRITEBYTECODE= $(BIN)/pytest --numprocesses 5 --dist loadfile --no-loadscope-reorder -m "not e2e and not model and not clients and not fleet and not deploy and not walk and not browser and not speed" $(ARGS)
+	PYTHONDONTWRITEBYTECODE= $(BIN)/pytest --numprocesses 5 --dist loadfile --no-loadscope-reorder -m "not e2e and not model and not clients and not fleet and not deploy and not walk and not browser and not speed and not release" $(ARGS)
 
 test-properties: $(VENV)/dev.stamp ## Test the properties with all of their examples, of which make test has a third; takes two minutes
 	$(BIN)/pytest --numprocesses 3 --dist loadfile --hypothesis-profile full -m "hypothesis and not e2e and not fleet and not speed" $(ARGS)
@@ -53,6 +53,9 @@ test-servers: $(VENV)/dev.stamp .venv-servers/servers.stamp ## Test the store on
 
 test-deploy: $(VENV)/dev.stamp .venv-deploy/tools.stamp ## Run the files of deploy/ with nginx, Caddy and Envoy; apt-get install nginx-light caddy
 	DEPLOY_REQUIRED=1 $(BIN)/pytest --numprocesses 2 --dist loadfile -m deploy tests/deploy $(ARGS)
+
+test-release: $(VENV)/dev.stamp ## Build a release twice, install it where nothing else is, and run it
+	$(BIN)/pytest -m release tests/release $(ARGS)
 
 test-console: $(VENV)/dev.stamp ## Test the console in a real Chromium, which must be installed (apt-get install chromium)
 	BROWSER_REQUIRED=1 $(BIN)/pytest --numprocesses 2 --dist loadfile -m browser tests/browser $(ARGS)
@@ -177,8 +180,19 @@ lock-deploy: $(BIN)/uv ## Lock the tools that check deploy/, keeping pins; UPGRA
 lock-servers: $(BIN)/uv ## Lock the servers of test-servers, keeping pins; UPGRADE=1 renews them
 	$(CLIENTS_COMPILE) tests/store/servers.in --output-file tests/store/servers.txt
 
-clean: ## Remove .venv, .venv-clients, .venv-servers, .venv-deploy and all caches
-	rm -rf $(VENV) .venv-clients .venv-servers .venv-deploy build dist .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache
+dist: $(VENV)/dev.stamp ## Build the release of this commit into dist/: source distribution, wheel, provenance
+	@$(BIN)/python deploy/release/build.py
+
+sbom: .venv-release/runtime.stamp .venv-deploy/tools.stamp ## Write dist/sbom.json: what is locked for a server, in CycloneDX, with licences
+	@mkdir -p dist
+	.venv-deploy/bin/cyclonedx-py environment --output-reproducible --mc-type application --pyproject pyproject.toml \
+		--output-file dist/sbom.json .venv-release/bin/python
+
+audit: .venv-deploy/tools.stamp ## Look the locked packages up among known vulnerabilities; needs a network
+	@.venv-deploy/bin/python deploy/release/audit.py $(ARGS)
+
+clean: ## Remove all environments and caches
+	rm -rf $(VENV) .venv-clients .venv-servers .venv-deploy .venv-release build dist .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 $(BIN)/python:
@@ -216,6 +230,10 @@ endef
 
 .venv-deploy/tools.stamp: tests/deploy/tools.txt | $(BIN)/uv
 	$(call INSTALL_APART,.venv-deploy,$<)
+	@touch $@
+
+.venv-release/runtime.stamp: requirements/runtime.txt | $(BIN)/uv
+	$(call INSTALL_APART,.venv-release,$<)
 	@touch $@
 
 .venv-clients/%.stamp: tests/clients/python/%.txt | $(BIN)/uv

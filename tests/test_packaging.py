@@ -17,6 +17,9 @@ import tidemark
 
 ROOT = Path(__file__).parent.parent
 LOCKS = ("runtime", "local", "dev")
+PERMISSIVE = re.compile(r"MIT|BSD|Apache|PSF|Python Software Foundation|CNRI|ISC|MPL|Mozilla Public License")
+"""Licences of what is shipped. The last two bind changes of the library's own files only."""
+START_UP = ("sitecustomize.py", "usercustomize.py")
 PINNED = re.compile(r"^([a-z0-9.-]+)==([^ ]+)", re.MULTILINE)
 DOCUMENTED = re.compile(r"^\| ([a-z][a-z0-9-]+) \| (\d[^ ]*) \|", re.MULTILINE)
 
@@ -40,7 +43,7 @@ def declared() -> set[str]:
 
 def test_the_installed_version_is_the_one_in_the_source() -> None:
     """``tidemark.__version__`` is the only place where the version is written."""
-    assert importlib.metadata.version("tidemark") == tidemark.__version__
+    assert importlib.metadata.version("tidemark-proxy") == tidemark.__version__
 
 
 def test_every_direct_dependency_is_documented_at_its_locked_version() -> None:
@@ -84,6 +87,33 @@ def test_a_lock_names_no_host_and_nothing_that_compiles(name: str) -> None:
 def test_no_harmful_release_of_litellm_is_locked() -> None:
     """1.82.7, 1.82.8 and 1.107.0 were compromised; 1.106.2 fails every request with tools."""
     assert locked("runtime")["litellm"] not in {"1.82.7", "1.82.8", "1.106.2", "1.107.0"}
+
+
+def licences_of(name: str) -> str:
+    """What an installed package says of its licence, in any of the three forms that metadata has."""
+    about = importlib.metadata.metadata(name)
+    classifiers = [line for line in about.get_all("Classifier", []) if line.startswith("License ::")]
+    said = [*about.get_all("License-Expression", []), " ".join(classifiers), *about.get_all("License", [])]
+    return next((text[:100] for text in said if text), "")
+
+
+def test_what_is_shipped_has_a_permissive_licence() -> None:
+    """With the extras of the demo and of traces."""
+    licences = {name: licences_of(name) for name in locked("local")}
+    assert {name: text for name, text in licences.items() if not PERMISSIVE.search(text) or "GPL" in text} == {}
+
+
+def test_no_locked_package_runs_code_when_python_starts() -> None:
+    """A compromised litellm did so by a file in site-packages that each start of Python reads."""
+    files = [(name, file) for name in locked("dev") if installed(name) for file in importlib.metadata.files(name) or ()]
+    assert len(files) > 10_000
+    hooks = [(name, str(file)) for name, file in files if file.suffix == ".pth" or file.name in START_UP]
+    assert hooks == []
+
+
+def installed(name: str) -> bool:
+    """Whether a package is here: some are locked for other systems."""
+    return next(iter(importlib.metadata.distributions(name=name)), None) is not None
 
 
 def test_the_wheel_carries_the_package_its_types_and_the_configuration(tmp_path: Path) -> None:

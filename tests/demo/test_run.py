@@ -64,7 +64,7 @@ def test_a_missing_extra_is_told_with_its_mend(
     assert run.main() == 1
     error = capsys.readouterr().err
     assert "make demo" in error
-    assert "tidemark[local]" in error
+    assert "tidemark-proxy[local]" in error
 
 
 @pytest.mark.e2e

@@ -105,7 +105,7 @@ def test_a_missing_extra_is_one_warning_that_names_the_mend(monkeypatch: pytest.
     assert start_tracing(warnings.append, {ENDPOINT: "http://127.0.0.1:4318"}) is None
     assert len(warnings) == 1
     assert ENDPOINT in warnings[0]
-    assert "Install tidemark[otel]" in warnings[0]
+    assert "Install tidemark-proxy[otel]" in warnings[0]
 
 
 @pytest.mark.usefixtures("unimported")

