@@ -55,7 +55,8 @@ def client(bench: Bench) -> Client:
 def daily_lines(folder: Path) -> list[dict[str, Any]]:
     """The lines of the daily tier, oldest first."""
     files = sorted((folder / "flush").glob("*/*.jsonl"))
-    return [json.loads(line) for path in files for line in path.read_bytes().splitlines()]
+    lines = [line for path in files for line in path.read_bytes().splitlines(keepends=True)]
+    return [json.loads(line) for line in lines if line.endswith(b"\n")]  # the last one may still be written
 
 
 def arrived(folder: Path, count: int) -> list[dict[str, Any]]:
