@@ -20,7 +20,7 @@ from tests.features.memory_flush.test_webhook import Receiver
 from tests.request.talk import Said, assistant, history, user
 from tests.support.scripted import says
 from tests.support.serving import Serving
-from tests.support.waiting import wait_until
+from tests.support.waiting import wait_until, whole_lines
 from tidemark.delivery.queue import QueueBounds, RedisFlushQueue
 from tidemark.delivery.recovery import Recovery
 from tidemark.store.codec import Codec
@@ -80,7 +80,7 @@ def working(machine: Machine, environ: Mapping[str, str]) -> subprocess.Popen[by
 def daily_lines(machine: Machine) -> list[dict[str, Any]]:
     """The lines of the daily tier."""
     files = sorted((machine.folder / "data" / "flush").glob("*/*.jsonl"))
-    return [json.loads(line) for path in files for line in path.read_bytes().splitlines()]
+    return [json.loads(line) for path in files for line in whole_lines(path)]
 
 
 def typed(machine: Machine, environ: Mapping[str, str], *arguments: str) -> subprocess.CompletedProcess[bytes]:

@@ -6,6 +6,7 @@ import asyncio
 import time
 from collections.abc import Callable
 from inspect import isawaitable
+from pathlib import Path
 
 PATIENCE_SECONDS = 30.0
 """For what takes a fraction of a second on an idle machine."""
@@ -34,3 +35,8 @@ async def settled(rounds: int = 20) -> None:
     """Let everything go on that waits for nothing but its turn on the event loop."""
     for _ in range(rounds):
         await asyncio.sleep(0)
+
+
+def whole_lines(path: Path) -> list[bytes]:
+    """The lines of a file; the last one may still be written, and counts when it has ended."""
+    return [line for line in path.read_bytes().splitlines(keepends=True) if line.endswith(b"\n")]

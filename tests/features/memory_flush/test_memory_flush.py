@@ -18,7 +18,7 @@ from tests.request.compaction.test_summarizers import SUMMARY
 from tests.request.conftest import Bench, Client, benched
 from tests.request.talk import Said, history, long, system, user
 from tests.support.scripted import Answer, Received, error, says, whole
-from tests.support.waiting import wait_until
+from tests.support.waiting import wait_until, whole_lines
 from tidemark.store.embedded.server import EmbeddedValkey
 
 CONFIG = """
@@ -55,8 +55,7 @@ def client(bench: Bench) -> Client:
 def daily_lines(folder: Path) -> list[dict[str, Any]]:
     """The lines of the daily tier, oldest first."""
     files = sorted((folder / "flush").glob("*/*.jsonl"))
-    lines = [line for path in files for line in path.read_bytes().splitlines(keepends=True)]
-    return [json.loads(line) for line in lines if line.endswith(b"\n")]  # the last one may still be written
+    return [json.loads(line) for path in files for line in whole_lines(path)]
 
 
 def arrived(folder: Path, count: int) -> list[dict[str, Any]]:

@@ -13,7 +13,7 @@ import pytest
 from tests.core.histories import message, size
 from tests.features.memory_flush.conftest import TENANT
 from tests.store.turns import Client
-from tests.support.waiting import until
+from tests.support.waiting import until, whole_lines
 from tidemark.config import load
 from tidemark.core.conversation.flush import Flush, leaving
 from tidemark.core.conversation.messages import Message
@@ -201,7 +201,7 @@ async def test_what_is_forgotten_is_gone_from_queue_notes_and_files(valkey: Embe
 
     def lines() -> list[str]:
         files = (tmp_path / "flush").glob("*/*.jsonl")
-        return [json.loads(line)["conversation"] for file in files for line in file.read_bytes().splitlines()]
+        return [json.loads(line)["conversation"] for file in files for line in whole_lines(file)]
 
     await until(lambda: len(lines()) == 2)
     await flushing.forget(TENANT, "a" * 48)
