@@ -55,7 +55,7 @@ test-deploy: $(VENV)/dev.stamp .venv-deploy/tools.stamp ## Run the files of depl
 	DEPLOY_REQUIRED=1 $(BIN)/pytest --numprocesses 2 --dist loadfile -m deploy tests/deploy $(ARGS)
 
 test-release: $(VENV)/dev.stamp ## Build a release twice, install it where nothing else is, and run it
-	$(BIN)/pytest -m release tests/release $(ARGS)
+	$(BIN)/pytest -m release tests/deploy/test_release.py $(ARGS)
 
 test-console: $(VENV)/dev.stamp ## Test the console in a real Chromium, which must be installed (apt-get install chromium)
 	BROWSER_REQUIRED=1 $(BIN)/pytest --numprocesses 2 --dist loadfile -m browser tests/browser $(ARGS)

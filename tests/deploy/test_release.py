@@ -10,7 +10,6 @@ import signal
 import socket
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -18,6 +17,7 @@ import httpx
 import pytest
 
 from deploy.release import build
+from tests.support.waiting import wait_until
 
 ROOT = Path(__file__).parent.parent.parent
 EPOCH = "1790000000"
@@ -119,9 +119,8 @@ def serving(binaries: Path, home: Path) -> Iterator[str]:
         )
     address = f"http://127.0.0.1:{port}"
     try:
-        while not answers(f"{address}/health/readiness"):
-            assert server.poll() is None, (home / "log").read_text()
-            time.sleep(0.1)
+        wait_until(lambda: server.poll() is not None or answers(f"{address}/health/readiness"))
+        assert server.poll() is None, (home / "log").read_text()
         yield address
     finally:
         server.send_signal(signal.SIGTERM)
@@ -145,7 +144,7 @@ def test_it_serves_with_an_embedded_store_beside_another_package_called_proxy(bi
     with serving(binaries, home) as address:
         assert httpx.get(f"{address}/health/readiness").json()["status"] == "ready"
         assert "Tidemark" in httpx.get(f"{address}/console", follow_redirects=True).text
-        assert json.loads(run(binaries, home, "conversations", "list", "--url", address, "--json")) == []
+        assert json.loads(run(binaries, home, "conversations", "list", "--url", address, "--json"))["data"] == []
     imported = [str(binaries / "python"), "-c", "import proxy, tidemark; assert 'site-packages' in tidemark.__file__"]
     subprocess.run(imported, check=True, env=environment(home), cwd=home)
 
