@@ -19,7 +19,8 @@ PACKAGES = {
     "pydantic-ai": "pydantic-ai-slim",
 }
 """The packages of clients that are known by another name."""
-WORDS = {"whole": "whole answers", "stream": "streams", "tools": "tools", "talk": "talks beyond the window"}
+WORDS = {"whole": "whole answers", "stream": "streams", "tools": "tools", "talk": "long talks"}
+"""What is tested, by scenario; a row says ``all`` for the four."""
 DIALECTS = {"continued": "`previous_response_id`"}
 
 
@@ -41,11 +42,12 @@ def rows() -> list[str]:
     for (name, environment), group in groupby(LIBRARIES, key=lambda library: (library.name, library.environment)):
         libraries: list[Library] = list(group)
         dialects = ", ".join(DIALECTS.get(library.dialect, library.dialect) for library in libraries)
-        scenarios = ", ".join(word for name, word in WORDS.items() if any(name in one.scenarios for one in libraries))
+        tested = [word for name, word in WORDS.items() if any(name in one.scenarios for one in libraries)]
+        scenarios = "all" if len(tested) == len(WORDS) else ", ".join(tested)
         made.append(f"| `{name}` | {version(name, environment)} | {dialects} | {scenarios} |")
     for name, agents in groupby(AGENTS, key=lambda agent: agent.name):
         dialects = ", ".join(agent.dialect for agent in agents)
-        made.append(f"| `{name}` | {version(name, 'node')} | {dialects} | streams, tools, talks beyond the window |")
+        made.append(f"| `{name}` | {version(name, 'node')} | {dialects} | streams, tools, long talks |")
     return made
 
 
