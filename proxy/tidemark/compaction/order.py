@@ -12,6 +12,7 @@ from enum import Enum
 
 from tidemark.core.conversation.messages import Message
 from tidemark.core.conversation.prefix import PrefixChain
+from tidemark.core.conversation.records import Keep
 from tidemark.core.conversation.request import ModelRequest
 from tidemark.core.conversation.summary import Cause, PrefixSummary
 from tidemark.core.frozen import frozen
@@ -56,6 +57,8 @@ class CompactionOrder:
     """The request's messages as the client sent them, if some were clipped since."""
     original_tokens: Sequence[int] = ()
     """The tokens of each message of ``original_messages``."""
+    keep: Keep = "all"
+    """What is stored of the request. Messages leave the context for nobody else unless all of it is."""
     left_out: int = 0
     """How many client messages stand before ``original_messages``; the summary in use stands for them."""
     in_use: PrefixSummary | None = None

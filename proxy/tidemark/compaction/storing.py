@@ -87,7 +87,7 @@ class SummaryStorage:
                 )
                 return SummaryOutcome(summary, stored=True)
             case Trigger.MANUAL:
-                for flush in self._flushes:
+                for flush in self._flushes if order.keep == "all" else ():
                     await flush.intend(flush_of(order, summary))
                 await self._replace_stored(order.tenant, order.conversation, summary)
                 return self._flushed(order, summary, stored=True)
@@ -123,7 +123,7 @@ class SummaryStorage:
         )
         try:
             keeping = keep()
-            if not self._flushes:
+            if not self._flushes or order.keep != "all":
                 stored = await keeping
             else:  # all at once, so that the client waits for one round trip only
                 leaving = flush_of(order, summary)
@@ -140,6 +140,6 @@ class SummaryStorage:
 
     def _flushed(self, order: CompactionOrder, summary: PrefixSummary, *, stored: bool) -> SummaryOutcome:
         """Hand over what leaves the context for a summary."""
-        for flush in self._flushes:
+        for flush in self._flushes if order.keep == "all" else ():
             flush.put(flush_of(order, summary, stored=stored))
         return SummaryOutcome(summary, stored)

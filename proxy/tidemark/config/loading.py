@@ -34,6 +34,7 @@ from tidemark.config.sections import (
     ROOT_KINDS,
     SECTIONS,
     CompactionSettings,
+    ModelStoreSettings,
     StatedKeys,
     StoreSettings,
     TenantSettings,
@@ -145,8 +146,13 @@ def _settings(reader: Reader, root: Table, path: Path | None, environ: Mapping[s
     nodes = _without_litellms(reader, root)
     top = {name: reader.value(nodes[name], name, ROOT_KINDS[name]) for name in ROOT_KINDS if name in nodes}
     nodes, tenant_nodes = _tenants(reader, nodes)
+    nodes, model_nodes = _split_from_store(reader, nodes, "models")
     sections: dict[str, Any] = {name: reader.section(SECTIONS[name], nodes.get(name), name) for name in PLAIN_SECTIONS}
     tenants = _by_tenant(reader, tenant_nodes, changed(StoreSettings(), sections["store"]))
+    stated = {
+        name: reader.section(ModelStoreSettings, node, f"store.models.{name}") for name, node in model_nodes.items()
+    }
+    store_models = {name: changed(ModelStoreSettings(), keys) for name, keys in stated.items()}
     preset = _preset(reader, root, top.get("preset"))
     sections["tokenizer"] = {**preset.tokenizer, **sections["tokenizer"]}
     overrides = read_overrides(reader, environ)
@@ -179,6 +185,7 @@ def _settings(reader: Reader, root: Table, path: Path | None, environ: Mapping[s
         model_list=entries,
         preset=top.get("preset"),
         tenants=tenants,
+        store_models=store_models,
         upstream=upstream,
         compaction=compaction,
         secrets=overrides.secrets,
@@ -190,14 +197,23 @@ def _settings(reader: Reader, root: Table, path: Path | None, environ: Mapping[s
 
 def _tenants(reader: Reader, nodes: Mapping[str, Any]) -> tuple[Mapping[str, Any], Mapping[str, Node]]:
     """Split ``store.tenants`` from the other sections."""
-    store = nodes.get("store")
-    if not isinstance(store, Table) or "tenants" not in store.nodes:
-        return nodes, {}
-    table = reader.free_table(store.nodes["tenants"], "store.tenants")
-    for name in table.nodes:
+    rest, tenants = _split_from_store(reader, nodes, "tenants")
+    for name in tenants:
         if TENANT.fullmatch(name) is None:
-            reader.problem(table.key_lines[name], "store.tenants takes the 32 hex characters that the log calls tenant")
-    rest = {name: node for name, node in store.nodes.items() if name != "tenants"}
+            line = nodes["store"].nodes["tenants"].key_lines[name]
+            reader.problem(line, "store.tenants takes the 32 hex characters that the log calls tenant")
+    return rest, tenants
+
+
+def _split_from_store(
+    reader: Reader, nodes: Mapping[str, Any], key: str
+) -> tuple[Mapping[str, Any], Mapping[str, Node]]:
+    """Split a table by names from the section ``store``."""
+    store = nodes.get("store")
+    if not isinstance(store, Table) or key not in store.nodes:
+        return nodes, {}
+    table = reader.free_table(store.nodes[key], f"store.{key}")
+    rest = {name: node for name, node in store.nodes.items() if name != key}
     return {**nodes, "store": dataclasses.replace(store, nodes=rest)}, table.nodes
 
 

@@ -33,6 +33,7 @@ from tidemark.config.kinds import (
 )
 from tidemark.config.masking import Address
 from tidemark.core.conversation.cache_marks import MarkPolicy
+from tidemark.core.conversation.records import Keep
 from tidemark.core.conversation.summary import Strategy
 from tidemark.core.frozen import frozen
 from tidemark.core.planning.budget import CompactionMode, CompactionPolicy, OnFailure, Oversize, ToolResults
@@ -177,6 +178,9 @@ class StoreSettings(Struct, frozen=True, kw_only=True):
     url: StoreUrl = EMBEDDED
     """``embedded``: Tidemark's own Valkey server with its data in ``data_dir``, with nothing to install. Otherwise
     Redis or Valkey, one server or a cluster."""
+    keep: Keep = "all"
+    """What is stored of a request. all: messages, summaries, responses. summaries: no text but the summaries', so that
+    history cannot be stored. none: nothing; then each request above the threshold is compacted anew, by rules."""
     ttl_days: Days = 30.0
     """A conversation that is not used for this long is deleted. 30: it outlasts a month's holiday, and then privacy
     wins."""
@@ -200,6 +204,13 @@ class StoreSettings(Struct, frozen=True, kw_only=True):
     have none."""
     wait_seconds: Seconds = 0.5
     """How long they are waited for. 0.5: a replica answers within milliseconds, and the answer's last byte waits."""
+
+
+class ModelStoreSettings(Struct, frozen=True, kw_only=True):
+    """One model's values in place of the section ``store``."""
+
+    keep: Keep = "all"
+    """What is stored of its requests."""
 
 
 class TenantSettings(Struct, frozen=True, kw_only=True):

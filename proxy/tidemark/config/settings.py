@@ -19,6 +19,7 @@ from tidemark.config.sections import (
     HistorySettings,
     LimitSettings,
     MemoryFlushSettings,
+    ModelStoreSettings,
     Preset,
     ServerSettings,
     StatedKeys,
@@ -29,6 +30,7 @@ from tidemark.config.sections import (
     changed,
 )
 from tidemark.core.bounded import BoundedCache
+from tidemark.core.conversation.records import Keep
 from tidemark.core.frozen import frozen
 from tidemark.core.planning.budget import CompactionPolicy, ModelWindow
 
@@ -72,6 +74,8 @@ class Settings:
     store: StoreSettings = field(default_factory=StoreSettings)
     tenants: Mapping[str, TenantSettings] = field(default_factory=dict)
     """``store.tenants``, by the tenant's id, as the log shows it."""
+    store_models: Mapping[str, ModelStoreSettings] = field(default_factory=dict)
+    """``store.models``, by the client's name for a model or a pattern of it."""
     history: HistorySettings = field(default_factory=HistorySettings)
     server: ServerSettings = field(default_factory=ServerSettings)
     limits: LimitSettings = field(default_factory=LimitSettings)
@@ -126,11 +130,16 @@ class Settings:
         settings = changed(settings, most_specific(self.compaction.models, model) or {})
         return changed(settings, entry.compaction if entry else {})
 
+    def keep_for(self, model: str) -> Keep:
+        """Return what is stored of the requests of a client's name for a model."""
+        own = most_specific(self.store_models, model)
+        return self.store.keep if own is None else own.keep
+
     def policy_for(self, model: str) -> CompactionPolicy:
         """Return the compaction policy for a client's name."""
         policy = self._policies.get(model)
         if policy is None:
-            policy = self.compaction_for(model).policy()
+            policy = dataclasses.replace(self.compaction_for(model).policy(), keep=self.keep_for(model))
             self._policies.put(model, policy)
         return policy
 

@@ -70,6 +70,8 @@ class Report:
     """Up to which client message the record in use reaches. It stands for fewer if it masks results."""
     price: ModelPrice | None = None
     """What the model costs at the time of the request; None if nobody states it."""
+    not_stored: bool = False
+    """Whether nothing of the request is stored, as the operator or the client wants it."""
 
 
 @frozen

@@ -15,12 +15,13 @@ from dataclasses import replace
 from functools import lru_cache
 
 from tidemark.core.bounded import BoundedCache, SizedCache
+from tidemark.core.conversation.keeping import strictest
 from tidemark.core.conversation.messages import Message, digest_of
 from tidemark.core.conversation.prefix import PrefixChain, chain_of, linked, owner_of, seed_of
-from tidemark.core.conversation.records import ConversationState, response_conversation_id
+from tidemark.core.conversation.records import ConversationState, Keep, response_conversation_id
 from tidemark.core.conversation.request import ModelRequest
 from tidemark.core.conversation.summary import NO_SYSTEMS, InnerSystems, SummaryRecipe, inner_systems
-from tidemark.core.errors import StoreError
+from tidemark.core.errors import InvalidRequest, StoreError
 from tidemark.core.events import Listener, StoreDegraded
 from tidemark.core.models import model_id
 from tidemark.core.planning.budget import Budget, ModelProfile, budget_for
@@ -113,6 +114,8 @@ class Identifier:
             chain = self._chains.of(tenant, request.messages, conversation=controls.conversation)
         else:
             tenant, chain = place.tenant, place.chain
+        keep = strictest(controls.keep, profile.policy.keep)
+        _check_kept(keep, request, controls)
         recipe = self._choose(profile, route).recipe
         left_out = NOTHING_LEFT_OUT if place is None else place.left_out
         systems = _systems_of(request.messages, len(chain.hashes) - left_out.count)
@@ -120,12 +123,12 @@ class Identifier:
         if profile.policy.calibrate:
             key = _calibration_key(request, caller, route)
             stored, calibration = await asyncio.gather(
-                self._recall(chain, recipe, systems), self._calibrations.calibration(key)
+                self._recall(chain, recipe, systems, keep), self._calibrations.calibration(key)
             )
             factor = calibration.within(profile.policy.margin) if calibration.replies else profile.density
             measure = replace(measure, factor=factor, key=key)
         else:
-            stored = await self._recall(chain, recipe, systems)
+            stored = await self._recall(chain, recipe, systems, keep)
         if stored.diverges and place is None:
             stored = await self._with_changed_answers(stored, request, chain)
         if left_out.count:
@@ -156,8 +159,15 @@ class Identifier:
             idle_seconds=idle_seconds,
         )
 
-    async def _recall(self, chain: PrefixChain, recipe: SummaryRecipe, systems: InnerSystems) -> ConversationState:
-        """Read what is stored; a store that fails degrades the request, and does not refuse it."""
+    async def _recall(
+        self, chain: PrefixChain, recipe: SummaryRecipe, systems: InnerSystems, keep: Keep
+    ) -> ConversationState:
+        """Read what is stored; a store that fails degrades the request, and does not refuse it.
+
+        If nothing is to be stored, the request is handled as during an outage.
+        """
+        if keep == "none":
+            return ConversationState(degraded=True)
         try:
             return await self._store.recall(chain, recipe, systems)
         except StoreError as error:
@@ -254,6 +264,28 @@ def _check_left_out(
         or measure.marks.max_recall
     ):
         raise EarlierMessagesNeeded
+
+
+def _check_kept(keep: Keep, request: ModelRequest, controls: Controls) -> None:
+    """Refuse a request that relies on what is not stored.
+
+    :raises InvalidRequest: its history is stored, or its response or conversation is asked for later
+    """
+    if keep == "all":
+        return
+    if controls.history == "stored":
+        raise InvalidRequest(
+            "Nothing of this model's messages is stored (store.keep), so history cannot be: send all messages, "
+            "without X-Tidemark-History.",
+            param="X-Tidemark-History",
+        )
+    continuation = request.continuation
+    if continuation is not None and continuation.kept_turn is not None:
+        raise InvalidRequest(
+            "Nothing of this request is stored, so no conversation can be: send all items as 'input', without "
+            "'conversation'.",
+            param="conversation",
+        )
 
 
 def _calibration_key(request: ModelRequest, caller: Caller, route: Route) -> CalibrationKey:

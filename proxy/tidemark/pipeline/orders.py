@@ -26,6 +26,7 @@ def order_of(context: RequestContext, planned: Compact) -> CompactionOrder:
         owner=context.owner or owner_of(context.caller.fingerprint),
         cause="manual" if context.controls.mode == "force" else "automatic",
         degraded=context.stored.degraded,
+        keep=context.keep,
         request=context.request,
         original_messages=original.request.messages,
         original_tokens=original.count.messages,

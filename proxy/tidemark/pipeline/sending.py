@@ -151,6 +151,7 @@ class PendingTurns:
             left_out_count=count.left_out.count,
             left_out_tokens=count.left_out.tokens,
             prompt_record=context.prompt.stored,
+            keep=context.keep,
         )
         prepare = self._fitter.prepare_after(context, report)
         keep_response = response_keeping(context, self._upstream)
@@ -268,7 +269,7 @@ class Send:
         turn = self._turns.of(context, report, learn, leave_out, None if thinking is None else thinking.bindings)
         if thinking is not None:
             report = with_warning(report, thinking.warning)
-        return Exchange(reply, turn, report, None if report.degraded else fitted.summary)
+        return Exchange(reply, turn, report, None if report.degraded or report.not_stored else fitted.summary)
 
 
 def _body(context: RequestContext, request: ModelRequest, fitted: FittedRequest) -> bytes:

@@ -10,10 +10,11 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Seque
 from dataclasses import replace
 from typing import Any, Literal, Protocol
 
+from tidemark.core.conversation.keeping import strictest
 from tidemark.core.conversation.messages import Message
 from tidemark.core.conversation.native import NativeForm
 from tidemark.core.conversation.prefix import PrefixChain
-from tidemark.core.conversation.records import ConversationState, TurnRecord
+from tidemark.core.conversation.records import ConversationState, Keep, TurnRecord
 from tidemark.core.conversation.reply import EMPTY_REPLY, Reply
 from tidemark.core.conversation.request import Dialect, ModelRequest
 from tidemark.core.conversation.sent_prompts import NO_NEWS, PromptNews
@@ -88,6 +89,8 @@ class Controls:
     """``Idempotency-Key`` of a turn of stored history: requests with one key are one turn."""
     acknowledge: bool = False
     """``X-Tidemark-Overflow: acknowledge``: send the request although it could not be compacted (FR-5.1.2)."""
+    keep: Keep = "all"
+    """``X-Tidemark-Keep``: the most that is stored of the request."""
     by_hand: bool = False
     """Whether a person compacts a stored conversation, so that no request is sent."""
 
@@ -166,6 +169,11 @@ class RequestContext:
         return "shadow" if mode == "auto" and self.profile.policy.mode == "shadow" else mode
 
     @property
+    def keep(self) -> Keep:
+        """Return what is stored of the request: the least that its client or its model's policy wants."""
+        return strictest(self.controls.keep, self.profile.policy.keep)
+
+    @property
     def is_shadow(self) -> bool:
         """Return whether the request travels as it came, and is only reported on."""
         return self.mode == "shadow"
@@ -192,7 +200,7 @@ class RequestContext:
         :param summary: what stands for the oldest messages
         :param degraded: whether something could not be stored, beside what ``stored`` says
         """
-        measure, stored = self.measure, self.stored
+        measure, stored, not_stored = self.measure, self.stored, self.keep == "none"
         return Report(  # in the fields' order: so many names would cost more than the fields themselves
             self.conversation,
             self.tenant,
@@ -204,12 +212,13 @@ class RequestContext:
             summary.summarized if summary else 0,
             summary.made_by if summary else None,
             warning or (STORE_FULL if stored.full else None),
-            degraded or stored.degraded or stored.unwritable or stored.full,
+            not not_stored and (degraded or stored.degraded or stored.unwritable or stored.full),
             now - self.started,
             "",
             render_receipt(summary.receipt) if summary else "",
             covered=summary.covered if summary else 0,
             price=self.profile.price,
+            not_stored=not_stored,
         )
 
 

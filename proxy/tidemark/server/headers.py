@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 
+from tidemark.core.conversation.keeping import KEEPS
 from tidemark.core.errors import InvalidRequest
 from tidemark.core.http_headers import NOT_SENT, end_to_end
 from tidemark.core.planning.situation import Mode
@@ -54,7 +55,7 @@ def report_lines(report: Report) -> list[tuple[bytes, bytes]]:
         lines.append((b"x-tidemark-warning", _field(report.warning)))
     if report.gap:
         lines.append((b"x-tidemark-history-gap", _field(report.gap)))
-    lines.append((b"x-tidemark-store", b"degraded" if report.degraded else b"ok"))
+    lines.append((b"x-tidemark-store", b"off" if report.not_stored else b"degraded" if report.degraded else b"ok"))
     return lines
 
 
@@ -83,7 +84,14 @@ def read_controls(headers: Sequence[tuple[bytes, bytes]]) -> Controls:
     overflow = values.get(b"x-tidemark-overflow")
     if overflow is not None and overflow.lower() != "acknowledge":
         raise _refused("X-Tidemark-Overflow", overflow, "acknowledge")
+    stated = values.get(b"x-tidemark-keep", "all").lower()
+    keep = next((known for known in KEEPS if known == stated), None)
+    if keep is None:
+        raise _refused("X-Tidemark-Keep", stated, "all, summaries or none")
+    if keep != "all" and history == "stored":
+        raise _refused("X-Tidemark-Keep", keep, "all beside X-Tidemark-History: stored, which needs what is stored")
     return Controls(
+        keep=keep,
         mode=_MODES[mode],
         retention=_retention(values.get(b"x-tidemark-retention-tokens")),
         conversation=conversation_name(_as_utf8(values.get(b"x-tidemark-conversation"))),

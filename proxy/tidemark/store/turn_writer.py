@@ -12,6 +12,7 @@ from functools import partial
 from typing import NoReturn
 
 from tidemark.core.bounded import BoundedCache
+from tidemark.core.conversation.keeping import without_texts
 from tidemark.core.conversation.prefix import OWN_CHARACTERS
 from tidemark.core.conversation.records import TurnRecord
 from tidemark.core.errors import StoreError, StoreFull, StoreUnavailable
@@ -57,6 +58,17 @@ class TurnWriter:
         self._stored_systems: BoundedCache[tuple[str, bytes], bool] = BoundedCache(STORED_SYSTEMS)
 
     async def record(self, turn: TurnRecord) -> str:
+        """Store what is to be stored of a turn, as ``_write`` does.
+
+        Who made a response in an account that tenants share is noted in any case, without content (promise 8).
+        """
+        if turn.keep == "all":
+            return await self._write(turn)
+        if turn.response is not None:
+            await self._responses.claim(turn.owner or turn.tenant, turn.response)
+        return turn.conversation if turn.keep == "none" else await self._write(without_texts(turn))
+
+    async def _write(self, turn: TurnRecord) -> str:
         """Append what a turn adds, in one atomic write; writing it twice changes nothing.
 
         :returns: the id of the conversation that holds the turn now
@@ -89,7 +101,7 @@ class TurnWriter:
                 raise StoreFull(STORE_FULL, internal=error.internal) from error
             if write is None or not self._responses.note_slots(error):
                 raise
-            return await self.record(turn)  # nothing was written
+            return await self._write(turn)  # nothing was written
         conversation = self._note(turn, owner, own, created)
         for system in parts.systems:
             self._stored_systems.put((conversation, system.digest), value=True)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import field, replace
+from typing import Literal
 
 from tidemark.core.conversation.echoes import ChangedEcho
 from tidemark.core.conversation.messages import Message, digest_of
@@ -15,6 +16,9 @@ from tidemark.core.conversation.prefix import OWN_CHARACTERS, PrefixChain, conve
 from tidemark.core.conversation.responses import ResponseRecord
 from tidemark.core.conversation.summary import PrefixSummary
 from tidemark.core.frozen import frozen
+
+Keep = Literal["none", "summaries", "all"]
+"""What is stored of a request (``keeping.py``), from the strictest on."""
 
 
 @frozen
@@ -128,6 +132,8 @@ class TurnRecord:
     """What the turn adds to ``ConversationState.bindings``."""
     prompt_record: bytes = b""
     """What takes the place of ``ConversationState.prompt_record``; empty if that stays."""
+    keep: Keep = "all"
+    """What of the turn is stored."""
 
     def with_reply(self, reply: Message, tokens: int, usage: Mapping[str, object]) -> TurnRecord:
         """Return the record of the same turn with its complete reply.
@@ -164,6 +170,7 @@ class TurnRecord:
             self.left_out_tokens,
             self.bindings,
             self.prompt_record,
+            self.keep,
         )
 
     def with_response(self, response: ResponseRecord) -> TurnRecord:
@@ -197,6 +204,7 @@ class TurnRecord:
             self.left_out_tokens,
             self.bindings,
             self.prompt_record,
+            self.keep,
         )
 
 

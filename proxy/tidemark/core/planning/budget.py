@@ -10,6 +10,7 @@ from __future__ import annotations
 from typing import Literal
 
 from tidemark.core.conversation.cache_marks import MarkPolicy
+from tidemark.core.conversation.records import Keep
 from tidemark.core.conversation.summary import Strategy, Template
 from tidemark.core.frozen import frozen
 from tidemark.core.money import ModelPrice
@@ -76,6 +77,8 @@ class CompactionPolicy:
 
     enabled: bool = True
     mode: CompactionMode = "active"
+    keep: Keep = "all"
+    """What is stored of a model's requests (``store.keep``)."""
     strategy: Strategy = "hybrid"
     threshold: float = 0.95
     """Share of the window (up to 1) or an absolute number of tokens (above 1) from which compaction is due."""

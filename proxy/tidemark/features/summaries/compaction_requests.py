@@ -7,9 +7,10 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from tidemark.core.conversation.keeping import is_without_text
 from tidemark.core.conversation.records import ConversationRecord
 from tidemark.core.conversation.request import Dialect
-from tidemark.core.errors import ModelNotFound, StoreUnavailable
+from tidemark.core.errors import ConversationConflict, ModelNotFound, StoreUnavailable
 from tidemark.core.ports import NO_CREDENTIAL, Caller, ConversationStore, Route, Upstream
 from tidemark.dialects.message_formats import MessageFormats
 from tidemark.pipeline.history_reader import HistoryReader, chain_of_stored
@@ -45,8 +46,14 @@ class CompactionRequests:
         :param caller: None for the operator, who has no credential of an upstream
         :param retention: the newest tokens that stay, in place of the policy's
         :raises StoreUnavailable: the store did not answer in time
+        :raises ConversationConflict: only hashes of its messages are stored
         """
         messages = await self._reader.messages(record)
+        if any(is_without_text(message.raw) for message in messages):
+            raise ConversationConflict(
+                "Of this conversation's messages only hashes are stored (store.keep), so they cannot be summarized "
+                "here. Its next request above the threshold will be."
+            )
         heads = await self._heads.leading_system_messages(record.id)
         request = await self._reader.request(self._dialect, route.name, heads, messages)
         place = ConversationPlace(record.tenant, chain_of_stored(record.id, messages))
