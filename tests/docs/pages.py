@@ -10,7 +10,7 @@ from pathlib import Path
 ROOT = Path(__file__).parents[2]
 PAGES = (ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md")))
 """What a user reads; its snippets are run."""
-ALL_PAGES = (*PAGES, ROOT / "CONTRIBUTING.md", ROOT / "CHANGELOG.md")
+ALL_PAGES = (*PAGES, *(ROOT / f"{name}.md" for name in ("CONTRIBUTING", "CHANGELOG", "SECURITY")))
 
 NOT_RUN = {
     "make demo": "takes minutes; tests/demo runs the same command with a shorter talk",
