@@ -145,9 +145,6 @@ class Kind:
     """Makes the setting of the converted value, or raises ``Unfit``."""
     refusals: Mapping[str, str] = field(default_factory=dict)
     """Words of earlier versions, each with what to write now."""
-    unavailable: Mapping[str, str] = field(default_factory=dict)
-    """Words whose feature is not in this release yet, each with the one to write until then. They are refused, because
-    a setting without effect is worse than none."""
     is_section: bool = False
     """Whether the key holds the keys of a class, its type."""
 

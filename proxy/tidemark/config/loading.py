@@ -17,6 +17,7 @@ from importlib.resources.abc import Traversable
 from pathlib import Path
 from typing import Any, TypeVar
 
+from tidemark.config.credentials import GENERAL, MASTER_KEY, OPEN_DOOR, check_credentials, with_master_key
 from tidemark.config.effective import sources_of
 from tidemark.config.environment import data_folder, read_overrides, warn_of_unknown
 from tidemark.config.kinds import is_windows_path
@@ -70,12 +71,6 @@ LITELLM_SECTIONS = (
 )
 """Sections of a LiteLLM proxy's file that have no meaning here. They cause a warning only, because an existing file
 must load."""
-MASTER_KEY = "master_key"
-OPEN_DOOR = (
-    "{section} is LiteLLM's own and is ignored here, its master_key too: Tidemark asks no client for a key, so whoever "
-    "reaches the port can use the keys of model_list. Listen on 127.0.0.1, or put a gateway in front that "
-    "authenticates clients; TIDEMARK_ADMIN_TOKEN locks the console and the operator's paths only"
-)
 MAX_BYTES = 4_000_000
 """The longest file, in bytes. A thousand models take 300 kB; a longer file is another one by mistake."""
 TENANT = re.compile("[0-9a-f]{32}")
@@ -151,16 +146,19 @@ def _settings(reader: Reader, root: Table, path: Path | None, environ: Mapping[s
     sections["tokenizer"] = {**preset.tokenizer, **sections["tokenizer"]}
     overrides = read_overrides(reader, environ)
     warn_of_unknown(reader, environ)
+    secrets = with_master_key(reader, root, overrides.secrets, environ)
     if overrides.store_url is not None:
         sections["store"] = {**sections["store"], "url": overrides.store_url}
     if sections["store"].get("wait_replicas") and sections["store"].get("url", EMBEDDED) == EMBEDDED:
         reader.problem(0, "store.wait_replicas needs a server with replicas in store.url; an embedded store has none")
     for name in ("memory_flush", "events"):
-        if sections[name].get("webhook") and overrides.secrets.flush is None:
+        if sections[name].get("webhook") and secrets.flush is None:
             reader.problem(0, f"{name}.webhook needs TIDEMARK_FLUSH_SECRET, the secret that signs what is posted")
     entries = read_model_list(reader, nodes.get("model_list"))
     compaction = _compaction(reader, nodes.get("compaction"), entries, changed(CompactionSettings(), preset.compaction))
     upstream = overrides.upstream or top.get("upstream")
+    if sections["auth"].get("mode") == "keys":
+        check_credentials(reader, root.key_lines.get("auth", 0), entries, has_upstream=bool(upstream))
     if isinstance(upstream, str) and lacks_version(upstream):
         line = 0 if overrides.upstream else root.key_lines["upstream"]
         reader.warn(line, NO_VERSION)
@@ -181,7 +179,7 @@ def _settings(reader: Reader, root: Table, path: Path | None, environ: Mapping[s
         tenants=tenants,
         upstream=upstream,
         compaction=compaction,
-        secrets=overrides.secrets,
+        secrets=secrets,
         model_defaults=load_model_defaults(),
         path=path,
         **{name: changed(SECTIONS[name](), keys) for name, keys in sections.items()},
@@ -227,9 +225,10 @@ def _without_litellms(reader: Reader, root: Table) -> Mapping[str, Any]:
     nodes = dict(root.nodes)
     for name in LITELLM_SECTIONS:
         section = nodes.pop(name, None)
-        if isinstance(section, Table) and MASTER_KEY in section.nodes:
-            reader.warn(section.key_lines[MASTER_KEY], OPEN_DOOR.format(section=name))
-        elif section is not None:
+        if isinstance(section, Table) and name == GENERAL and MASTER_KEY in section.nodes:
+            reader.warn(section.key_lines[MASTER_KEY], OPEN_DOOR)
+            section = section if len(section.nodes) > 1 else None
+        if section is not None:
             reader.warn(root.key_lines[name], f"{name} is LiteLLM's own and is ignored here")
     for name in ENTRY_KEYS:
         if name in nodes and name not in ROOT_KEYS:

@@ -92,8 +92,6 @@ def _value(kind: Kind, description: str, **more: JsonValue) -> dict[str, JsonVal
     """Return the schema of one key, which a variable of the environment may give as well."""
     wanted = f"It takes {kind.wanted}."
     accepted: Any = with_reference(schema_of(kind))
-    if kind.unavailable:
-        accepted = {"anyOf": [{"enum": [word for word in kind.words if word not in kind.unavailable]}]}
     return {"description": f"{description} {wanted}".strip(), **accepted, **more}
 
 

@@ -309,11 +309,9 @@ class TransportSettings(Struct, frozen=True, kw_only=True):
 class AuthSettings(Struct, frozen=True, kw_only=True):
     """The credentials of clients and upstreams."""
 
-    mode: Annotated[Literal["passthrough", "keys"], Meta(extra={"unavailable": {"keys": "passthrough"}})] = (
-        "passthrough"
-    )
-    """``passthrough``: the client's own key goes upstream; ``keys``: virtual keys. The first needs no
-    administration."""
+    mode: Literal["passthrough", "keys"] = "passthrough"
+    """``passthrough``: the client's own key goes upstream, which needs no administration; ``keys``: clients have keys
+    of Tidemark's own, and upstreams get configured ones alone."""
     shared_account: bool | Auto = None
     """Whether the account of a configured key is open to every client. It means what Tidemark did not see anybody make,
     and lists. ``auto``: true with ``passthrough``, because such a key mostly serves one person, and false with

@@ -51,6 +51,7 @@ key                      type     content
 ``tm:up:DAY``            string   bytes that credentials imported on a day before any upstream accepted them
 ``tm:{models}:v``        string   ``EPOCH:CHANGE``, the version of all settings of models; new after every change
 ``tm:{models}:s``        string   what the operator set for all models (``operator_settings.py``)
+``tm:{models}:a``        hash     id of a key of the application -> its record, without the key (``features/keys``)
 ``tm:{models}:o``        hash     ``provider:model`` -> what the operator set (``models.py``)
 ``tm:{models}:r``        hash     ``provider:model`` -> what requests showed of it
 ``tm:{models}:t``        zset     ``provider:model`` by the time when requests showed it last

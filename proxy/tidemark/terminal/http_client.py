@@ -123,8 +123,10 @@ def _pieces(body: bytes, advance: Callable[[int], None]) -> Iterator[bytes]:
         advance(len(piece))
 
 
-def headers(*, operator: bool) -> Mapping[str, str]:
-    """Return the headers with the credential of the environment: the operator's, or a client's key."""
+def headers(*, operator: bool | None) -> Mapping[str, str]:
+    """Return the headers with the credential of the environment: the operator's, or a client's key; None for none."""
+    if operator is None:
+        return {}
     variable = "TIDEMARK_ADMIN_TOKEN" if operator else "OPENAI_API_KEY"
     key = os.environ.get(variable)
     if operator and not key:

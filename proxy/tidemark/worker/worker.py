@@ -46,6 +46,7 @@ from tidemark.server.auth import MAX_CACHED_CALLERS, PassthroughAuth
 from tidemark.server.capabilities import errors_of
 from tidemark.server.endpoints.destinations import Destinations
 from tidemark.server.endpoints.forwarding import ForwardingEndpoint
+from tidemark.server.keyed_auth import KeyedAuth, KeyTable
 from tidemark.server.operator import OperatorAccess
 from tidemark.server.spools import SpoolBounds, Spools
 from tidemark.store.answers import RedisAnswers
@@ -226,7 +227,14 @@ class Worker(StoreParts):
         return Metrics(self._shared_metrics, self._state)
 
     @cached_property
+    def keys(self) -> KeyTable:
+        """The keys of the application; the feature of that name fills it."""
+        return KeyTable(self.secret, time.time, time.monotonic)
+
+    @cached_property
     def auth(self) -> Authenticator:
+        if self.settings.auth.mode == "keys":
+            return KeyedAuth(self.keys)
         return PassthroughAuth(
             self.secret,
             identity_headers=self.settings.auth.identity_headers,

@@ -68,10 +68,11 @@ class OfflineEndpoints:
         ]
 
     async def _count(self, request: Request) -> Response:
+        self.auth.caller(request.headers.raw)  # counting takes long for who has no key
         body = await read_plain_body(request, self.max_body_bytes)
         return Response(await self.service.count(body), media_type=JSON_TYPE)
 
     async def _compact(self, request: Request) -> Response:
-        body = await read_plain_body(request, self.max_body_bytes)
         caller = self.auth.caller(request.headers.raw)
+        body = await read_plain_body(request, self.max_body_bytes)
         return Response(await self.service.compact(body, caller), media_type=JSON_TYPE)

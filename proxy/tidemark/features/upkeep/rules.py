@@ -183,6 +183,7 @@ _FLUSH: Mapping[str, Rule] = {
 _MODELS: Mapping[str, Rule] = {
     "v": Rule("string", _anything),
     "s": Rule("string", _json),
+    "a": Rule("hash", _json),
     "o": Rule("hash", _json),
     "r": Rule("hash", _json),
     "t": Rule("zset", _number),
