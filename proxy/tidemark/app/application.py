@@ -195,6 +195,7 @@ def dialect_endpoints(worker: Worker) -> dict[str, ASGIApp]:
             access=worker.access,
             limits=limits,
             permits=worker.admission.permits,
+            quotas=worker.quotas,
             emit=worker.emit,
             timer=time.perf_counter,
             saving_of=next(iter(worker.savings), None),

@@ -35,6 +35,7 @@ from tidemark.config.sections import (
     ROOT_KINDS,
     SECTIONS,
     CompactionSettings,
+    QuotaSettings,
     StatedKeys,
     StoreSettings,
     TenantSettings,
@@ -140,8 +141,14 @@ def _settings(reader: Reader, root: Table, path: Path | None, environ: Mapping[s
     nodes = _without_litellms(reader, root)
     top = {name: reader.value(nodes[name], name, ROOT_KINDS[name]) for name in ROOT_KINDS if name in nodes}
     nodes, tenant_nodes = _tenants(reader, nodes)
+    nodes, quota_nodes = _split(reader, nodes, "limits")
     sections: dict[str, Any] = {name: reader.section(SECTIONS[name], nodes.get(name), name) for name in PLAIN_SECTIONS}
     tenants = _by_tenant(reader, tenant_nodes, changed(StoreSettings(), sections["store"]))
+    everybody = changed(QuotaSettings(), sections["limits"].get("per_tenant", {}))
+    quotas = {
+        name: changed(everybody, reader.section(QuotaSettings, node, f"limits.tenants.{name}"))
+        for name, node in quota_nodes.items()
+    }
     preset = _preset(reader, root, top.get("preset"))
     sections["tokenizer"] = {**preset.tokenizer, **sections["tokenizer"]}
     overrides = read_overrides(reader, environ)
@@ -177,6 +184,7 @@ def _settings(reader: Reader, root: Table, path: Path | None, environ: Mapping[s
         model_list=entries,
         preset=top.get("preset"),
         tenants=tenants,
+        quotas=quotas,
         upstream=upstream,
         compaction=compaction,
         secrets=secrets,
@@ -188,15 +196,21 @@ def _settings(reader: Reader, root: Table, path: Path | None, environ: Mapping[s
 
 def _tenants(reader: Reader, nodes: Mapping[str, Any]) -> tuple[Mapping[str, Any], Mapping[str, Node]]:
     """Split ``store.tenants`` from the other sections."""
-    store = nodes.get("store")
-    if not isinstance(store, Table) or "tenants" not in store.nodes:
-        return nodes, {}
-    table = reader.free_table(store.nodes["tenants"], "store.tenants")
-    for name in table.nodes:
+    rest, tenants = _split(reader, nodes, "store")
+    for name, node in tenants.items():
         if TENANT.fullmatch(name) is None:
-            reader.problem(table.key_lines[name], "store.tenants takes the 32 hex characters that the log calls tenant")
-    rest = {name: node for name, node in store.nodes.items() if name != "tenants"}
-    return {**nodes, "store": dataclasses.replace(store, nodes=rest)}, table.nodes
+            reader.problem(node.line, "store.tenants takes the 32 hex characters that the log calls tenant")
+    return rest, tenants
+
+
+def _split(reader: Reader, nodes: Mapping[str, Any], name: str) -> tuple[Mapping[str, Any], Mapping[str, Node]]:
+    """Split a section's ``tenants`` from its other keys."""
+    section = nodes.get(name)
+    if not isinstance(section, Table) or "tenants" not in section.nodes:
+        return nodes, {}
+    table = reader.free_table(section.nodes["tenants"], f"{name}.tenants")
+    rest = {key: node for key, node in section.nodes.items() if key != "tenants"}
+    return {**nodes, name: dataclasses.replace(section, nodes=rest)}, table.nodes
 
 
 def _by_tenant(reader: Reader, nodes: Mapping[str, Node], store: StoreSettings) -> Mapping[str, TenantSettings]:

@@ -23,7 +23,7 @@ from tidemark.config.kinds import Kind, Schema, Text, Tokens, kind_of, kinds_of
 from tidemark.config.loading import LITELLM_SECTIONS, PLAIN_SECTIONS, TENANT
 from tidemark.config.models import BETA_KEY, ENTRY_KEYS, LaneChoice, ModelEntry, ModelInfo
 from tidemark.config.reader import REFERENCE
-from tidemark.config.sections import ROOT_KINDS, SECTIONS, CompactionSettings, TenantSettings
+from tidemark.config.sections import ROOT_KINDS, SECTIONS, CompactionSettings, QuotaSettings, TenantSettings
 from tidemark.config.settings import CompactionByModel, Settings
 from tidemark.core.conversation.messages import JsonValue
 
@@ -41,6 +41,12 @@ def configuration_schema() -> Schema:
     }
     store: Any = properties["store"]
     store["properties"]["tenants"] = _tenants()
+    limits: Any = properties["limits"]
+    limits["properties"]["tenants"] = {
+        "description": field_descriptions(Settings)["quotas"],
+        "type": ["object", "null"],
+        "additionalProperties": _section(QuotaSettings, None),
+    }
     described = field_descriptions(Settings)
     for name, kind in ROOT_KINDS.items():
         properties[name] = _value(kind, described[name], default=None)

@@ -25,6 +25,7 @@ from tidemark.config.kinds import (
     Seconds,
     TemplateChoice,
     Text,
+    Tokens,
     kind_of,
     kinds_of,
     share,
@@ -268,12 +269,26 @@ class ServerSettings(Struct, frozen=True, kw_only=True):
     """Send a client's cookies upstream. Off, because a browser also sends those of every other app on this machine."""
 
 
+class QuotaSettings(Struct, frozen=True, kw_only=True):
+    """What each tenant may use, counted by all workers and replicas of one store. null: no bound."""
+
+    requests_per_minute: Annotated[int, whole("requests", least=1)] | None = None
+    """Within any 60 seconds."""
+    concurrent: Annotated[int, whole("requests", least=1)] | None = None
+    """Requests in progress, streams among them."""
+    tokens_per_day: Tokens | None = None
+    """Of requests and answers, as providers count them, from midnight to midnight of UTC."""
+    stored_mb: Megabytes | None = None
+    """In place of ``store.max_tenant_mb``."""
+
+
 class LimitSettings(Struct, frozen=True, kw_only=True):
     """How many model requests each worker takes, and how much of one answer of an upstream.
 
     Beyond the first it answers 503 ``overloaded``, beyond the second 502 ``upstream_incomplete``.
     """
 
+    per_tenant: QuotaSettings = QuotaSettings()
     max_streams: Annotated[int, whole("requests", least=1)] | None = None
     """The most that a worker answers at once, as streams or whole. null: as many as ``server.max_connections`` lets in,
     because 1,000 slow streams take 33 MB, and only the operator knows what the upstreams take."""

@@ -20,6 +20,7 @@ from tidemark.config.sections import (
     LimitSettings,
     MemoryFlushSettings,
     Preset,
+    QuotaSettings,
     ServerSettings,
     StatedKeys,
     StoreSettings,
@@ -72,6 +73,8 @@ class Settings:
     store: StoreSettings = field(default_factory=StoreSettings)
     tenants: Mapping[str, TenantSettings] = field(default_factory=dict)
     """``store.tenants``, by the tenant's id, as the log shows it."""
+    quotas: Mapping[str, QuotaSettings] = field(default_factory=dict)
+    """``limits.tenants``, by the tenant's name in its keys or by its owner's id: what is bounded in another way."""
     history: HistorySettings = field(default_factory=HistorySettings)
     server: ServerSettings = field(default_factory=ServerSettings)
     limits: LimitSettings = field(default_factory=LimitSettings)

@@ -46,7 +46,7 @@ from tidemark.server.auth import MAX_CACHED_CALLERS, PassthroughAuth
 from tidemark.server.capabilities import errors_of
 from tidemark.server.endpoints.destinations import Destinations
 from tidemark.server.endpoints.forwarding import ForwardingEndpoint
-from tidemark.server.keyed_auth import KeyedAuth, KeyTable
+from tidemark.server.keyed_auth import KeyedAuth
 from tidemark.server.operator import OperatorAccess
 from tidemark.server.spools import SpoolBounds, Spools
 from tidemark.store.answers import RedisAnswers
@@ -227,11 +227,6 @@ class Worker(StoreParts):
         return Metrics(self._shared_metrics, self._state)
 
     @cached_property
-    def keys(self) -> KeyTable:
-        """The keys of the application; the feature of that name fills it."""
-        return KeyTable(self.secret, time.time, time.monotonic)
-
-    @cached_property
     def auth(self) -> Authenticator:
         if self.settings.auth.mode == "keys":
             return KeyedAuth(self.keys)
@@ -276,6 +271,7 @@ class Worker(StoreParts):
             objects=CarriedObjects(self.accounts),
             upstream=self.upstream,
             auth=self.auth,
+            quotas=self.quotas,
             formats=self.dialects,
             max_body_bytes=self.max_body_bytes,
             emit=self.emit,
@@ -304,6 +300,7 @@ class Worker(StoreParts):
         await self.relay.settle()
         await self.preparation.aclose()
         await self.recaller.aclose()
+        await self.quotas.aclose()
 
     async def aclose(self) -> None:
         """Write what waits, and close the connections; parts that were never used are left out."""

@@ -107,7 +107,7 @@ class KeyEndpoints:
 
 def audited(action: str, key: Described, address: str) -> Audited:
     """Return the event of a change of a key."""
-    return Audited(action, "operator", tenant=str(key.get("tenant_id", "")), subject=str(key["id"]), address=address)
+    return Audited(action, "operator", tenant=str(key["owner"]), subject=str(key["id"]), address=address)
 
 
 def _with_secret(described: Described, status: int) -> Response:

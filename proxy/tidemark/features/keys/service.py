@@ -165,7 +165,7 @@ class ApplicationKeys:
             "object": "tidemark.key",
             "name": key.name,
             "tenant": key.tenant,
-            "tenant_id": owner_of(self._table.fingerprint_of(key.tenant)),
+            "owner": owner_of(self._table.fingerprint_of(key.tenant)),
             "models": [*key.models],
             "expires": date_of(key.expires),
             "expired": key.expires is not None and self._table.now() >= key.expires,

@@ -27,10 +27,11 @@ from tidemark.server.access import ConversationAccess
 from tidemark.server.allowed_models import check_body
 from tidemark.server.asgi import JSON, CancelOnDisconnect, ClientGone, Response, read_body
 from tidemark.server.encodings import decoded_body, is_encoded
-from tidemark.server.headers import read_controls, returned_lines, saved_line
+from tidemark.server.headers import read_controls, saved_line
 from tidemark.server.keepalive import EVENT_STREAM, KeepAlive
 from tidemark.server.keyed_auth import refuse_key_in_url
 from tidemark.server.permits import LARGE_BYTES, Permits
+from tidemark.server.quotas import Quotas
 from tidemark.server.request_log import RequestLog
 
 
@@ -61,14 +62,20 @@ class DialectEndpoint:
         emit: Listener,
         timer: Callable[[], float],
         saving_of: SavingOf | None = None,
+        quotas: Quotas | None = None,
     ) -> None:
-        """:param saving_of: says what a turn saved; None if nobody bills turns"""
+        """Take the parts of a worker.
+
+        :param saving_of: says what a turn saved; None if nobody bills turns
+        :param quotas: None if nothing is bounded
+        """
         self._dialect = dialect
         self._pipeline = pipeline
         self._relay = relay
         self._access = access
         self._limits = limits
         self._permits = permits
+        self._quotas = quotas
         self._emit = emit
         self._timer = timer
         self._saving_of = saving_of
@@ -78,6 +85,8 @@ class DialectEndpoint:
         try:
             caller = self._caller(scope)  # before its body, which a stranger could make long
             log.trace_id = caller.trace_id
+            if self._quotas is not None:
+                log.permission = await self._quotas.take(caller, scope["path"])
             body = await read_body(receive, scope["headers"], self._limits.max_body_bytes)
             if is_encoded(scope["headers"]):
                 body = await decoded_body(body, scope["headers"], self._limits.max_body_bytes)
@@ -91,6 +100,7 @@ class DialectEndpoint:
             log.outcome = "rejected" if isinstance(error, ClientError) else "error"
         finally:
             log.end_permit()
+            log.end_permission()
             if not log.is_shed:
                 self._emit(log.to_event())
 
@@ -194,7 +204,7 @@ class DialectEndpoint:
         log.answered_here = True  # no upstream was asked, so there is nothing to bill
         log.note_first_byte()
         if response.status is None:
-            await response.send_whole(reply.status, [*returned_lines(reply.headers), *log.facts()], result.data)
+            await response.send_whole(reply.status, [*log.returned(reply.headers), *log.facts()], result.data)
         elif is_event_stream(reply.headers, is_requested=request.stream):
             await response.end(result.data)
         else:
@@ -203,7 +213,7 @@ class DialectEndpoint:
 
     async def _send_stream(self, log: RequestLog, exchange: Exchange, keepalive: KeepAlive) -> Outcome:
         reply, response = exchange.reply, log.response
-        lines = returned_lines(reply.headers)
+        lines = log.returned(reply.headers)
         keepalive.status, keepalive.lines = reply.status, lines
 
         async def deliver(chunk: bytes) -> None:
@@ -240,7 +250,7 @@ class DialectEndpoint:
             return ending.outcome
         log.note_first_byte()
         if response.status is None:
-            lines = [*returned_lines(reply.headers), *log.facts(), *await self._saved(log, ending)]
+            lines = [*log.returned(reply.headers), *log.facts(), *await self._saved(log, ending)]
             await response.send_whole(reply.status, lines, data)
         else:  # comments were sent already, so the reply can only be an event
             await response.end(self._dialect.late_reply_event(reply.status, data))

@@ -26,6 +26,7 @@ from tidemark.pipeline.plain_replies import codings_of
 from tidemark.server.allowed_models import check_carried
 from tidemark.server.asgi import ARRIVES_IN_PIECES, CancelOnDisconnect, ClientGone, Response, read_body
 from tidemark.server.capabilities import errors_of
+from tidemark.server.counted_replies import CountedReply, sent_bytes
 from tidemark.server.encodings import decoded_body, is_encoded
 from tidemark.server.endpoints.destinations import (
     Destinations,
@@ -34,8 +35,8 @@ from tidemark.server.endpoints.destinations import (
     is_read_whole,
     media_type,
 )
-from tidemark.server.headers import returned_lines
 from tidemark.server.keyed_auth import refuse_key_in_url
+from tidemark.server.quotas import Quotas
 from tidemark.server.request_log import RequestLog
 from tidemark.server.uploads import UNTYPED, ArrivingBody, object_or_pieces, whole_body
 
@@ -85,6 +86,7 @@ class ForwardingEndpoint:
     objects: CarriedObjects
     upstream: Upstream
     auth: Authenticator
+    quotas: Quotas
     formats: Mapping[str, ErrorFormat]
     """The error formats of dialects, by path; all other paths have OpenAI's."""
     max_body_bytes: int
@@ -113,6 +115,8 @@ class ForwardingEndpoint:
             log.trace_id = caller.trace_id
             if caller.grant is not None:
                 refuse_key_in_url(scope.get("query_string", b""))
+            if scope["method"] == "POST":
+                log.permission = await self.quotas.take(caller, scope["path"])
             if is_read_whole(headers) or caller.is_restricted:
                 body = await read_body(receive, headers, self.max_body_bytes)
                 if is_encoded(headers):
@@ -131,6 +135,7 @@ class ForwardingEndpoint:
             await log.response.send_error(error)
             log.outcome = "rejected" if isinstance(error, ClientError) else "error"
         finally:
+            log.end_permission()
             self.emit(log.to_event())
 
     async def _answer_or_fail(
@@ -215,6 +220,8 @@ class ForwardingEndpoint:
             arriving.discard()
         try:
             answer = await self.objects.claim(route, caller, reply, members)
+            if log.permission is not None and log.permission.counts_tokens:
+                answer = CountedReply(answer, log.permission, sent_bytes(body))
             return await carry(log, answer, is_head=method == "HEAD")
         finally:
             await reply.close()
@@ -262,7 +269,7 @@ async def carry(log: RequestLog, reply: UpstreamReply, *, is_head: bool) -> Outc
     :raises UpstreamError: it broke off before anything of it was sent
     """
     response, length = log.response, _length_of(reply.headers)
-    lines = returned_lines(reply.headers)
+    lines = [*log.returned(reply.headers), *log.facts()]
     body = reply.body()
     is_short = reply.status >= FIRST_ERROR or (length is not None and length <= JOINED_BYTES)
     if not is_head and is_short and reply.status not in WITHOUT_BODY:
