@@ -119,10 +119,12 @@ TemplateChoice = Annotated[
     ),
 ]
 """A path is recognised by its slash or its ending."""
+_PATH_PATTERN = r"^(?![A-Za-z]:[/\u0001-\u001f])[^\u0000\\]*[^\s\u0000\\][^\u0000\\]*$"
 Folder = Annotated[
     Path,
-    made_by(_folder, "a folder's path", r"^(?![A-Za-z]:[/\u0001-\u001f])[^\u0000\\]*[^\s\u0000\\][^\u0000\\]*$"),
+    made_by(_folder, "a folder's path", _PATH_PATTERN),
 ]
+File = Annotated[Path, made_by(_folder, "a file's path", _PATH_PATTERN)]
 
 
 @frozen

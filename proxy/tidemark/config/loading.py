@@ -17,6 +17,7 @@ from importlib.resources.abc import Traversable
 from pathlib import Path
 from typing import Any, TypeVar
 
+from tidemark.config.access_sections import QuotaSettings
 from tidemark.config.credentials import GENERAL, MASTER_KEY, OPEN_DOOR, check_credentials, with_master_key
 from tidemark.config.effective import sources_of
 from tidemark.config.environment import data_folder, read_overrides, warn_of_unknown
@@ -35,7 +36,6 @@ from tidemark.config.sections import (
     ROOT_KINDS,
     SECTIONS,
     CompactionSettings,
-    QuotaSettings,
     StatedKeys,
     StoreSettings,
     TenantSettings,
@@ -144,6 +144,7 @@ def _settings(reader: Reader, root: Table, path: Path | None, environ: Mapping[s
     nodes, quota_nodes = _split(reader, nodes, "limits")
     sections: dict[str, Any] = {name: reader.section(SECTIONS[name], nodes.get(name), name) for name in PLAIN_SECTIONS}
     tenants = _by_tenant(reader, tenant_nodes, changed(StoreSettings(), sections["store"]))
+    _check_tls(reader, root, sections, path)
     everybody = changed(QuotaSettings(), sections["limits"].get("per_tenant", {}))
     quotas = {
         name: changed(everybody, reader.section(QuotaSettings, node, f"limits.tenants.{name}"))
@@ -201,6 +202,18 @@ def _tenants(reader: Reader, nodes: Mapping[str, Any]) -> tuple[Mapping[str, Any
         if TENANT.fullmatch(name) is None:
             reader.problem(node.line, "store.tenants takes the 32 hex characters that the log calls tenant")
     return rest, tenants
+
+
+def _check_tls(reader: Reader, root: Table, sections: Mapping[str, Any], path: Path | None) -> None:
+    """Check that the files of TLS are named together, and make their paths absolute: they are relative to the file."""
+    tls, line = sections["server"].get("tls", {}), root.key_lines.get("server", 0)
+    files = {name: file for name, file in tls.items() if file is not None}
+    if files and not {"cert", "key"} <= files.keys():
+        reader.problem(line, "server.tls needs both cert and key")
+    if files and sections["transport"].get("server") == "library":
+        reader.problem(line, "server.tls needs transport.server: own; uvicorn's protocol cannot change certificates")
+    folder = Path.cwd() if path is None else path.absolute().parent
+    tls.update({name: folder / file.expanduser() for name, file in files.items()})
 
 
 def _split(reader: Reader, nodes: Mapping[str, Any], name: str) -> tuple[Mapping[str, Any], Mapping[str, Node]]:

@@ -19,11 +19,12 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
+from tidemark.config.access_sections import QuotaSettings
 from tidemark.config.kinds import Kind, Schema, Text, Tokens, kind_of, kinds_of
 from tidemark.config.loading import LITELLM_SECTIONS, PLAIN_SECTIONS, TENANT
 from tidemark.config.models import BETA_KEY, ENTRY_KEYS, LaneChoice, ModelEntry, ModelInfo
 from tidemark.config.reader import REFERENCE
-from tidemark.config.sections import ROOT_KINDS, SECTIONS, CompactionSettings, QuotaSettings, TenantSettings
+from tidemark.config.sections import ROOT_KINDS, SECTIONS, CompactionSettings, TenantSettings
 from tidemark.config.settings import CompactionByModel, Settings
 from tidemark.core.conversation.messages import JsonValue
 

@@ -13,6 +13,7 @@ from typing import Annotated, Any, Literal, TypeVar
 from msgspec import Meta, Struct
 from msgspec.structs import replace
 
+from tidemark.config.access_sections import QuotaSettings, TlsSettings
 from tidemark.config.addresses import HeaderName, HostName, Ip, Origin, url
 from tidemark.config.kinds import (
     Auto,
@@ -25,7 +26,6 @@ from tidemark.config.kinds import (
     Seconds,
     TemplateChoice,
     Text,
-    Tokens,
     kind_of,
     kinds_of,
     share,
@@ -228,6 +228,7 @@ class ServerSettings(Struct, frozen=True, kw_only=True):
     """The interface. Loopback, because without a key of its own anyone who reaches the server may use it."""
     port: Annotated[int, Meta(description="a whole number from 0 to 65535", ge=0, le=65535)] = 8787
     """The TCP port; 0 takes any free one."""
+    tls: TlsSettings = TlsSettings()
     workers: Annotated[int, whole("processes", least=1, most=256)] = 1
     """The processes that share port and store. 1: enough for hundreds of streams, and simplest to watch."""
     max_body_mb: Annotated[int, whole("megabytes", least=1, most=4096)] = 64
@@ -267,19 +268,6 @@ class ServerSettings(Struct, frozen=True, kw_only=True):
     on this machine is known by the forwarding headers that most add."""
     forward_cookies: bool = False
     """Send a client's cookies upstream. Off, because a browser also sends those of every other app on this machine."""
-
-
-class QuotaSettings(Struct, frozen=True, kw_only=True):
-    """What each tenant may use, counted by all workers and replicas of one store. null: no bound."""
-
-    requests_per_minute: Annotated[int, whole("requests", least=1)] | None = None
-    """Within any 60 seconds."""
-    concurrent: Annotated[int, whole("requests", least=1)] | None = None
-    """Requests in progress, streams among them."""
-    tokens_per_day: Tokens | None = None
-    """Of requests and answers, as providers count them, from midnight to midnight of UTC."""
-    stored_mb: Megabytes | None = None
-    """In place of ``store.max_tenant_mb``."""
 
 
 class LimitSettings(Struct, frozen=True, kw_only=True):

@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from dataclasses import field
 from pathlib import Path
 
+from tidemark.config.access_sections import QuotaSettings
 from tidemark.config.masking import Address, Secret
 from tidemark.config.models import ModelDefaults, ModelEntry, WindowNote, most_specific
 from tidemark.config.sections import (
@@ -20,7 +21,6 @@ from tidemark.config.sections import (
     LimitSettings,
     MemoryFlushSettings,
     Preset,
-    QuotaSettings,
     ServerSettings,
     StatedKeys,
     StoreSettings,

@@ -11,7 +11,7 @@ import asyncio
 import contextlib
 import uuid
 from collections import defaultdict
-from collections.abc import Callable, Coroutine, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Coroutine, Mapping, Sequence
 from datetime import UTC, datetime
 
 from tidemark.core.conversation.prefix import owner_of
@@ -85,6 +85,10 @@ class Quotas:
         self._timer: asyncio.TimerHandle | None = None
         """The next renewal; None while nothing is in progress."""
 
+    def bounds(self, caller: Caller) -> bool:
+        """Return whether anything may bound a caller. Most are unbounded, so every request asks this first."""
+        return self._bounds_tenants or (caller.grant is not None and bool(caller.grant.quota))
+
     async def take(self, caller: Caller, path: str) -> Permission | None:
         """Count a request; None if nothing bounds its caller, or nobody can count.
 
@@ -106,6 +110,20 @@ class Quotas:
         self._running.add(permission)
         self._renew_later()
         return permission
+
+    @contextlib.asynccontextmanager
+    async def counted(self, caller: Caller | None, path: str) -> AsyncIterator[None]:
+        """Count a request that is none to a model, but may have one write a summary; its tokens do not count.
+
+        :param caller: None for the operator, whom nothing bounds
+        :raises RateLimitExceeded: a bound is used up
+        """
+        permission = None if caller is None else await self.take(caller, path)
+        try:
+            yield
+        finally:
+            if permission is not None:
+                permission.end()
 
     async def aclose(self) -> None:
         """Wait until the store has heard of all that has ended."""

@@ -129,7 +129,8 @@ class LiteLLMUpstream:
         :raises DialectNotServed: litellm translates chat completions only
         :raises ModelNotAllowed: the caller's key does not allow the model; endpoints have asked before
         """
-        caller.check_model(route.name)
+        if caller.grant is not None:
+            caller.check_model(route.name)
         if route.dialects and CHAT not in route.dialects and dialect.name not in route.dialects:
             raise not_spoken(route, dialect)
         if route.takes_bytes and route.dialects and CHAT not in route.dialects:
@@ -171,7 +172,8 @@ class LiteLLMUpstream:
         :raises DialectNotServed: litellm carries no unknown request
         :raises ModelNotAllowed: the caller's key does not allow the model, or allows some and the request names none
         """
-        caller.check_model(route.name)
+        if caller.grant is not None:
+            caller.check_model(route.name)
         carrying = self._carrying_route(route, caller)
         if route.lane != "wire" and isinstance(body, bytes) and is_served(route, method, path, alone=carrying is None):
             return await self._others.send(route, path, body, caller)

@@ -32,6 +32,7 @@ from tidemark.server.allowed_models import check_body
 from tidemark.server.encodings import read_plain_body
 from tidemark.server.endpoints.forwarding import path_below
 from tidemark.server.headers import returned_lines
+from tidemark.server.quotas import Quotas
 from tidemark.server.responses import JSON_TYPE, to_json, with_error_envelope
 
 DEFAULT_PAGE_ITEMS = 20
@@ -49,6 +50,7 @@ class StoredResponseEndpoints:
     stored: StoredResponses
     compaction: SealedCompaction
     auth: Authenticator
+    quotas: Quotas
     max_body_bytes: int
 
     def routes(self) -> list[BaseRoute]:
@@ -108,7 +110,8 @@ class StoredResponseEndpoints:
         caller = self.auth.caller(request.headers.raw)
         body = await read_plain_body(request, self.max_body_bytes)
         check_body(body, caller)
-        compacted = await self.compaction.compact(body, caller, COMPACT_PATH)
+        async with self.quotas.counted(caller, request.url.path):
+            compacted = await self.compaction.compact(body, caller, COMPACT_PATH)
         if not isinstance(compacted, SealedWindow):
             return await carried_reply(compacted)
         return to_json(

@@ -85,7 +85,7 @@ class DialectEndpoint:
         try:
             caller = self._caller(scope)  # before its body, which a stranger could make long
             log.trace_id = caller.trace_id
-            if self._quotas is not None:
+            if self._quotas is not None and self._quotas.bounds(caller):
                 log.permission = await self._quotas.take(caller, scope["path"])
             body = await read_body(receive, scope["headers"], self._limits.max_body_bytes)
             if is_encoded(scope["headers"]):
@@ -141,7 +141,8 @@ class DialectEndpoint:
         if len(body) > LARGE_BYTES:
             log.permit = await self._permits.take(caller.fingerprint, len(body))
         request = log.request = await self._dialect.parse(body)
-        check_body(body, caller, request.fields)
+        if caller.grant is not None:
+            check_body(body, caller, request.fields)
         controls = read_controls(scope["headers"])
         if not request.stream:
             result = await self._pipeline.run(request, caller, controls, log)

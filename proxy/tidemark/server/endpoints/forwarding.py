@@ -115,7 +115,7 @@ class ForwardingEndpoint:
             log.trace_id = caller.trace_id
             if caller.grant is not None:
                 refuse_key_in_url(scope.get("query_string", b""))
-            if scope["method"] == "POST":
+            if scope["method"] == "POST" and self.quotas.bounds(caller):
                 log.permission = await self.quotas.take(caller, scope["path"])
             if is_read_whole(headers) or caller.is_restricted:
                 body = await read_body(receive, headers, self.max_body_bytes)
