@@ -37,7 +37,7 @@ def keys(machine: Machine, *arguments: str, environ: dict[str, str] | None = Non
     return subprocess.run(command, env=env, cwd=machine.folder, capture_output=True, text=True, timeout=60, check=False)
 
 
-def told(machine: Machine, *arguments: str) -> Any:
+def printed(machine: Machine, *arguments: str) -> Any:
     """What it prints as JSON."""
     done = keys(machine, *arguments, "--json")
     assert done.returncode == 0, done.stderr
@@ -61,10 +61,10 @@ def test_a_key_is_made_rotated_and_revoked_on_all_workers(machine: Machine) -> N
     tidemark = machine.serve("--config", str(machine.config(KEYED)), "--workers", "4", environ=TOKEN)
     wait_until(lambda: sum("Started server process" in line["event"] for line in tidemark.lines) == 4, WAIT_SECONDS)
     at = ("--url", tidemark.url)
-    made = told(machine, "create", "--name", "app", "--models", "small,tiny", "--expires", "2099-01-01", *at)
+    made = printed(machine, "create", "--name", "app", "--models", "small,tiny", "--expires", "2099-01-01", *at)
     assert (made["tenant"], made["models"]) == ("app", ["small", "tiny"])
     wait_until(lambda: statuses(tidemark, made["key"]) == {200}, WAIT_SECONDS)
-    rotated = told(machine, "rotate", made["id"], *at)
+    rotated = printed(machine, "rotate", made["id"], *at)
     wait_until(lambda: statuses(tidemark, made["key"]) == {401}, WAIT_SECONDS)
     assert statuses(tidemark, rotated["key"]) == {200}
     listed = keys(machine, "list", *at).stdout

@@ -313,8 +313,8 @@ class AuthSettings(Struct, frozen=True, kw_only=True):
     """The credentials of clients and upstreams."""
 
     mode: Literal["passthrough", "keys"] = "passthrough"
-    """``passthrough``: the client's own key goes upstream, which needs no administration; ``keys``: clients have keys
-    of Tidemark's own, and upstreams get configured ones alone."""
+    """``passthrough``: the client's own key goes upstream; ``keys``: clients have keys of Tidemark's own, and upstreams
+    get configured ones alone. The first needs no administration."""
     shared_account: bool | Auto = None
     """Whether the account of a configured key is open to every client. It means what Tidemark did not see anybody make,
     and lists. ``auto``: true with ``passthrough``, because such a key mostly serves one person, and false with

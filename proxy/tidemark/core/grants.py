@@ -9,7 +9,7 @@ from tidemark.core.frozen import frozen
 
 CACHED_PATTERNS = 1024
 LONGEST_NAME = 512
-"""A longer name of a model is allowed to nobody who is restricted: no model has one, and to match it takes long."""
+"""A longer name of a model is allowed to nobody who is restricted. No model has one, and to match it takes long."""
 
 
 @frozen

@@ -53,7 +53,7 @@ def check_body(body: bytes, caller: Caller, fields: Mapping[str, bytes] | None =
         raise unjudged("a body without a member 'model'")
     for name, raw in fields.items():
         if name.lower() not in CONTENT and (_names_models(name) or _MAY_NAME.search(raw)):
-            for model in _named(decode_value(raw, name), is_name=_names_models(name)):
+            for model in _models_in(decode_value(raw, name), is_name=_names_models(name)):
                 caller.check_model(model)
 
 
@@ -103,7 +103,7 @@ def _names_models(name: str) -> bool:
     return small in NAMING or small.endswith("_fallbacks")
 
 
-def _named(value: JsonValue, *, is_name: bool) -> Iterator[str]:
+def _models_in(value: JsonValue, *, is_name: bool) -> Iterator[str]:
     """Yield the models that a value names.
 
     :param is_name: whether the value stands where a model is named
@@ -113,8 +113,8 @@ def _named(value: JsonValue, *, is_name: bool) -> Iterator[str]:
             yield value
     elif isinstance(value, list):
         for item in value:
-            yield from _named(item, is_name=is_name)
+            yield from _models_in(item, is_name=is_name)
     elif isinstance(value, dict):
         for name, item in value.items():
             if name.lower() not in SCHEMAS:
-                yield from _named(item, is_name=is_name or _names_models(name))
+                yield from _models_in(item, is_name=is_name or _names_models(name))

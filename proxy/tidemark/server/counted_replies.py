@@ -16,14 +16,14 @@ _LONGEST = 64
 class CountedReply:
     """An ``UpstreamReply`` that notes what it took: the largest count in it, else by the lengths of both bodies.
 
-    :param sent: bytes of the request that may be text
+    :param request_bytes: those of the request that may be text
     """
 
-    def __init__(self, reply: UpstreamReply, permission: Permission, sent: int) -> None:
+    def __init__(self, reply: UpstreamReply, permission: Permission, request_bytes: int) -> None:
         self.status, self.headers = reply.status, reply.headers
         self._reply = reply
         self._permission = permission
-        self._sent = sent
+        self._request_bytes = request_bytes
 
     async def body(self) -> AsyncIterator[bytes]:
         """Yield the answer's pieces as they come."""
@@ -34,7 +34,7 @@ class CountedReply:
             counted = max([counted, *(int(total) for total in _TOTAL.findall(text))])
             rest = text[-_LONGEST:]
             # Noted with each piece: a client may leave before the last one.
-            self._permission.tokens = counted or (self._sent + size) // CHARACTERS_A_TOKEN
+            self._permission.tokens = counted or (self._request_bytes + size) // CHARACTERS_A_TOKEN
             yield piece
 
     async def close(self) -> None:

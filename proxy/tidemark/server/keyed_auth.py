@@ -50,7 +50,7 @@ _IN_URL = "An API key is in the URL, where others log it. Send it as 'Authorizat
 
 
 @frozen
-class _Held:
+class _TableEntry:
     """What a table has of one key, ready for a request."""
 
     digest: bytes
@@ -76,15 +76,15 @@ class KeyTable:
         self._secret = secret
         self._clock = clock
         self._timer = timer
-        self._held: dict[bytes, _Held] = {}
+        self._entries: dict[bytes, _TableEntry] = {}
         self._is_read = False
         self._offset = 0.0
         random = os.urandom(32)  # nothing has this digest
-        self._nobody = _Held(random, random, 0.0, None, b"", Grant("", ""))
+        self._nobody = _TableEntry(random, random, 0.0, None, b"", Grant("", ""))
 
     def use(self, keys: Iterable[ApplicationKey]) -> None:
         """Judge all following requests by these keys."""
-        self._held = {key.id.encode(): self._ready(key) for key in keys}
+        self._entries = {key.id.encode(): self._ready(key) for key in keys}
         self._offset = self._clock() - self._timer()
         self._is_read = True
 
@@ -109,31 +109,31 @@ class KeyTable:
         """
         if not self._is_read:
             raise KeysUnread
-        held = self._held.get(key[_ID], self._nobody)
+        entry = self._entries.get(key[_ID], self._nobody)
         digest = self.digest_of(key)
-        is_current = hmac.compare_digest(digest, held.digest)
-        is_former = hmac.compare_digest(digest, held.former_digest)
-        if not (is_current or (is_former and self.now() < held.former_until)):
+        is_current = hmac.compare_digest(digest, entry.digest)
+        is_former = hmac.compare_digest(digest, entry.former_digest)
+        if not (is_current or (is_former and self.now() < entry.former_until)):
             raise InvalidApiKey(_INCORRECT)
-        if held.expires is not None and self.now() >= held.expires:
+        if entry.expires is not None and self.now() >= entry.expires:
             raise InvalidApiKey(_INCORRECT)
-        return held.fingerprint, held.grant
+        return entry.fingerprint, entry.grant
 
     def now(self) -> float:
         """Return the time that keys expire by, in Unix seconds."""
         return max(self._clock(), self._offset + self._timer())
 
-    def _ready(self, key: ApplicationKey) -> _Held:
+    def _ready(self, key: ApplicationKey) -> _TableEntry:
         former = key.former_digest or self._nobody.digest
         grant = Grant(key.id, key.tenant, key.models, key.quota)
-        return _Held(key.digest, former, key.former_until, key.expires, self.fingerprint_of(key.tenant), grant)
+        return _TableEntry(key.digest, former, key.former_until, key.expires, self.fingerprint_of(key.tenant), grant)
 
     def __repr__(self) -> str:
-        return f"KeyTable({len(self._held)} keys)"
+        return f"KeyTable({len(self._entries)} keys)"
 
 
 @frozen
-class _HeadLayout:
+class _KeyedLayout:
     """What the header lines of a request are, by their names; numbers are positions among the lines."""
 
     forwarded: tuple[int, ...]
@@ -151,7 +151,7 @@ class KeyedAuth:
 
     def __init__(self, table: KeyTable) -> None:
         self._table = table
-        self._layouts: BoundedCache[tuple[bytes, ...], _HeadLayout] = BoundedCache(MAX_HEADS)
+        self._layouts: BoundedCache[tuple[bytes, ...], _KeyedLayout] = BoundedCache(MAX_HEADS)
 
     def caller(self, headers: Iterable[tuple[bytes, bytes]]) -> Caller:
         """Return the caller of a request by its key; no header of its that holds a credential goes on.
@@ -174,10 +174,10 @@ class KeyedAuth:
         caller = Caller(fingerprint, lines, grant=grant)
         return within_trace(caller) if layout.has_trace else caller
 
-    def _learn(self, names: tuple[bytes, ...]) -> _HeadLayout:
+    def _learn(self, names: tuple[bytes, ...]) -> _KeyedLayout:
         """Find out and cache what the lines with these names are."""
         passing = {name for name in names if forwarded_lines([(name, b"")]) and not _is_credential(name)}
-        layout = _HeadLayout(
+        layout = _KeyedLayout(
             tuple(place for place, name in enumerate(names) if name in passing),
             tuple(place for place, name in enumerate(names) if name in KEY_HEADERS),
             tuple(place for place, name in enumerate(names) if name == CONNECTION),
@@ -190,7 +190,9 @@ class KeyedAuth:
 
 
 def refuse_key_in_url(query: bytes) -> None:
-    """Refuse a request that has a key in its URL, even beside one in a header: the URL may go upstream.
+    """Refuse a request that has a key in its URL, which may go upstream.
+
+    A key in a header beside it changes nothing.
 
     :raises InvalidApiKey: it has
     """
@@ -208,10 +210,10 @@ def _key_of(lines: Iterable[tuple[bytes, bytes]]) -> bytes:
 
     :raises InvalidApiKey: there is none, or there are two of Tidemark's
     """
-    sent = {_value_of(line) for line in lines} - {b""}
-    if not sent:
+    values = {_value_of(line) for line in lines} - {b""}
+    if not values:
         raise InvalidApiKey(_MISSING)
-    own = [key for key in sent if key.startswith(_MARK)] if len(sent) > 1 else [*sent]
+    own = [key for key in values if key.startswith(_MARK)] if len(values) > 1 else [*values]
     if len(own) != 1:
         raise InvalidApiKey(_INCORRECT)
     return own[0]

@@ -100,20 +100,20 @@ class Quotas:
             return None
         permission = Permission(owner_of(caller.fingerprint), bounds, self._give_back, ())
         try:
-            taken = await self._store.take(permission.owner, bounds, permission.lease)
+            answer = await self._store.take(permission.owner, bounds, permission.lease)
         except StoreError as error:
             self._emit(StoreDegraded("quotas", str(error)))
             return None
-        permission.lines = _lines_of(bounds, taken, path, self._clock())
-        if taken.used_up:
-            raise _refusal(bounds, taken, permission.lines)
+        permission.lines = _lines_of(bounds, answer, path, self._clock())
+        if answer.used_up:
+            raise _refusal(bounds, answer, permission.lines)
         self._running.add(permission)
         self._renew_later()
         return permission
 
     @contextlib.asynccontextmanager
     async def counted(self, caller: Caller | None, path: str) -> AsyncIterator[None]:
-        """Count a request that is none to a model, but may have one write a summary; its tokens do not count.
+        """Count a request that may have a model write a summary; its tokens do not count.
 
         :param caller: None for the operator, whom nothing bounds
         :raises RateLimitExceeded: a bound is used up
@@ -199,43 +199,43 @@ def _nothing(_: Permission) -> None:
     """End nothing: it has ended."""
 
 
-def _refusal(bounds: Sequence[Bound], taken: Taken, lines: Lines) -> RateLimitExceeded:
-    bound, use, kind = bounds[taken.bound], taken.uses[taken.bound], taken.used_up or "requests"
+def _refusal(bounds: Sequence[Bound], answer: Taken, lines: Lines) -> RateLimitExceeded:
+    bound, use, kind = bounds[answer.bound], answer.uses[answer.bound], answer.used_up or "requests"
     quota = bound.quota
     limit = {"requests": quota.requests_per_minute, "tokens": quota.tokens_per_day, "concurrent": quota.concurrent}[
         kind
     ]
     words = _WORDS[kind].format(of="This key" if bound.name else "This tenant", limit=limit or 0, used=use.tokens)
     shown = "tokens" if kind == "tokens" else "requests"
-    return RateLimitExceeded(words, kind=shown, retry_after=max(taken.retry_after, 0.001), lines=lines)
+    return RateLimitExceeded(words, kind=shown, retry_after=max(answer.retry_after, 0.001), lines=lines)
 
 
-def _lines_of(bounds: Sequence[Bound], taken: Taken, path: str, now: float) -> Lines:
+def _lines_of(bounds: Sequence[Bound], answer: Taken, path: str, now: float) -> Lines:
     """Return the header lines of the tightest bounds, in the words of the path's dialect."""
     requests = [
         (rate - use.requests, rate, use.requests_reset)
-        for bound, use in zip(bounds, taken.uses, strict=True)
+        for bound, use in zip(bounds, answer.uses, strict=True)
         if (rate := bound.quota.requests_per_minute) is not None
     ]
     tokens = [
         (daily - use.tokens, daily, use.tokens_reset)
-        for bound, use in zip(bounds, taken.uses, strict=True)
+        for bound, use in zip(bounds, answer.uses, strict=True)
         if (daily := bound.quota.tokens_per_day) is not None
     ]
     lines: list[tuple[bytes, bytes]] = []
     for kind, counts in (("requests", requests), ("tokens", tokens)):
         if counts:
-            left, limit, reset = min(counts)
-            lines += _lines(kind, (limit, max(0, left)), reset, path, now)
+            remaining, limit, reset = min(counts)
+            lines += _lines(kind, (limit, max(0, remaining)), reset, path, now)
     return lines
 
 
 def _lines(kind: str, counts: tuple[int, int], reset: float, path: str, now: float) -> Lines:
-    limit, left = (b"%d" % count for count in counts)
+    limit, remaining = (b"%d" % count for count in counts)
     if path.startswith(ANTHROPICS):
         prefix = f"anthropic-ratelimit-{kind}-"
         moment = datetime.fromtimestamp(now + reset, UTC).strftime("%Y-%m-%dT%H:%M:%SZ").encode()
-        texts = {"limit": limit, "remaining": left, "reset": moment}
+        texts = {"limit": limit, "remaining": remaining, "reset": moment}
         return [((prefix + name).encode(), text) for name, text in texts.items()]
-    texts = {"limit": limit, "remaining": left, "reset": f"{reset:.3f}s".encode()}
+    texts = {"limit": limit, "remaining": remaining, "reset": f"{reset:.3f}s".encode()}
     return [(f"x-ratelimit-{name}-{kind}".encode(), text) for name, text in texts.items()]

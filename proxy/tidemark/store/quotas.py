@@ -25,17 +25,17 @@ class RedisQuotas:
         self._ask = ask
 
     async def take(self, owner: str, bounds: Sequence[Bound], lease: str) -> Taken:
-        asked = [argument for bound in bounds for argument in (bound.name, *_numbers(bound.quota))]
+        arguments = [argument for bound in bounds for argument in (bound.name, *_numbers(bound.quota))]
         kind, place, retry, midnight, *counts = map(
-            _digits, await self._run(TAKE_QUOTA, owner, lease, LEASE_SECONDS, *asked)
+            _digits, await self._run(TAKE_QUOTA, owner, lease, LEASE_SECONDS, *arguments)
         )
         triples = zip(counts[::3], counts[1::3], counts[2::3], strict=True)
         uses = [Use(int(requests), float(reset), int(tokens), float(midnight)) for requests, reset, tokens in triples]
         return Taken(cast("UsedUp", kind.decode()), int(place), float(retry), uses)
 
     async def give_back(self, owner: str, bounds: Sequence[Bound], lease: str, tokens: int) -> None:
-        asked = [part for bound in bounds for part in (bound.name, int(bound.quota.tokens_per_day is not None))]
-        await self._run(GIVE_QUOTA, owner, lease, tokens, *asked)
+        arguments = [part for bound in bounds for part in (bound.name, int(bound.quota.tokens_per_day is not None))]
+        await self._run(GIVE_QUOTA, owner, lease, tokens, *arguments)
 
     async def renew(self, owner: str, bounds: Sequence[Bound], leases: Sequence[str]) -> None:
         names = [bound.name for bound in bounds]

@@ -110,7 +110,8 @@ def test_requests_in_progress_have_a_bound_and_give_their_place_back(keyed: Keye
     body = {"model": "small", "messages": HELLO, "stream": True}
     with client.http.stream("POST", "/v1/chat/completions", json=body, headers=client.headers()) as stream:
         assert stream.status_code == 200
-        next(stream.iter_raw())
+        pieces = stream.iter_raw()  # without a name it would end, and the connection with it
+        next(pieces)
         refused = other.chat(HELLO)
         assert code(refused) == (429, "rate_limit_exceeded")
         assert refused.headers["retry-after"] == "1"

@@ -66,8 +66,8 @@ class ApplicationKeys:
 
         :raises KeyNotFound: there is none of this id
         """
-        found = next((key for key in await self._store.all() if key.id == identifier), None)
-        return self._described(_existing(found, identifier))
+        key = next((key for key in await self._store.all() if key.id == identifier), None)
+        return self._described(_existing(key, identifier))
 
     async def create(self, fields: KeyFields) -> Described:
         """Make a key, and return it with ``key``, which nobody can read again.
@@ -78,7 +78,7 @@ class ApplicationKeys:
         if fields.name is None:
             raise InvalidRequest("Missing required parameter: 'name'.", param="name", code="missing_required_parameter")
         secret = _new_secret(_random(ID_CHARACTERS))
-        made = fields.over(
+        new = fields.over(
             ApplicationKey(
                 id=secret[len(PREFIX) :][:ID_CHARACTERS],
                 name=fields.name,
@@ -87,17 +87,17 @@ class ApplicationKeys:
                 created=self._clock(),
             )
         )
-        self._check_expiry(made)
+        self._check_expiry(new)
 
         def make(others: Sequence[ApplicationKey]) -> ApplicationKey:
-            _check_name(made, others)
+            _check_name(new, others)
             if len(others) >= MOST_KEYS:
                 raise KeyConflict(f"There are {MOST_KEYS:,} keys already. Revoke some that nobody uses.")
-            return made
+            return new
 
         await self._store.add(make)
         await self._live.refresh()
-        return {**self._described(made), "key": secret}
+        return {**self._described(new), "key": secret}
 
     async def change(self, identifier: str, fields: KeyFields) -> Described:
         """Change what a key may do; its secret stays. Its tenant stays, too: it says whose the conversations are.
@@ -179,27 +179,27 @@ class ApplicationKeys:
         }
 
 
-def unknown_models(models: Sequence[str], known: Sequence[str]) -> Sequence[str]:
-    """Return a warning for each model of a key that no entry of ``model_list`` has, with the nearest that one has.
+def unknown_models(models: Sequence[str], names: Sequence[str]) -> Sequence[str]:
+    """Return a warning for each model of a key that no entry of ``model_list`` has.
 
-    :param known: the entries' names; empty if clients may name any model
+    :param names: the entries' names; empty if clients may name any model
     """
     warnings = []
-    for model in models if known else ():
-        if "*" in model or Grant("", "", tuple(known)).allows(model):
+    for model in models if names else ():
+        if "*" in model or Grant("", "", tuple(names)).allows(model):
             continue
-        near = difflib.get_close_matches(model, known, n=1)
-        mend = f'did you mean "{near[0]}"?' if near else f"known are: {', '.join(known[:5])}"
+        near = difflib.get_close_matches(model, names, n=1)
+        mend = f'did you mean "{near[0]}"?' if near else f"known are: {', '.join(names[:5])}"
         warnings.append(f'no entry of model_list has the name "{model}"; {mend}')
     return warnings
 
 
 def _check_name(key: ApplicationKey, others: Sequence[ApplicationKey]) -> None:
-    taken = next((other for other in others if other.name == key.name), None)
-    if taken is not None:
+    namesake = next((other for other in others if other.name == key.name), None)
+    if namesake is not None:
         raise KeyConflict(
-            f"The key {taken.id} has the name {key.name!r} already. Choose another name; --tenant gives two keys one "
-            "tenant, and 'rotate' gives a key a new secret."
+            f"The key {namesake.id} has the name {key.name!r} already. Choose another name; --tenant gives two keys "
+            "one tenant, and 'rotate' gives a key a new secret."
         )
 
 

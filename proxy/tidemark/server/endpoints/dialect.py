@@ -83,7 +83,7 @@ class DialectEndpoint:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         log = RequestLog(scope["path"], Response(send, self._dialect), self._timer)
         try:
-            caller = self._caller(scope)  # before its body, which a stranger could make long
+            caller = self._caller(scope)  # before its body, which anybody could make long
             log.trace_id = caller.trace_id
             if self._quotas is not None and self._quotas.bounds(caller):
                 log.permission = await self._quotas.take(caller, scope["path"])
