@@ -9,11 +9,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
+from urllib.parse import unquote_plus
 
 from tidemark.core.conversation.messages import JsonValue
 from tidemark.core.errors import ModelNotAllowed
 from tidemark.core.ports import Caller, Headers
-from tidemark.dialects.forms import model_of_pairs
 from tidemark.dialects.raw_json import decode_value, member_names, read_members
 from tidemark.pipeline.carried_objects import IMAGE_EDITS, MODEL_CALLS
 
@@ -57,6 +57,20 @@ def check_body(body: bytes, caller: Caller, fields: Mapping[str, bytes] | None =
                 caller.check_model(model)
 
 
+def check_query(query: str, caller: Caller) -> None:
+    """Refuse a query that names a model, which LiteLLM's proxy takes before the body's.
+
+    :param query: without its question mark
+    :raises ModelNotAllowed: it does
+    """
+    if not caller.is_restricted or not query:
+        return
+    for pair in query.replace(";", "&").split("&"):
+        name = unquote_plus(pair.partition("=")[0])
+        if _names_models(name) or "deployment" in name.lower():
+            raise unjudged("a query that names a model")
+
+
 def check_carried(method: str, path: str, body: bytes, caller: Caller, *, headers: Headers, model: str) -> None:
     """Refuse a carried request whose models nobody can tell: files, batches, what is made elsewhere.
 
@@ -73,11 +87,11 @@ def check_carried(method: str, path: str, body: bytes, caller: Caller, *, header
         method != "POST"
         or place not in MODEL_CALLS | {IMAGE_EDITS}
         or not model
-        or model_of_pairs(query) is not None
         or len(kinds) > 1
         or any(kind.lower().count(b"boundary") > 1 for kind in kinds)
     ):
         raise unjudged(f"{method} /v1{place[:80]}")
+    check_query(query, caller)
     caller.check_model(model)
     if body.lstrip().startswith(b"{"):
         if kinds and b"json" not in kinds[0] and not kinds[0].startswith(b"text/plain"):

@@ -40,6 +40,25 @@ KEY_HEADERS = (AUTHORIZATION, b"x-api-key", b"api-key")
 """Where clients send keys: OpenAI's and Anthropic's SDKs, and Azure's."""
 ACCOUNT_HEADERS = frozenset({b"openai-organization", b"openai-project"})
 """Headers that choose who pays within a provider's account, which is the operator's."""
+PLAIN_HEADERS = frozenset(
+    {
+        b"accept",
+        b"accept-language",
+        b"baggage",
+        b"content-encoding",
+        b"content-type",
+        b"http-referer",
+        b"idempotency-key",
+        b"traceparent",
+        b"tracestate",
+        b"user-agent",
+        b"x-client-request-id",
+        b"x-request-id",
+        b"x-title",
+    }
+)
+PLAIN_BEGINNINGS = (b"anthropic-", b"openai-", b"x-stainless-")
+"""Headers of a restricted caller that go on. In others, gateways such as Portkey's take another model."""
 _MARK = PREFIX.encode()
 _ID = slice(len(_MARK), len(_MARK) + ID_CHARACTERS)
 _LONGEST = 256
@@ -137,6 +156,8 @@ class _KeyedLayout:
     """What the header lines of a request are, by their names; numbers are positions among the lines."""
 
     forwarded: tuple[int, ...]
+    plain: tuple[int, ...]
+    """Those of ``forwarded`` that cannot choose a model."""
     keys: tuple[int, ...]
     connections: tuple[int, ...]
     has_trace: bool
@@ -165,11 +186,11 @@ class KeyedAuth:
         if not layout.is_lower_case:
             return self.caller([(name.lower(), value) for name, value in received])
         fingerprint, grant = self._table.judge(_key_of([received[place] for place in layout.keys]))
-        lines = [received[place] for place in layout.forwarded]
+        lines = [received[place] for place in (layout.plain if grant.models else layout.forwarded)]
         for place in layout.connections:
             if received[place][1].lower() not in PLAIN_CONNECTIONS:  # it names hop-by-hop headers
                 passing = forwarded_lines(received)
-                lines = [line for line in passing if not _is_credential(line[0])]
+                lines = [line for line in passing if _goes_on(line[0], grant)]
                 break
         caller = Caller(fingerprint, lines, grant=grant)
         return within_trace(caller) if layout.has_trace else caller
@@ -179,6 +200,7 @@ class KeyedAuth:
         passing = {name for name in names if forwarded_lines([(name, b"")]) and not _is_credential(name)}
         layout = _KeyedLayout(
             tuple(place for place, name in enumerate(names) if name in passing),
+            tuple(place for place, name in enumerate(names) if name in passing and _is_plain(name)),
             tuple(place for place, name in enumerate(names) if name in KEY_HEADERS),
             tuple(place for place, name in enumerate(names) if name == CONNECTION),
             not passing.isdisjoint(TRACE_CONTEXT),
@@ -198,6 +220,14 @@ def refuse_key_in_url(query: bytes) -> None:
     """
     if query and _MARK in unquote_to_bytes(query):
         raise InvalidApiKey(_IN_URL)
+
+
+def _goes_on(name: bytes, grant: Grant) -> bool:
+    return not _is_credential(name) and (not grant.models or _is_plain(name))
+
+
+def _is_plain(name: bytes) -> bool:
+    return name in PLAIN_HEADERS or name.startswith(PLAIN_BEGINNINGS)
 
 
 def _is_credential(name: bytes) -> bool:

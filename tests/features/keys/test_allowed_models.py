@@ -12,6 +12,7 @@ from tests.features.keys.conftest import Keyed
 from tests.features.keys.test_keys import code
 from tests.request.talk import history, user
 
+EMBEDDINGS = "/v1/embeddings"
 FORM = "multipart/form-data; boundary=B"
 
 
@@ -177,6 +178,30 @@ def test_a_large_form_is_read_whole_and_judged(holder: Holder) -> None:
     assert not holder.keyed.bench.upstream.received
     plain = part("model", "small") + sound + "--B--\r\n"
     assert holder.send("/v1/audio/transcriptions", plain, FORM).status_code == 200
+
+
+@pytest.mark.parametrize("query", ["model=large", "beta=true&mod%65l=large", "a=1;MODEL=large", "deployment_id=large"])
+@pytest.mark.parametrize(
+    "path", ["/v1/chat/completions", "/v1/messages", "/v1/messages/count_tokens", "/v1/embeddings"]
+)
+def test_a_model_in_a_query_is_refused_beside_the_allowed_one(holder: Holder, path: str, query: str) -> None:
+    """LiteLLM's proxy takes it before the body's."""
+    body = {"model": "small", "messages": MESSAGES, "max_tokens": 5, "input": "x"}
+    assert holder.json(f"{path}?{query}", **body).status_code == 403
+    assert not holder.keyed.bench.upstream.received
+    if "count" not in path:
+        assert holder.json(f"{path}?beta=true", **body).status_code == 200
+
+
+def test_headers_in_which_gateways_choose_a_model_do_not_go_on(holder: Holder) -> None:
+    """Those of SDKs do; a key without models sends all."""
+    http, body = holder.keyed.operator.http, {"model": "small", "messages": MESSAGES}
+    lines = {"x-portkey-config": "other", "anthropic-beta": "b", "x-stainless-os": "Linux", "x-my-router": "large"}
+    free = holder.keyed.create("free")["key"]
+    for key, names in ((holder.key, {"anthropic-beta", "x-stainless-os"}), (free, set(lines))):
+        headers = {"authorization": f"Bearer {key}", **lines}
+        assert http.post("/v1/chat/completions", json=body, headers=headers).status_code == 200
+        assert set(holder.keyed.sent()[-1]) & set(lines) == names
 
 
 def test_two_content_types_are_refused(holder: Holder) -> None:

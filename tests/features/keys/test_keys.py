@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import httpx
 import pytest
 
 from tests.features.keys.conftest import KEYED, Keyed
+from tests.request.conftest import benched
 from tests.request.talk import user
 from tests.support.waiting import wait_until
+from tidemark.store.embedded.server import EmbeddedValkey
 
 PATIENCE_SECONDS = 10.0
 
@@ -213,3 +216,19 @@ def test_the_operator_sees_the_models_without_a_key_and_counting_needs_one(keyed
     assert http.post("/tidemark/count", json=body).status_code == 401
     headers = {"authorization": f"Bearer {keyed.create()['key']}"}
     assert http.post("/tidemark/count", json=body, headers=headers).status_code == 200
+
+
+def test_without_the_store_the_keys_read_last_hold_and_no_new_one_is_made(tmp_path: Path) -> None:
+    """A revocation is refused aloud, too; a worker that starts then asks its clients to try again."""
+    with EmbeddedValkey(tmp_path / "store") as store, benched(store.url, tmp_path) as bench:
+        keyed = Keyed(bench, bench.client("", config=KEYED))
+        made = keyed.create(requests_per_minute=1)
+        store.stop()
+        client = keyed.client(made["key"])
+        assert [client.chat([user("Hello.")]).status_code for _ in range(2)] == [200, 200]
+        assert code(keyed.client("sk-tm-unknown").chat([user("Hello.")])) == (401, "invalid_api_key")
+        for method, path, fields in (("POST", "", {"name": "b"}), ("DELETE", f"/{made['id']}", {}), ("GET", "", {})):
+            assert code(keyed.ask(method, path, **fields)) == (503, "store_unavailable")
+        late = bench.client(made["key"], config=KEYED).chat([user("Hello.")])
+        assert code(late) == (503, "server_busy")
+        assert int(late.headers["retry-after"]) == 1

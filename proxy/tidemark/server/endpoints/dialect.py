@@ -24,7 +24,7 @@ from tidemark.pipeline.relay import Relay
 from tidemark.pipeline.steps import Pipeline
 from tidemark.pipeline.values import CommandAnswer, Ending, Exchange, Refused, Repeated, Result
 from tidemark.server.access import ConversationAccess
-from tidemark.server.allowed_models import check_body
+from tidemark.server.allowed_models import check_body, check_query
 from tidemark.server.asgi import JSON, CancelOnDisconnect, ClientGone, Response, read_body
 from tidemark.server.encodings import decoded_body, is_encoded
 from tidemark.server.headers import read_controls, saved_line
@@ -114,6 +114,7 @@ class DialectEndpoint:
             return caller
         if caller.grant is not None:
             refuse_key_in_url(query)
+            check_query(query.decode("latin-1"), caller)
         return replace(caller, query="?" + query.decode("latin-1"))
 
     async def _answer_or_fail(self, log: RequestLog, scope: Scope, body: bytes, caller: Caller) -> Outcome:

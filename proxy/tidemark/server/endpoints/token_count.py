@@ -15,7 +15,7 @@ from tidemark.core.frozen import frozen
 from tidemark.core.ports import Authenticator
 from tidemark.pipeline.plain_replies import read_whole
 from tidemark.pipeline.token_count import InputTokenCounting
-from tidemark.server.allowed_models import check_body
+from tidemark.server.allowed_models import check_body, check_query
 from tidemark.server.encodings import read_plain_body
 from tidemark.server.headers import returned_lines
 from tidemark.server.keyed_auth import refuse_key_in_url
@@ -47,6 +47,7 @@ class TokenCountEndpoint:
         caller = self.auth.caller(request.headers.raw)
         if caller.grant is not None:
             refuse_key_in_url(request.scope["query_string"])
+            check_query(request.url.query, caller)
         body = await read_plain_body(request, self.max_body_bytes)
         check_body(body, caller)
         path = f"{self.path}?{request.url.query}" if request.url.query else self.path
