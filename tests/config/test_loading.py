@@ -83,9 +83,10 @@ class TestModelList:
         assert told.pop(0).startswith(
             "9: rpm in litellm_params steer LiteLLM's router and proxy and have no effect here"
         )
-        assert told[0].startswith("15: general_settings is LiteLLM's own and is ignored here, its master_key too")
+        assert told[0].startswith("15: master_key is the admin token here")
         assert "asks no client for a key" in told[0]
-        assert told[1:] == ["16: litellm_settings is LiteLLM's own and is ignored here"]
+        assert told[1].startswith("15: master_key would be the admin token, but the environment variable NOT_SET")
+        assert told[2:] == ["16: litellm_settings is LiteLLM's own and is ignored here"]
 
     def test_nothing_secret_is_shown(self, write: Write) -> None:
         """Keys in parameters, passwords in URLs and the environment's secrets have stars in ``repr``."""

@@ -221,9 +221,29 @@ class TestProblems:
         """It is what has to be set."""
         assert f'"{variable}" is not set' in problems(write(f"upstream: os.environ/{variable}"))[0]
 
-    def test_virtual_keys_are_not_available_yet(self, write: Write) -> None:
-        """A setting that would be silently without effect is refused."""
-        assert "auth.mode: keys is not available yet" in problems(write("auth: {mode: keys}"))[0]
+    def test_keys_of_clients_need_an_upstream_with_a_credential(self, write: Write) -> None:
+        """No client sends one then; an entry without is warned of, as a server of this machine may want none."""
+        assert "auth.mode: keys needs upstreams" in problems(write("auth: {mode: keys}"))[0]
+        path = write("""\
+            auth: {mode: keys}
+            model_list:
+              - {model_name: a, litellm_params: {model: openai/a}}
+              - {model_name: b, litellm_params: {model: openai/b, api_key: x}}
+            """)
+        warnings = load(path, HOME).warnings
+        assert ['"a" has no api_key' in warning for warning in warnings] == [True]
+
+    def test_litellms_master_key_is_the_admin_token(self, write: Write) -> None:
+        """By its reference, too; the variable of Tidemark's own comes first."""
+        path = write("general_settings: {master_key: os.environ/MASTER}")
+        for environ, token in (
+            ({"MASTER": "from litellm's file"}, "from litellm's file"),
+            ({"MASTER": "from litellm's file", "TIDEMARK_ADMIN_TOKEN": "own, and long enough"}, "own, and long enough"),
+        ):
+            secret = load(path, {**HOME, **environ}).secrets.admin_token
+            assert secret is not None
+            assert secret.reveal() == token
+        assert load(path, HOME).secrets.admin_token is None
 
     def test_marks_are_checked_as_they_will_be_used(self, write: Write) -> None:
         """An entry's threshold against the target of the defaults."""

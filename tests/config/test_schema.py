@@ -183,7 +183,6 @@ class TestFiles:
             "store: {tenants: {someone: {ttl_days: 7}}}",
             "store: {tenants: {0f343b0931126a20f133d67c2b018a3b: {ttl_days: 0}}}",
             "store: {tenants: {0f343b0931126a20f133d67c2b018a3b: {max_mb: 7}}}",
-            "auth: {mode: keys}",
             "model_name: a",
             "model_list: {a: b}",
             "model_list: [{model_name: a}]",
@@ -201,10 +200,6 @@ class TestFiles:
         with pytest.raises(ConfigError):
             load(write(text), HOME)
         assert not VALIDATOR.is_valid(yaml.safe_load(text))
-
-    def test_what_is_not_available_yet_is_refused(self) -> None:
-        """An editor does not complete it either."""
-        assert at("auth.mode")["anyOf"] == [{"enum": ["passthrough"]}]
 
 
 def test_the_command_prints_it() -> None:

@@ -147,6 +147,9 @@ def test_an_id_of_nothing_is_told_on_every_page(console: Console, visitor: Visit
             fields = {"words": "tide", "text": "A text.", "version": "v", "preview": "0" * 32}
             answer = visitor.get(page) if method == "GET" else visitor.send(page, **fields)
             assert (answer.status_code, is_told(answer)) == (404, True), page
+            if "/keys/" in page:
+                assert "There is no key" in answer.text
+                continue
             assert "There is no conversation of this id" in answer.text
             assert 'href="/console/conversations">Back to the conversations' in answer.text
 

@@ -23,6 +23,7 @@ from tidemark.app.features import find, plug_in
 from tidemark.config import Settings, as_typed
 from tidemark.config.effective import effective_settings
 from tidemark.console.conversations import ConversationPages
+from tidemark.console.keys import KeyPages
 from tidemark.console.models import ModelPages
 from tidemark.console.overview import OverviewPages
 from tidemark.console.pages import HOME, ConsolePages, PageFamily
@@ -35,6 +36,7 @@ from tidemark.dialects.openai_errors import OPENAI_ERRORS
 from tidemark.features.bill.feature import BillFeature
 from tidemark.features.conversations.feature import ConversationsFeature
 from tidemark.features.feature import Feature
+from tidemark.features.keys.feature import KeysFeature
 from tidemark.features.model_registry.feature import ModelRegistryFeature
 from tidemark.features.settings.feature import SettingsFeature
 from tidemark.features.summaries.feature import SummariesFeature
@@ -144,6 +146,7 @@ def console_routes(worker: Worker, features: list[Feature]) -> list[BaseRoute]:
         ),
         SummaryPages(summaries.changes, models),
         ModelPages(find(ModelRegistryFeature, features).registry, as_typed),
+        KeyPages(find(KeysFeature, features).keys, as_typed, worker.emit, worker.settings.auth.mode == "keys"),
         SettingPages(settings, partial(effective_settings, worker.settings), as_typed),
     ]
     streams = [route for feature in features for route in feature.console_routes(HOME, sessions.require)]
@@ -195,6 +198,7 @@ def dialect_endpoints(worker: Worker) -> dict[str, ASGIApp]:
             access=worker.access,
             limits=limits,
             permits=worker.admission.permits,
+            quotas=worker.quotas,
             emit=worker.emit,
             timer=time.perf_counter,
             saving_of=next(iter(worker.savings), None),

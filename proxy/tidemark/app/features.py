@@ -27,11 +27,13 @@ FEATURES = (
     "memory_flush.feature:MemoryFlushFeature",
     "model_registry.feature:ModelRegistryFeature",
     "settings.feature:SettingsFeature",
+    "keys.feature:KeysFeature",
     "offline.feature:OfflineFeature",
     "upkeep.feature:UpkeepFeature",
 )
 """The class of each feature, by its place in ``tidemark/features``; a command imports none that it does not need."""
 _ASKED_FOR: Mapping[str, tuple[str, Callable[[Settings], bool]]] = {
+    "keys": ("auth.mode: keys", lambda settings: settings.auth.mode == "keys"),
     "live_events": ("events.webhook", lambda settings: settings.events.webhook is not None),
     "memory_flush": ("memory_flush.enabled", lambda settings: settings.memory_flush.enabled),
 }

@@ -6,6 +6,7 @@ It asks for conversations, figures and metrics at intervals, and listens to the 
 from __future__ import annotations
 
 import json
+import ssl
 import threading
 import time
 from collections import deque
@@ -61,20 +62,22 @@ class WatchedServer:
     headers: Mapping[str, str]
     operator: bool = False
     """Whether the credential is the operator's token."""
+    context: ssl.SSLContext | None = field(default=None, compare=False)
+    """Trusts the server; None for the machine's authorities."""
 
     @classmethod
-    def of(cls, url: str, environ: Mapping[str, str]) -> WatchedServer:
+    def of(cls, url: str, environ: Mapping[str, str], context: ssl.SSLContext | None = None) -> WatchedServer:
         """Return a server that is asked as the operator if the environment has the token, else as a client."""
         token = environ.get("TIDEMARK_ADMIN_TOKEN")
         key = token or environ.get("OPENAI_API_KEY")
-        return cls(url, {"authorization": f"Bearer {key}"} if key else {}, operator=bool(token))
+        return cls(url, {"authorization": f"Bearer {key}"} if key else {}, bool(token), context)
 
     def get(self, path: str) -> bytes:
         """Return the body of a page.
 
         :raises ServerRefusal: it does not answer, or with an error
         """
-        connection, prefix = connect(self.url, ASK_SECONDS)
+        connection, prefix = connect(self.url, ASK_SECONDS, self.context)
         try:
             connection.request("GET", prefix + path, headers=dict(self.headers))
             answer = connection.getresponse()
@@ -176,7 +179,7 @@ def listen(server: WatchedServer, take: Callable[[Mapping[str, Any]], None], end
     last = ""
     while not ended.is_set():
         with suppress(OSError, HTTPException, ServerRefusal):
-            connection, prefix = connect(server.url, LISTEN_SECONDS)
+            connection, prefix = connect(server.url, LISTEN_SECONDS, server.context)
             headers = {**server.headers, **({"last-event-id": last} if last else {})}
             try:
                 connection.request("GET", f"{prefix}/tidemark/events", headers=headers)

@@ -29,7 +29,7 @@ from tidemark.terminal.run_file import announced
 
 if TYPE_CHECKING:
     from tidemark.config import Settings
-    from tidemark.server.connections import Bounds
+    from tidemark.server.connections import Bounds, TlsFiles
 
 BACKLOG = 2048
 LOCALHOST = "localhost"
@@ -64,12 +64,13 @@ def serve(config: Path | None, host: str | None, port: int | None, workers: int 
     for warning in (*settings.warnings, *exposure_warnings(settings)):
         click.echo(f"warning: {warning}", err=True)
     check_settings(settings)
+    tls = _tls(settings)
     with ExitStack() as stack:
         stack.enter_context(_ended_by_signals())
         listeners = _bound(settings.server.host, settings.server.port, stack)
         store_url = _store(settings, stack)
-        stack.enter_context(announced(settings.data_dir, _address(listeners[0])))
-        _run(settings, listeners, {"store_url": store_url, "secret": _secret(settings).encode()})
+        stack.enter_context(announced(settings.data_dir, _address(listeners[0], is_tls=tls is not None)))
+        _run(settings, listeners, tls, {"store_url": store_url, "secret": _secret(settings).encode()})
 
 
 @contextmanager
@@ -114,19 +115,37 @@ def _bound(host: str, port: int, stack: ExitStack) -> list[socket.socket]:
     return listeners
 
 
-def _address(listener: socket.socket) -> str:
+def _tls(settings: Settings) -> TlsFiles | None:
+    """Return the files of the certificate, once they were tried; None for plain HTTP.
+
+    :raises ConfigError: they cannot be used
+    """
+    from tidemark.server.connections import Certificates, TlsFiles
+
+    tls = settings.server.tls
+    if tls.cert is None or tls.key is None:
+        return None
+    files = TlsFiles(tls.cert, tls.key, tls.client_ca)
+    for warning in files.warnings():
+        click.echo(f"warning: {warning}", err=True)
+    Certificates(files, logging.getLogger("tidemark").warning)
+    return files
+
+
+def _address(listener: socket.socket, *, is_tls: bool) -> str:
     """Return an address that clients of this machine can use, without a path.
 
     A socket that listens on all addresses names none.
     """
     host, port = listener.getsockname()[:2]
     host = THIS_MACHINE.get(host, host)
-    return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
+    scheme = "https" if is_tls else "http"
+    return f"{scheme}://[{host}]:{port}" if ":" in host else f"{scheme}://{host}:{port}"
 
 
 def _first_lines(settings: Settings, listener: socket.socket) -> Iterator[str]:
     """Yield what a person needs first: where clients and browsers go, and by which file."""
-    address = _address(listener)
+    address = _address(listener, is_tls=settings.server.tls.cert is not None)
     yield f"Tidemark listens on {address} (OPENAI_BASE_URL={address}/v1), with its console at {address}/console"
     host = listener.getsockname()[0]
     if host in THIS_MACHINE:
@@ -181,7 +200,7 @@ def _bounds(settings: Settings) -> Bounds:
     )
 
 
-def _run(settings: Settings, listeners: list[socket.socket], order: Mapping[str, Any]) -> None:
+def _run(settings: Settings, listeners: list[socket.socket], tls: TlsFiles | None, order: Mapping[str, Any]) -> None:
     """Serve until a signal arrives.
 
     :param order: what each worker gets beside the configuration: ``store_url`` and ``secret``
@@ -202,6 +221,7 @@ def _run(settings: Settings, listeners: list[socket.socket], order: Mapping[str,
         "backlog": BACKLOG,
         "proxy_headers": False,  # the operator is recognised by the real peer address
         "ws": "none",
+        **({} if tls is None else {"tls": tls}),
     }
     for line in _first_lines(settings, listeners[0]):
         click.echo(line, err=True)

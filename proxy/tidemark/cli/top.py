@@ -23,7 +23,7 @@ import click
 
 from tidemark.cli.activity import EVENT_KINDS, EVENTS, Activity, WatchedServer, Watcher, listen
 from tidemark.terminal.examples import example
-from tidemark.terminal.http_client import ServerRefusal, server_url, url_option
+from tidemark.terminal.http_client import ServerRefusal, own_certificate, server_url, url_option
 from tidemark.terminal.options import config_option, json_option
 from tidemark.terminal.tables import plain_lines, print_json, printable
 
@@ -65,7 +65,8 @@ def top(config: Path | None, url: str | None, once: bool, as_json: bool) -> None
     TIDEMARK_ADMIN_TOKEN shows all conversations; without it those of OPENAI_API_KEY are shown. The latencies are times
     until the first byte and the last of an answer, so they contain the upstream's.
     """
-    server = WatchedServer.of(url or server_url(config), os.environ)
+    address = url or server_url(config)
+    server = WatchedServer.of(address, os.environ, own_certificate(address, config))
     watcher = Watcher(server)
     first = watcher.read()
     if once or as_json or not sys.stdout.isatty() or os.environ.get("TERM", "dumb") == "dumb":

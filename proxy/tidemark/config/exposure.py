@@ -17,7 +17,8 @@ def exposure_warnings(settings: Settings) -> tuple[str, ...]:
         for entry in settings.model_list
         if any(value and name.endswith(CREDENTIAL_ENDS) for name, value in entry.litellm_params.items())
     ]
-    if is_loopback(host) or not names or settings.secrets.admin_token is not None:
+    is_closed = settings.auth.mode == "keys" or settings.secrets.admin_token is not None
+    if is_loopback(host) or not names or is_closed:
         return ()
     warning = (
         f"every client that reaches {host} can use {names[0]} at your expense, and read messages of callers without "

@@ -119,10 +119,12 @@ TemplateChoice = Annotated[
     ),
 ]
 """A path is recognised by its slash or its ending."""
+_PATH_PATTERN = r"^(?![A-Za-z]:[/\u0001-\u001f])[^\u0000\\]*[^\s\u0000\\][^\u0000\\]*$"
 Folder = Annotated[
     Path,
-    made_by(_folder, "a folder's path", r"^(?![A-Za-z]:[/\u0001-\u001f])[^\u0000\\]*[^\s\u0000\\][^\u0000\\]*$"),
+    made_by(_folder, "a folder's path", _PATH_PATTERN),
 ]
+File = Annotated[Path, made_by(_folder, "a file's path", _PATH_PATTERN)]
 
 
 @frozen
@@ -145,9 +147,6 @@ class Kind:
     """Makes the setting of the converted value, or raises ``Unfit``."""
     refusals: Mapping[str, str] = field(default_factory=dict)
     """Words of earlier versions, each with what to write now."""
-    unavailable: Mapping[str, str] = field(default_factory=dict)
-    """Words whose feature is not in this release yet, each with the one to write until then. They are refused, because
-    a setting without effect is worse than none."""
     is_section: bool = False
     """Whether the key holds the keys of a class, its type."""
 

@@ -17,6 +17,8 @@ from importlib.resources.abc import Traversable
 from pathlib import Path
 from typing import Any, TypeVar
 
+from tidemark.config.access_sections import QuotaSettings
+from tidemark.config.credentials import GENERAL, MASTER_KEY, OPEN_DOOR, check_credentials, with_master_key
 from tidemark.config.effective import sources_of
 from tidemark.config.environment import data_folder, read_overrides, warn_of_unknown
 from tidemark.config.kinds import is_windows_path
@@ -71,12 +73,6 @@ LITELLM_SECTIONS = (
 )
 """Sections of a LiteLLM proxy's file that have no meaning here. They cause a warning only, because an existing file
 must load."""
-MASTER_KEY = "master_key"
-OPEN_DOOR = (
-    "{section} is LiteLLM's own and is ignored here, its master_key too: Tidemark asks no client for a key, so whoever "
-    "reaches the port can use the keys of model_list. Listen on 127.0.0.1, or put a gateway in front that "
-    "authenticates clients; TIDEMARK_ADMIN_TOKEN locks the console and the operator's paths only"
-)
 MAX_BYTES = 4_000_000
 """The longest file, in bytes. A thousand models take 300 kB; a longer file is another one by mistake."""
 TENANT = re.compile("[0-9a-f]{32}")
@@ -153,20 +149,32 @@ def _settings(reader: Reader, root: Table, path: Path | None, environ: Mapping[s
         name: reader.section(ModelStoreSettings, node, f"store.models.{name}") for name, node in model_nodes.items()
     }
     store_models = {name: changed(ModelStoreSettings(), keys) for name, keys in stated.items()}
+    nodes, quota_nodes = _split(reader, nodes, "limits")
+    sections: dict[str, Any] = {name: reader.section(SECTIONS[name], nodes.get(name), name) for name in PLAIN_SECTIONS}
+    tenants = _by_tenant(reader, tenant_nodes, changed(StoreSettings(), sections["store"]))
+    _check_tls(reader, root, sections, path)
+    everybody = changed(QuotaSettings(), sections["limits"].get("per_tenant", {}))
+    quotas = {
+        name: changed(everybody, reader.section(QuotaSettings, node, f"limits.tenants.{name}"))
+        for name, node in quota_nodes.items()
+    }
     preset = _preset(reader, root, top.get("preset"))
     sections["tokenizer"] = {**preset.tokenizer, **sections["tokenizer"]}
     overrides = read_overrides(reader, environ)
     warn_of_unknown(reader, environ)
+    secrets = with_master_key(reader, root, overrides.secrets, environ)
     if overrides.store_url is not None:
         sections["store"] = {**sections["store"], "url": overrides.store_url}
     if sections["store"].get("wait_replicas") and sections["store"].get("url", EMBEDDED) == EMBEDDED:
         reader.problem(0, "store.wait_replicas needs a server with replicas in store.url; an embedded store has none")
     for name in ("memory_flush", "events"):
-        if sections[name].get("webhook") and overrides.secrets.flush is None:
+        if sections[name].get("webhook") and secrets.flush is None:
             reader.problem(0, f"{name}.webhook needs TIDEMARK_FLUSH_SECRET, the secret that signs what is posted")
     entries = read_model_list(reader, nodes.get("model_list"))
     compaction = _compaction(reader, nodes.get("compaction"), entries, changed(CompactionSettings(), preset.compaction))
     upstream = overrides.upstream or top.get("upstream")
+    if sections["auth"].get("mode") == "keys":
+        check_credentials(reader, root.key_lines.get("auth", 0), entries, has_upstream=bool(upstream))
     if isinstance(upstream, str) and lacks_version(upstream):
         line = 0 if overrides.upstream else root.key_lines["upstream"]
         reader.warn(line, NO_VERSION)
@@ -185,10 +193,22 @@ def _settings(reader: Reader, root: Table, path: Path | None, environ: Mapping[s
         model_list=entries,
         preset=top.get("preset"),
         tenants=tenants,
-        store_models=store_models,
+    nodes, model_nodes = _split(reader, nodes, "store", "models")
+    nodes, quota_nodes = _split(reader, nodes, "limits")
+    sections: dict[str, Any] = {name: reader.section(SECTIONS[name], nodes.get(name), name) for name in PLAIN_SECTIONS}
+    tenants = _by_tenant(reader, tenant_nodes, changed(StoreSettings(), sections["store"]))
+    store_models = {
+        name: changed(ModelStoreSettings(), reader.section(ModelStoreSettings, node, f"store.models.{name}"))
+        for name, node in model_nodes.items()
+    }
+    everybody = changed(QuotaSettings(), sections["limits"].get("per_tenant", {}))
+    quotas = {
+        name: changed(everybody, reader.section(QuotaSettings, node, f"limits.tenants.{name}"))
+        for name, node in quota_nodes.items()
+    }
         upstream=upstream,
         compaction=compaction,
-        secrets=overrides.secrets,
+        secrets=secrets,
         model_defaults=load_model_defaults(),
         path=path,
         **{name: changed(SECTIONS[name](), keys) for name, keys in sections.items()},
@@ -215,6 +235,33 @@ def _split_from_store(
     table = reader.free_table(store.nodes[key], f"store.{key}")
     rest = {name: node for name, node in store.nodes.items() if name != key}
     return {**nodes, "store": dataclasses.replace(store, nodes=rest)}, table.nodes
+    rest, tenants = _split(reader, nodes, "store")
+    for name, node in tenants.items():
+        if TENANT.fullmatch(name) is None:
+            reader.problem(node.line, "store.tenants takes the 32 hex characters that the log calls tenant")
+    return rest, tenants
+
+
+def _check_tls(reader: Reader, root: Table, sections: Mapping[str, Any], path: Path | None) -> None:
+    """Check that the files of TLS are named together, and make their paths absolute: they are relative to the file."""
+    tls, line = sections["server"].get("tls", {}), root.key_lines.get("server", 0)
+    files = {name: file for name, file in tls.items() if file is not None}
+    if files and not {"cert", "key"} <= files.keys():
+        reader.problem(line, "server.tls needs both cert and key")
+    if files and sections["transport"].get("server") == "library":
+        reader.problem(line, "server.tls needs transport.server: own; uvicorn's protocol cannot change certificates")
+    folder = Path.cwd() if path is None else path.absolute().parent
+    tls.update({name: folder / file.expanduser() for name, file in files.items()})
+
+
+def _split(reader: Reader, nodes: Mapping[str, Any], name: str) -> tuple[Mapping[str, Any], Mapping[str, Node]]:
+    """Split a section's ``tenants`` from its other keys."""
+    section = nodes.get(name)
+    if not isinstance(section, Table) or "tenants" not in section.nodes:
+        return nodes, {}
+    table = reader.free_table(section.nodes["tenants"], f"{name}.tenants")
+    rest = {key: node for key, node in section.nodes.items() if key != "tenants"}
+    return {**nodes, name: dataclasses.replace(section, nodes=rest)}, table.nodes
 
 
 def _by_tenant(reader: Reader, nodes: Mapping[str, Node], store: StoreSettings) -> Mapping[str, TenantSettings]:
@@ -243,9 +290,10 @@ def _without_litellms(reader: Reader, root: Table) -> Mapping[str, Any]:
     nodes = dict(root.nodes)
     for name in LITELLM_SECTIONS:
         section = nodes.pop(name, None)
-        if isinstance(section, Table) and MASTER_KEY in section.nodes:
-            reader.warn(section.key_lines[MASTER_KEY], OPEN_DOOR.format(section=name))
-        elif section is not None:
+        if isinstance(section, Table) and name == GENERAL and MASTER_KEY in section.nodes:
+            reader.warn(section.key_lines[MASTER_KEY], OPEN_DOOR)
+            section = section if len(section.nodes) > 1 else None
+        if section is not None:
             reader.warn(root.key_lines[name], f"{name} is LiteLLM's own and is ignored here")
     for name in ENTRY_KEYS:
         if name in nodes and name not in ROOT_KEYS:

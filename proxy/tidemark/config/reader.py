@@ -109,7 +109,7 @@ class Reader:
             return MISSING
         try:
             if isinstance(scalar, Scalar):
-                return self._usable(node.line, name, kind.read(scalar), kind)
+                return self._usable(node.line, name, kind.read(scalar))
             more = ""
         except Unfit as unfit:
             more = str(unfit)
@@ -148,12 +148,8 @@ class Reader:
         text = self._environ[name]
         return Scalar(resolve(text), text, node.line, variable=name)
 
-    def _usable(self, line: int, name: str, value: Any, kind: Kind) -> Any:
+    def _usable(self, line: int, name: str, value: Any) -> Any:
         """Return a value, or the template of a file that it names; ``MISSING`` after a problem."""
-        if value in kind.unavailable:
-            message = f"is not available yet; remove the line or leave it at {kind.unavailable[value]}"
-            self.problem(line, f"{name}: {value} {message}")
-            return MISSING
         if not isinstance(value, TemplateFile):
             return value
         path = self._folder / value.path.expanduser()

@@ -19,6 +19,7 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
+from tidemark.config.access_sections import QuotaSettings
 from tidemark.config.kinds import Kind, Schema, Text, Tokens, kind_of, kinds_of
 from tidemark.config.loading import LITELLM_SECTIONS, PLAIN_SECTIONS, TENANT
 from tidemark.config.models import BETA_KEY, ENTRY_KEYS, LaneChoice, ModelEntry, ModelInfo
@@ -41,10 +42,14 @@ def configuration_schema() -> Schema:
     }
     store: Any = properties["store"]
     store["properties"]["tenants"] = _tenants()
-    store["properties"]["models"] = {
-        "description": field_descriptions(Settings)["store_models"],
-        "type": ["object", "null"],
-        "additionalProperties": _section(ModelStoreSettings, None),
+from tidemark.config.sections import (
+    ROOT_KINDS,
+    SECTIONS,
+    CompactionSettings,
+    ModelStoreSettings,
+    QuotaSettings,
+    TenantSettings,
+)
     }
     described = field_descriptions(Settings)
     for name, kind in ROOT_KINDS.items():
@@ -97,8 +102,6 @@ def _value(kind: Kind, description: str, **more: JsonValue) -> dict[str, JsonVal
     """Return the schema of one key, which a variable of the environment may give as well."""
     wanted = f"It takes {kind.wanted}."
     accepted: Any = with_reference(schema_of(kind))
-    if kind.unavailable:
-        accepted = {"anyOf": [{"enum": [word for word in kind.words if word not in kind.unavailable]}]}
     return {"description": f"{description} {wanted}".strip(), **accepted, **more}
 
 

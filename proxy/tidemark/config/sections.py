@@ -13,6 +13,7 @@ from typing import Annotated, Any, Literal, TypeVar
 from msgspec import Meta, Struct
 from msgspec.structs import replace
 
+from tidemark.config.access_sections import QuotaSettings, TlsSettings
 from tidemark.config.addresses import HeaderName, HostName, Ip, Origin, url
 from tidemark.config.kinds import (
     Auto,
@@ -239,6 +240,7 @@ class ServerSettings(Struct, frozen=True, kw_only=True):
     """The interface. Loopback, because without a key of its own anyone who reaches the server may use it."""
     port: Annotated[int, Meta(description="a whole number from 0 to 65535", ge=0, le=65535)] = 8787
     """The TCP port; 0 takes any free one."""
+    tls: TlsSettings = TlsSettings()
     workers: Annotated[int, whole("processes", least=1, most=256)] = 1
     """The processes that share port and store. 1: enough for hundreds of streams, and simplest to watch."""
     max_body_mb: Annotated[int, whole("megabytes", least=1, most=4096)] = 64
@@ -286,6 +288,7 @@ class LimitSettings(Struct, frozen=True, kw_only=True):
     Beyond the first it answers 503 ``overloaded``, beyond the second 502 ``upstream_incomplete``.
     """
 
+    per_tenant: QuotaSettings = QuotaSettings()
     max_streams: Annotated[int, whole("requests", least=1)] | None = None
     """The most that a worker answers at once, as streams or whole. null: as many as ``server.max_connections`` lets in,
     because 1,000 slow streams take 33 MB, and only the operator knows what the upstreams take."""
@@ -321,11 +324,9 @@ class TransportSettings(Struct, frozen=True, kw_only=True):
 class AuthSettings(Struct, frozen=True, kw_only=True):
     """The credentials of clients and upstreams."""
 
-    mode: Annotated[Literal["passthrough", "keys"], Meta(extra={"unavailable": {"keys": "passthrough"}})] = (
-        "passthrough"
-    )
-    """``passthrough``: the client's own key goes upstream; ``keys``: virtual keys. The first needs no
-    administration."""
+    mode: Literal["passthrough", "keys"] = "passthrough"
+    """``passthrough``: the client's own key goes upstream; ``keys``: clients have keys of Tidemark's own, and upstreams
+    get configured ones alone. The first needs no administration."""
     shared_account: bool | Auto = None
     """Whether the account of a configured key is open to every client. It means what Tidemark did not see anybody make,
     and lists. ``auto``: true with ``passthrough``, because such a key mostly serves one person, and false with

@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from dataclasses import field
 from pathlib import Path
 
+from tidemark.config.access_sections import QuotaSettings
 from tidemark.config.masking import Address, Secret
 from tidemark.config.models import ModelDefaults, ModelEntry, WindowNote, most_specific
 from tidemark.config.sections import (
@@ -76,6 +77,8 @@ class Settings:
     """``store.tenants``, by the tenant's id, as the log shows it."""
     store_models: Mapping[str, ModelStoreSettings] = field(default_factory=dict)
     """``store.models``, by the client's name for a model or a pattern of it."""
+    quotas: Mapping[str, QuotaSettings] = field(default_factory=dict)
+    """``limits.tenants``, by the tenant's name in its keys or by its owner's id: what is bounded in another way."""
     history: HistorySettings = field(default_factory=HistorySettings)
     server: ServerSettings = field(default_factory=ServerSettings)
     limits: LimitSettings = field(default_factory=LimitSettings)

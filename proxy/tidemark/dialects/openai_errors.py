@@ -22,7 +22,7 @@ class OpenAIErrors:
         param = error.param if isinstance(error, errors.InvalidRequest) else None
         if isinstance(error, errors.ContextLengthExceeded):
             param = error.param or self.messages_member
-        elif isinstance(error, errors.ModelNotFound):
+        elif isinstance(error, errors.ModelNotFound | errors.ModelNotAllowed):
             param = "model"
         body = {"message": str(error), "type": _type_of(error), "param": param, "code": error.code}
         return json.dumps({"error": body}, ensure_ascii=False).encode()
@@ -53,6 +53,8 @@ def event(body: bytes) -> bytes:
 
 
 def _type_of(error: errors.TidemarkError) -> str:
+    if isinstance(error, errors.RateLimitExceeded):
+        return error.kind
     if isinstance(error, errors.ClientError):
         return "invalid_request_error"
     return "upstream_error" if isinstance(error, errors.UpstreamError) else "server_error"

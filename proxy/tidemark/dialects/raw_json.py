@@ -68,6 +68,17 @@ def read_members(
         raise InvalidRequest(f"The body is not valid JSON: {error}.", code="invalid_json") from error
 
 
+def member_names(body: bytes) -> list[str]:
+    """Return the names of the top-level members in their order; one that stands twice is there twice.
+
+    :raises InvalidRequest: the body is not a JSON object
+    """
+    try:
+        return [name for name, _ in _pieces(body, b"{}")]
+    except (ValueError, RecursionError) as error:
+        raise InvalidRequest("The body is not valid JSON.", code="invalid_json") from error
+
+
 def _counted(pieces: Iterable[tuple[str, bytes]], most: int | None) -> Iterator[tuple[str, bytes]]:
     """Yield members, up to a number of them.
 

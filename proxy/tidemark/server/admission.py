@@ -12,7 +12,7 @@ from math import inf
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from tidemark.core.conversation.request import ErrorFormat
-from tidemark.core.errors import ClientError, Overloaded
+from tidemark.core.errors import ClientError, KeysUnread, Overloaded
 from tidemark.core.events import Listener, RequestShed, ShedReason
 from tidemark.core.ports import Authenticator, Headers
 from tidemark.server.asgi import Response
@@ -112,5 +112,5 @@ class Admission:
         """Return whose request it is; those with a credential that is refused later are one tenant."""
         try:
             return self._auth.caller(headers).fingerprint
-        except ClientError:
+        except (ClientError, KeysUnread):
             return b""

@@ -97,7 +97,7 @@ class PassthroughAuth:
         keyed.update(text)
         digest = keyed.digest()
         caller = Caller(self._fingerprints.get(digest) or self._fingerprint(text, digest), lines)
-        return _within_trace(caller) if layout.has_trace else caller
+        return within_trace(caller) if layout.has_trace else caller
 
     def _learn(self, names: tuple[bytes, ...]) -> _HeadLayout:
         """Find out and cache what the lines with these names are."""
@@ -129,7 +129,7 @@ class PassthroughAuth:
         return "PassthroughAuth(secret=***)"
 
 
-def _within_trace(caller: Caller) -> Caller:
+def within_trace(caller: Caller) -> Caller:
     """Return a caller with its trace, and without a malformed trace context."""
     trace_id, lines = traced_lines(caller.headers)
     return replace(caller, headers=lines, trace_id=trace_id)

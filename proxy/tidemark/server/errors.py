@@ -20,6 +20,9 @@ STATUS: dict[type[errors.TidemarkError], HTTPStatus] = {
     errors.NotAuthenticated: HTTPStatus.UNAUTHORIZED,
     errors.Forbidden: HTTPStatus.FORBIDDEN,
     errors.ModelNotFound: HTTPStatus.NOT_FOUND,
+    errors.KeyNotFound: HTTPStatus.NOT_FOUND,
+    errors.KeyConflict: HTTPStatus.CONFLICT,
+    errors.RateLimitExceeded: HTTPStatus.TOO_MANY_REQUESTS,
     errors.ModelConflict: HTTPStatus.CONFLICT,
     errors.SettingsConflict: HTTPStatus.CONFLICT,
     errors.NoUpstream: HTTPStatus.NOT_FOUND,
@@ -61,6 +64,8 @@ def error_lines(error: errors.TidemarkError) -> list[tuple[bytes, bytes]]:
     lines = []
     if error.retry_after:
         lines.append((b"retry-after", b"%d" % math.ceil(error.retry_after)))
+    if isinstance(error, errors.RateLimitExceeded):
+        lines += error.lines
     if isinstance(error, errors.NotAuthenticated):
         lines.append((b"www-authenticate", b"Bearer"))  # RFC 9110, section 15.5.2: a 401 names the scheme
     if isinstance(error, errors.UnsupportedEncoding):

@@ -11,11 +11,13 @@ from dataclasses import replace
 from tidemark.core.conversation.request import ModelRequest
 from tidemark.core.errors import TidemarkError
 from tidemark.core.events import Outcome, RequestServed
-from tidemark.core.report import NO_USAGE, Report
+from tidemark.core.ports import Headers
+from tidemark.core.report import NO_USAGE, Report, Usage
 from tidemark.pipeline.values import Ending
 from tidemark.server.asgi import CLIENT_GONE, Response
-from tidemark.server.headers import report_lines
+from tidemark.server.headers import report_lines, returned_lines
 from tidemark.server.permits import Permit
+from tidemark.server.quotas import Permission, tokens_of, without_quotas
 
 
 class RequestLog:
@@ -32,6 +34,8 @@ class RequestLog:
         self.trace_id = ""
         self.permit: Permit | None = None
         """The permit of a large request, which may have ended."""
+        self.permission: Permission | None = None
+        """What the request counts against; None if nothing bounds its caller."""
         self.is_shed = False
         """Whether the request was refused beyond the limits."""
         self.report: Report | None = None
@@ -58,9 +62,28 @@ class RequestLog:
         """End the permit; a client that waits for a whole answer sees no progress."""
         self.end_permit()
 
+    def end_permission(self) -> None:
+        """End what the request counts against, with the tokens that it took."""
+        if self.permission is None:
+            return
+        if self.permission.counts_tokens and self.ending is not None and not self.answered_here:
+            answer = self.ending.reply.message
+            tokens = self.report.tokens_after if self.report else 0
+            self.permission.tokens = tokens_of(self._usage(), tokens, len(answer.raw) if answer else 0)
+        self.permission.end()
+
     def facts(self) -> list[tuple[bytes, bytes]]:
         """Return the header lines that report what was done to the request (promise 9); none before it is known."""
-        return report_lines(self.report) if self.report else []
+        lines = report_lines(self.report) if self.report else []
+        return lines if self.permission is None else [*lines, *self.permission.lines]
+
+    def returned(self, headers: Headers) -> list[tuple[bytes, bytes]]:
+        """Return the upstream's header lines that reach the client: its own quotas do not, if the caller has others."""
+        lines = returned_lines(headers)
+        return lines if self.permission is None else without_quotas(lines)
+
+    def _usage(self) -> Usage:
+        return self.request.dialect.usage(self.ending.reply.usage) if self.request and self.ending else NO_USAGE
 
     def note_error(self, error: TidemarkError) -> None:
         """Note an error: its code for log and metrics, its cause for the log."""
@@ -79,7 +102,7 @@ class RequestLog:
         if self.answered_here:
             report = report and replace(report, tokens_before=0, tokens_after=0)
         elif request and self.ending:
-            usage = request.dialect.usage(self.ending.reply.usage)
+            usage = self._usage()
         return RequestServed(
             self.path,
             self.response.status or CLIENT_GONE,

@@ -48,6 +48,7 @@ class RedisStore(RecordReader):
     :param lifetimes: the same and more, by tenant
     :param emit: receives an event for each record that cannot be read
     :param max_tenant_bytes: what one credential may store; None for no bound
+    :param own_tenant_bytes: the same by owner, for those that have a bound of their own
     :param library: send commands by redis-py, not only those over TLS
     :param wait_replicas: how many replicas must have a turn before it counts as stored, within ``wait_seconds``
     :param owner_seconds: how long it is known who made what a shared account has; None for no limit
@@ -63,6 +64,7 @@ class RedisStore(RecordReader):
         lifetimes: Lifetimes | None = None,
         emit: Listener = lambda _: None,
         max_tenant_bytes: int | None = None,
+        own_tenant_bytes: Mapping[str, int] | None = None,
         recall_timeout_seconds: float = RECALL_SECONDS,
         record_timeout_seconds: float = RECORD_SECONDS,
         library: bool = False,
@@ -97,6 +99,7 @@ class RedisStore(RecordReader):
             self.ask,
             self._weigh,
             max_bytes=max_tenant_bytes,
+            own_bytes=own_tenant_bytes,
             keep_seconds=longest,
             weigh_others=self.kept_conversations.weigh,
         )

@@ -51,6 +51,7 @@ key                      type     content
 ``tm:up:DAY``            string   bytes that credentials imported on a day before any upstream accepted them
 ``tm:{models}:v``        string   ``EPOCH:CHANGE``, the version of all settings of models; new after every change
 ``tm:{models}:s``        string   what the operator set for all models (``operator_settings.py``)
+``tm:{models}:a``        hash     id of a key of the application -> its record, without the key (``features/keys``)
 ``tm:{models}:o``        hash     ``provider:model`` -> what the operator set (``models.py``)
 ``tm:{models}:r``        hash     ``provider:model`` -> what requests showed of it
 ``tm:{models}:t``        zset     ``provider:model`` by the time when requests showed it last
@@ -70,6 +71,9 @@ key                      type     content
 ``tm:{traffic}:b:WORKER`` string   the number of the last batch of figures that a worker added
 ``tm:{bill}:d:DAY``      hash     figure and model -> what the requests of a day cost (``features/bill/store.py``)
 ``tm:{bill}:b:WORKER``   string   the number of the last batch of figures that a worker added
+``tm:{limits:OWNER}:r``   hash     second -> requests of a tenant that has a quota; with ``:KEY``, those of a key
+``tm:{limits:OWNER}:c``   zset     its requests in progress, by the time when they count as ended
+``tm:{limits:OWNER}:t``   hash     the day, and the tokens of that day
 ``tm:{event-posts}:*``            the same keys as of ``tm:{flush}``, for live events on their way to a webhook
 ``tm:{events}:s``        stream   the newest batches of live events (``features/live_events/store.py``), for ten minutes
 ``tm:{events}:l``        string   a mark that somebody listens to them
@@ -220,6 +224,11 @@ TRAFFIC = "tm:{traffic}"
 
 BILL = "tm:{bill}"
 """The beginning of the keys of what all requests cost: one slot, and no tenant's."""
+
+
+def quotas(owner: str) -> str:
+    """Return the beginning of the keys of what a tenant has used of its quotas: one slot."""
+    return f"tm:{{limits:{owner}}}"
 
 
 def calibrations(owner: str) -> str:

@@ -64,6 +64,9 @@ LIST_ADD = _script("list_add")
 LIST_DROP = _script("list_drop")
 WEIGH = _script("weigh")
 ADD_USAGE = _script("usage_add")
+TAKE_QUOTA = _script("take_quota")
+GIVE_QUOTA = _script("give_quota")
+RENEW_QUOTA = _script("renew_quota")
 
 
 def moment(seconds: float) -> str:

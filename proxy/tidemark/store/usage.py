@@ -53,6 +53,7 @@ class OwnerUsage:
     :param weigh: returns the bytes of memory that a conversation takes
     :param weigh_others: returns the same of all else that a credential has stored
     :param max_bytes: bound of one credential, in the store's memory; None for no bound
+    :param own_bytes: the same by owner, for those that have a bound of their own
     :param keep_seconds: the lifetime of an unused credential's numbers; 0 for no limit
     """
 
@@ -63,12 +64,14 @@ class OwnerUsage:
         *,
         max_bytes: int | None,
         keep_seconds: int,
+        own_bytes: Mapping[str, int] | None = None,
         weigh_others: Weigh | None = None,
     ) -> None:
         self._ask = ask
         self._weigh_others = weigh_others
         self._weigh = weigh
         self._max = max_bytes
+        self._own_bytes = own_bytes or {}
         self._keep = keep_seconds
         self._added: dict[str, int] = {}
         self._proven: set[str] = set()
@@ -115,10 +118,10 @@ class OwnerUsage:
         await self.settle()
         await self._check_memory(size)
         stored, accepted = await self._ask("HMGET", keys.usage(owner), "bytes", "accepted")
-        total = int(stored or 0) + size
-        if self._max is not None and total > self._max:
+        total, most = int(stored or 0) + size, self._own_bytes.get(owner, self._max)
+        if most is not None and total > most:
             total = await self._weighed(owner) + size
-        if self._max is not None and total > self._max:
+        if most is not None and total > most:
             raise StoreFull(FULL)
         if accepted or trusted:
             return False
@@ -185,12 +188,13 @@ class OwnerUsage:
 
     async def _check(self, owner: str, total: int) -> None:
         """Note whether a credential is at its bound; above half of it, its conversations are weighed now and then."""
-        if self._max is None:
+        most = self._own_bytes.get(owner, self._max)
+        if most is None:
             return
-        if 2 * total > self._max:
+        if 2 * total > most:
             claim = await self._ask("SET", keys.weighing(owner), 1, "NX", "EX", WEIGH_SECONDS)
             total = await self._weighed(owner) if claim is not None else total
-        if total > self._max:
+        if total > most:
             self.full.add(owner)
         else:
             self.full.discard(owner)

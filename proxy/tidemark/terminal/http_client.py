@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import os
+import ssl
 from collections.abc import Callable, Iterator, Mapping
 from http.client import HTTPConnection, HTTPException, HTTPResponse, HTTPSConnection, IncompleteRead
 from pathlib import Path
@@ -16,6 +17,7 @@ from urllib.parse import urlsplit
 import click
 
 from tidemark.core.errors import TidemarkError
+from tidemark.core.hosts import is_loopback
 from tidemark.terminal.options import config_option
 from tidemark.terminal.run_file import read
 
@@ -24,6 +26,7 @@ TIMEOUT_SECONDS = 60.0
 ASK_SECONDS = 5.0
 """For small pages, which a server that runs answers at once."""
 PIECE_BYTES = 65_536
+_BEGIN, _END = "-----BEGIN CERTIFICATE-----", "-----END CERTIFICATE-----"
 URL_EXAMPLE = "--url must be something like http://127.0.0.1:8787."
 
 url_option = click.option("--url", show_default="the configuration's", help="Tidemark's address.")
@@ -41,9 +44,10 @@ def server_options(command: F) -> F:
     return command
 
 
-def connect(url: str, timeout_seconds: float) -> tuple[HTTPConnection, str]:
+def connect(url: str, timeout_seconds: float, context: ssl.SSLContext | None = None) -> tuple[HTTPConnection, str]:
     """Return a connection that is not opened yet, and the path that all requests begin with.
 
+    :param context: trusts the server; None for the authorities of this machine, or of ``SSL_CERT_FILE``
     :raises click.UsageError: the address is no URL of a server
     """
     try:
@@ -53,14 +57,15 @@ def connect(url: str, timeout_seconds: float) -> tuple[HTTPConnection, str]:
         raise click.UsageError(URL_EXAMPLE) from None
     if not host or parts.scheme not in ("http", "https"):
         raise click.UsageError(URL_EXAMPLE)
-    kind = HTTPSConnection if parts.scheme == "https" else HTTPConnection
-    return kind(host, port, timeout=timeout_seconds), parts.path.rstrip("/")
+    if parts.scheme == "http":
+        return HTTPConnection(host, port, timeout=timeout_seconds), parts.path.rstrip("/")
+    return HTTPSConnection(host, port, timeout=timeout_seconds, context=context), parts.path.rstrip("/")
 
 
 def page(url: str, path: str) -> str | None:
     """Return a page that needs no credential; None if nobody answers with 200."""
     try:
-        connection, prefix = connect(url, ASK_SECONDS)
+        connection, prefix = connect(url, ASK_SECONDS, _unasked() if _is_local(url) else None)
     except click.UsageError:
         return None
     try:
@@ -94,7 +99,7 @@ def request(
     :raises ServerRefusal: the server refuses the request, or does not answer whole
     """
     url = server["url"] or configured_url(server["config"])
-    connection, prefix = connect(url, TIMEOUT_SECONDS)
+    connection, prefix = connect(url, TIMEOUT_SECONDS, own_certificate(url, server["config"]))
     where = urlsplit(url).netloc
     answer = None
     try:
@@ -116,6 +121,51 @@ def request(
         connection.close()
 
 
+def _is_local(url: str) -> bool:
+    try:
+        return is_loopback(urlsplit(url).hostname or "")
+    except ValueError:
+        return False
+
+
+def _unasked() -> ssl.SSLContext:
+    """Return a context for a server of this machine that gets no credential: whoever it is may see the question."""
+    context = ssl.create_default_context()
+    context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+    return context
+
+
+def own_certificate(url: str, config: Path | None) -> ssl.SSLContext | None:
+    """Return a context that trusts the configured server's own certificate and no other.
+
+    The certificate need not name 127.0.0.1, at which the command asks. It is None for another machine's server, and for
+    one without TLS.
+    """
+    from tidemark.config import load
+
+    if not (url.startswith("https:") and _is_local(url)):
+        return None
+    cert = load(config, os.environ).server.tls.cert
+    if cert is None:
+        return None
+    context = ssl.create_default_context(cadata=_first_certificate(cert))
+    context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN
+    context.check_hostname = False
+    return context
+
+
+def _first_certificate(file: Path) -> str:
+    """Return the server's own certificate, without those that lead to its authority.
+
+    :raises ServerRefusal: there is none
+    """
+    try:
+        text = file.read_text("utf-8")
+        return text[text.index(_BEGIN) : text.index(_END) + len(_END)] + "\n"
+    except (OSError, ValueError) as error:
+        raise ServerRefusal(f"{file} has no certificate of the server: {error}") from error
+
+
 def _pieces(body: bytes, advance: Callable[[int], None]) -> Iterator[bytes]:
     for start in range(0, len(body), PIECE_BYTES):
         piece = body[start : start + PIECE_BYTES]
@@ -123,8 +173,10 @@ def _pieces(body: bytes, advance: Callable[[int], None]) -> Iterator[bytes]:
         advance(len(piece))
 
 
-def headers(*, operator: bool) -> Mapping[str, str]:
-    """Return the headers with the credential of the environment: the operator's, or a client's key."""
+def headers(*, operator: bool | None) -> Mapping[str, str]:
+    """Return the headers with the credential of the environment: the operator's, or a client's key; None for none."""
+    if operator is None:
+        return {}
     variable = "TIDEMARK_ADMIN_TOKEN" if operator else "OPENAI_API_KEY"
     key = os.environ.get(variable)
     if operator and not key:
@@ -153,4 +205,5 @@ def configured_url(config: Path | None) -> str:
 
     server = load(config, os.environ).server
     host = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(server.host, server.host)  # noqa: S104 - the client connects to it, and binds nothing
-    return f"http://[{host}]:{server.port}" if ":" in host else f"http://{host}:{server.port}"
+    scheme = "http" if server.tls.cert is None else "https"
+    return f"{scheme}://[{host}]:{server.port}" if ":" in host else f"{scheme}://{host}:{server.port}"

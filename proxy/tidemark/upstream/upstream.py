@@ -127,7 +127,10 @@ class LiteLLMUpstream:
 
         :raises UpstreamUnreachable, UpstreamTimedOut: there was no answer
         :raises DialectNotServed: litellm translates chat completions only
+        :raises ModelNotAllowed: the caller's key does not allow the model; endpoints have asked before
         """
+        if caller.grant is not None:
+            caller.check_model(route.name)
         if route.dialects and CHAT not in route.dialects and dialect.name not in route.dialects:
             raise not_spoken(route, dialect)
         if route.takes_bytes and route.dialects and CHAT not in route.dialects:
@@ -167,7 +170,10 @@ class LiteLLMUpstream:
 
         :raises UpstreamUnreachable, UpstreamTimedOut: there was no answer
         :raises DialectNotServed: litellm carries no unknown request
+        :raises ModelNotAllowed: the caller's key does not allow the model, or allows some and the request names none
         """
+        if caller.grant is not None:
+            caller.check_model(route.name)
         carrying = self._carrying_route(route, caller)
         if route.lane != "wire" and isinstance(body, bytes) and is_served(route, method, path, alone=carrying is None):
             return await self._others.send(route, path, body, caller)

@@ -6,6 +6,7 @@ others are conversations, the catalog of models, and summaries. ``worker.py`` ad
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Callable, Iterable, Mapping
 from functools import cached_property
@@ -21,12 +22,16 @@ from tidemark.compaction.compactor import Compactor
 from tidemark.compaction.immediate import ImmediateCompaction
 from tidemark.compaction.storing import SummaryStorage
 from tidemark.compaction.writer import SummaryWriter
-from tidemark.config import ModelEntry, Settings, StoreSettings, TenantSettings, WindowNote
+from tidemark.config import ModelEntry, QuotaSettings, Settings, StoreSettings, TenantSettings, WindowNote
 from tidemark.core.bill import SavingOf
+from tidemark.core.conversation.prefix import owner_of
 from tidemark.core.conversation.request import Dialect
 from tidemark.core.events import Listener, Listeners
+from tidemark.core.grants import Quota
 from tidemark.core.ports import DeletionHook, MemoryFlush
 from tidemark.dialects.message_formats import MessageFormats
+from tidemark.server.keyed_auth import KeyTable
+from tidemark.server.quotas import Quotas
 from tidemark.store.calibrations import RedisCalibrations
 from tidemark.store.codec import Codec
 from tidemark.store.conversations import RedisStore
@@ -34,6 +39,7 @@ from tidemark.store.leases import RedisLeases
 from tidemark.store.lessons import RedisLearnedWindows
 from tidemark.store.lifetimes import Lifetime, Lifetimes, lifetime
 from tidemark.store.models import RedisModels
+from tidemark.store.quotas import RedisQuotas
 from tidemark.store.request_heads import RedisRequestHeads
 from tidemark.store.schema import CompressionSwitch, SchemaWatch
 from tidemark.store.summary_replacement import RedisSummaryReplacement
@@ -49,6 +55,7 @@ from tidemark.worker.dialects import CHAT, build_dialects
 
 SECONDS_A_DAY = 86_400
 BYTES_A_MEGABYTE = 1_048_576
+_OWNER = re.compile("[0-9a-f]{32}")
 
 
 class ModelParts:
@@ -211,7 +218,8 @@ class StoreParts(ModelParts):
     @cached_property
     def store(self) -> RedisStore:
         section = self.settings.store
-        most, owner_days = section.max_tenant_mb, section.owner_days
+        most = self.settings.limits.per_tenant.stored_mb or section.max_tenant_mb
+        owner_days = section.owner_days
         store = RedisStore(
             self.store_url,
             self.codec,
@@ -219,6 +227,7 @@ class StoreParts(ModelParts):
             lifetimes=self.lifetimes,
             emit=self.emit,
             max_tenant_bytes=None if most is None else most * BYTES_A_MEGABYTE,
+            own_tenant_bytes=self._own_tenant_bytes(),
             library=self.settings.transport.store == "library",
             wait_replicas=section.wait_replicas,
             wait_seconds=section.wait_seconds,
@@ -226,6 +235,34 @@ class StoreParts(ModelParts):
         )
         self.stores.insert(0, store)
         return store
+
+    @cached_property
+    def keys(self) -> KeyTable:
+        """The keys of the application; the feature of that name fills it."""
+        return KeyTable(self.secret, time.time, time.monotonic)
+
+    def owner_of_tenant(self, name: str) -> str:
+        """Return the owner of what a tenant has.
+
+        :param name: the tenant's name in its keys, or the owner's id itself
+        """
+        return name if _OWNER.fullmatch(name) else owner_of(self.keys.fingerprint_of(name))
+
+    def _own_tenant_bytes(self) -> Mapping[str, int]:
+        quotas = self.settings.quotas.items()
+        return {
+            self.owner_of_tenant(name): quota.stored_mb * BYTES_A_MEGABYTE for name, quota in quotas if quota.stored_mb
+        }
+
+    @cached_property
+    def quotas(self) -> Quotas:
+        return Quotas(
+            RedisQuotas(self.store.ask),
+            everybody=_quota(self.settings.limits.per_tenant),
+            tenants={self.owner_of_tenant(name): _quota(own) for name, own in self.settings.quotas.items()},
+            clock=time.time,
+            emit=self.emit,
+        )
 
     def other_store(self, ttl_seconds: float | None, timeout_seconds: float) -> RedisStore:
         """Return a new connection to the store, for work that no request waits for."""
@@ -315,6 +352,10 @@ class StoreParts(ModelParts):
         return BackgroundCompaction(
             compactor=self.compactor, writer=self.writer, store=self.store, leases=self.leases, emit=self.emit
         )
+
+
+def _quota(section: QuotaSettings) -> Quota:
+    return Quota(section.requests_per_minute, section.tokens_per_day, section.concurrent)
 
 
 def _lifetime_of(section: StoreSettings | TenantSettings) -> Lifetime:

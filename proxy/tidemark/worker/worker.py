@@ -46,6 +46,7 @@ from tidemark.server.auth import MAX_CACHED_CALLERS, PassthroughAuth
 from tidemark.server.capabilities import errors_of
 from tidemark.server.endpoints.destinations import Destinations
 from tidemark.server.endpoints.forwarding import ForwardingEndpoint
+from tidemark.server.keyed_auth import KeyedAuth
 from tidemark.server.operator import OperatorAccess
 from tidemark.server.spools import SpoolBounds, Spools
 from tidemark.store.answers import RedisAnswers
@@ -227,6 +228,8 @@ class Worker(StoreParts):
 
     @cached_property
     def auth(self) -> Authenticator:
+        if self.settings.auth.mode == "keys":
+            return KeyedAuth(self.keys)
         return PassthroughAuth(
             self.secret,
             identity_headers=self.settings.auth.identity_headers,
@@ -268,6 +271,7 @@ class Worker(StoreParts):
             objects=CarriedObjects(self.accounts),
             upstream=self.upstream,
             auth=self.auth,
+            quotas=self.quotas,
             formats=self.dialects,
             max_body_bytes=self.max_body_bytes,
             emit=self.emit,
@@ -296,6 +300,7 @@ class Worker(StoreParts):
         await self.relay.settle()
         await self.preparation.aclose()
         await self.recaller.aclose()
+        await self.quotas.aclose()
 
     async def aclose(self) -> None:
         """Write what waits, and close the connections; parts that were never used are left out."""

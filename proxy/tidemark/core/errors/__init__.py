@@ -18,8 +18,13 @@
             * ``RequestTimedOut``
         * ``UpgradeRequired``
         * ``NotAuthenticated``
+            * ``InvalidApiKey``
         * ``Forbidden``
             * ``ForeignPage``
+            * ``ModelNotAllowed``
+        * ``KeyNotFound``
+        * ``KeyConflict``
+        * ``RateLimitExceeded``
         * ``ModelNotFound``
         * ``ModelConflict``
         * ``SettingsConflict``
@@ -39,6 +44,7 @@
         * ``ConfigError``
         * ``ServerBusy``
             * ``Overloaded``
+            * ``KeysUnread``
         * ``TokenizerFailed``
         * ``CompactionFailed``
         * ``SummaryRejected``
@@ -87,17 +93,22 @@ from tidemark.core.errors.client import (
     HeadTooLarge,
     HistoryLost,
     ImportLimit,
+    InvalidApiKey,
     InvalidHttp,
     InvalidRequest,
     ItemNotFound,
+    KeyConflict,
+    KeyNotFound,
     MessageNotFound,
     ModelConflict,
+    ModelNotAllowed,
     ModelNotFound,
     NoSummary,
     NotAuthenticated,
     NoUpstream,
     ObjectNotFound,
     PreviewNotFound,
+    RateLimitExceeded,
     RequestTimedOut,
     ResponseNotFound,
     SettingsConflict,
@@ -111,6 +122,7 @@ from tidemark.core.errors.service import (
     ConfigError,
     FlushNotTaken,
     FlushRefused,
+    KeysUnread,
     Overloaded,
     RecordUnreadable,
     SchemaUnknown,
@@ -155,11 +167,16 @@ __all__ = [
     "HeadTooLarge",
     "HistoryLost",
     "ImportLimit",
+    "InvalidApiKey",
     "InvalidHttp",
     "InvalidRequest",
     "ItemNotFound",
+    "KeyConflict",
+    "KeyNotFound",
+    "KeysUnread",
     "MessageNotFound",
     "ModelConflict",
+    "ModelNotAllowed",
     "ModelNotFound",
     "NoSummary",
     "NoUpstream",
@@ -167,6 +184,7 @@ __all__ = [
     "ObjectNotFound",
     "Overloaded",
     "PreviewNotFound",
+    "RateLimitExceeded",
     "RecordUnreadable",
     "RequestTimedOut",
     "ResponseNotFound",

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from tidemark.core.errors.base import TidemarkError
 
 
@@ -142,6 +144,12 @@ class NotAuthenticated(ClientError):
     code = "invalid_admin_token"
 
 
+class InvalidApiKey(NotAuthenticated):
+    """The key of a client is missing, unknown, revoked or expired; the answer does not say which of these."""
+
+    code = "invalid_api_key"
+
+
 class Forbidden(ClientError):
     """The action is switched off on this server; the message names what would allow it."""
 
@@ -152,6 +160,53 @@ class ForeignPage(Forbidden):
     """The request came from another site's web page, or under a foreign host name; the message names the setting."""
 
     code = "foreign_origin"
+
+
+class ModelNotAllowed(Forbidden):
+    """The client's key allows other models only.
+
+    :param model: the name that the client uses; empty if a request may reach a model that nobody can tell
+    """
+
+    code = "model_not_allowed"
+
+    def __init__(self, model: str, message: str = "") -> None:
+        super().__init__(
+            message
+            or f"This key may not use the model {model[:200]!r}. GET /v1/models lists those that it may use; the "
+            "operator can add others to the key."
+        )
+
+
+class KeyNotFound(ClientError):
+    """There is no key of this id."""
+
+    code = "key_not_found"
+
+
+class KeyConflict(ClientError):
+    """Another key has the same name, or there are too many; the message says which."""
+
+    code = "key_conflict"
+
+
+class RateLimitExceeded(ClientError):
+    """A tenant or a key has used up what ``limits`` allows it for now.
+
+    :param kind: what is used up: ``requests`` or ``tokens``
+    :param retry_after: seconds until a request may succeed
+    :param lines: header lines that say the limit, what is left and when it is whole again
+    """
+
+    code = "rate_limit_exceeded"
+
+    def __init__(
+        self, message: str, *, kind: str, retry_after: float, lines: Sequence[tuple[bytes, bytes]] = ()
+    ) -> None:
+        super().__init__(message)
+        self.kind = kind
+        self.retry_after = retry_after
+        self.lines = lines
 
 
 class ModelNotFound(ClientError):

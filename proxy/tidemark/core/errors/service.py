@@ -27,6 +27,13 @@ class Overloaded(ServerBusy):
     code = "overloaded"
 
 
+class KeysUnread(ServerBusy):
+    """The store has not answered since this worker started, so nobody knows which keys are valid."""
+
+    def __init__(self) -> None:
+        super().__init__("The keys of clients cannot be read at present. Send the request again.", retry_after=1.0)
+
+
 class TokenizerFailed(ServiceError):
     """Counting failed (FR-5.2.1). Nothing is approximated, and the client may send the request again."""
 

@@ -8,6 +8,7 @@ from tidemark.core.ports.clocks import Clock
 from tidemark.core.ports.counting import RequestCount, Stored, TokenCounter
 from tidemark.core.ports.flushing import ConsumerState, DeadLetter, FlushEntry, MemoryFlush, QueueState
 from tidemark.core.ports.owners import OwnerStore
+from tidemark.core.ports.quotas import Bound, QuotaStore, Taken, Use, UsedUp
 from tidemark.core.ports.responses import KeptConversationStore, ResponseStore
 from tidemark.core.ports.store import (
     CalibrationStore,
@@ -41,6 +42,7 @@ __all__ = [
     "AnswerStore",
     "AskProvider",
     "Authenticator",
+    "Bound",
     "CalibrationStore",
     "Caller",
     "ChooseSummarizer",
@@ -60,6 +62,7 @@ __all__ = [
     "ModelCatalog",
     "OwnerStore",
     "QueueState",
+    "QuotaStore",
     "RequestCount",
     "RequestHeads",
     "ResponseStore",
@@ -69,12 +72,15 @@ __all__ = [
     "Stored",
     "Summarizer",
     "SummaryTask",
+    "Taken",
     "TextRequest",
     "TokenCounter",
     "TurnStore",
     "Upload",
     "Upstream",
     "UpstreamReply",
+    "Use",
+    "UsedUp",
     "WriteReceipt",
     "members_left_out",
     "shown_url",

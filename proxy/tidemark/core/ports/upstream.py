@@ -11,7 +11,9 @@ from typing import Literal, Protocol
 from tidemark.core.conversation.cache_marks import MarkFormat, MarkPolicy
 from tidemark.core.conversation.messages import JsonValue
 from tidemark.core.conversation.request import CachedPrefix, Dialect
+from tidemark.core.errors import ModelNotAllowed
 from tidemark.core.frozen import frozen
+from tidemark.core.grants import Grant
 from tidemark.core.planning.budget import ModelProfile
 
 Headers = Sequence[tuple[bytes, bytes]]
@@ -34,6 +36,22 @@ class Caller:
     """The W3C trace that the request belongs to, in 32 hexadecimal digits; ``headers`` say the same."""
     answered_with: tuple[tuple[str, JsonValue], ...] = ()
     """Members that a bridge writes into the reply: what the client asked for and Tidemark has resolved before."""
+    grant: Grant | None = None
+    """What the caller's key allows; None if nothing but the upstream bounds it (``auth.mode: passthrough``)."""
+
+    @property
+    def is_restricted(self) -> bool:
+        """Tell whether the caller may ask some models only."""
+        return self.grant is not None and bool(self.grant.models)
+
+    def check_model(self, model: str) -> None:
+        """Refuse a model that the caller's key does not allow.
+
+        :param model: the name that the client uses
+        :raises ModelNotAllowed: the key allows others only
+        """
+        if self.grant is not None and not self.grant.allows(model):
+            raise ModelNotAllowed(model)
 
     def __repr__(self) -> str:
         return f"Caller({self.fingerprint.hex()[:8]})"

@@ -41,6 +41,7 @@ KINDS: Mapping[type[errors.TidemarkError], str] = {
     errors.ConversationNotFound: "not_found_error",
     errors.BodyTooLarge: "request_too_large",
     errors.ImportLimit: "rate_limit_error",
+    errors.RateLimitExceeded: "rate_limit_error",
     errors.ServerBusy: "overloaded_error",
     errors.UpstreamTimedOut: "timeout_error",
     errors.UpstreamStalled: "timeout_error",

@@ -78,12 +78,15 @@ class ArchiveAccess:
         :param model: the model whose upstream receives the messages; None for the conversation's last one
         :raises ModelNotFound: ``model`` is not served
         :raises ConversationNotFound: it does not exist, or the caller is not its tenant at that upstream
+        :raises ModelNotAllowed: the caller's key does not allow that model
         """
         route = None if model is None else await self.upstream.resolve(model)
         record = await self._existing(await self._id_of(conversation, caller))
         route = route or await self._own_route(record)
         if not may_reach(record, caller, route):
             raise missing(conversation)
+        if caller is not None:
+            caller.check_model(route.name)
         return record, route
 
     async def _id_of(self, conversation: str, caller: Caller | None) -> str:

@@ -35,6 +35,7 @@ class ModelRegistryFeature(Feature):
 
     def __init__(self, worker: Worker) -> None:
         self._auth, self._operator = worker.auth, worker.operator
+        self._asks_for_keys = worker.settings.auth.mode == "keys"
         self.registry = ModelRegistry(
             store=worker.models,
             calibrations=worker.calibrations,
@@ -47,7 +48,7 @@ class ModelRegistryFeature(Feature):
         )
 
     def routes(self) -> Sequence[BaseRoute]:
-        return RegistryEndpoints(self.registry, self._auth, self._operator).routes()
+        return RegistryEndpoints(self.registry, self._auth, self._operator, self._asks_for_keys).routes()
 
 
 @frozen
@@ -57,6 +58,8 @@ class RegistryEndpoints:
     registry: ModelRegistry
     auth: Authenticator
     access: OperatorAccess
+    asks_for_keys: bool = False
+    """Whether clients have keys of Tidemark's own, which no upstream knows."""
 
     def routes(self) -> list[BaseRoute]:
         model = "/tidemark/models/{model:path}"
@@ -90,7 +93,8 @@ class RegistryEndpoints:
         The operator has no owner and sees the newest calibrations of all owners. The caller's key is sent to a
         server that is asked for its window; the admin token is never sent.
         """
+        is_operator = self.access.grants(request)
+        if is_operator and (self.access.token is not None or self.asks_for_keys):
+            return NO_CREDENTIAL, None
         caller = self.auth.caller(request.headers.raw)
-        if not self.access.grants(request):
-            return caller, owner_of(caller.fingerprint)
-        return (caller if self.access.token is None else NO_CREDENTIAL), None
+        return caller, None if is_operator else owner_of(caller.fingerprint)

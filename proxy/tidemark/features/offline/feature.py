@@ -19,6 +19,7 @@ from tidemark.core.ports import Authenticator
 from tidemark.features.feature import Feature
 from tidemark.features.offline.service import OfflineService
 from tidemark.server.encodings import read_plain_body
+from tidemark.server.quotas import Quotas
 from tidemark.server.responses import JSON_TYPE, with_error_envelope
 from tidemark.summarizers.choosing import summarizer_name
 from tidemark.worker.worker import Worker
@@ -32,7 +33,7 @@ class OfflineFeature(Feature):
 
     def routes(self) -> Sequence[BaseRoute]:
         worker = self._worker
-        return OfflineEndpoints(offline_service(worker), worker.auth, worker.max_body_bytes).routes()
+        return OfflineEndpoints(offline_service(worker), worker.auth, worker.quotas, worker.max_body_bytes).routes()
 
 
 def offline_service(worker: Worker) -> OfflineService:
@@ -59,6 +60,7 @@ class OfflineEndpoints:
 
     service: OfflineService
     auth: Authenticator
+    quotas: Quotas
     max_body_bytes: int
 
     def routes(self) -> list[BaseRoute]:
@@ -68,10 +70,12 @@ class OfflineEndpoints:
         ]
 
     async def _count(self, request: Request) -> Response:
+        self.auth.caller(request.headers.raw)  # counting takes long for who has no key
         body = await read_plain_body(request, self.max_body_bytes)
         return Response(await self.service.count(body), media_type=JSON_TYPE)
 
     async def _compact(self, request: Request) -> Response:
-        body = await read_plain_body(request, self.max_body_bytes)
         caller = self.auth.caller(request.headers.raw)
-        return Response(await self.service.compact(body, caller), media_type=JSON_TYPE)
+        body = await read_plain_body(request, self.max_body_bytes)
+        async with self.quotas.counted(caller, request.url.path):
+            return Response(await self.service.compact(body, caller), media_type=JSON_TYPE)

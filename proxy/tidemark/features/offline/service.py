@@ -131,6 +131,8 @@ class OfflineService:
         :param chosen: members of the model's policy that take the place of the configured ones
         """
         nowhere = Route("wire", model, model, provider="", base_url="")
+        if strategy != "extractive":
+            caller.check_model(model)
         route = nowhere if strategy == "extractive" else await self.upstream.resolve(model)
         profile = await self.catalog.profile(route, caller)
         return route, replace(profile, policy=replace(profile.policy, strategy=strategy, **chosen))

@@ -28,9 +28,11 @@ from tidemark.features.responses.response_replay import response_stream
 from tidemark.features.responses.stored_responses import StoredResponses
 from tidemark.pipeline.plain_replies import read_whole
 from tidemark.pipeline.sealed_compaction import SealedCompaction, SealedWindow
+from tidemark.server.allowed_models import check_body
 from tidemark.server.encodings import read_plain_body
 from tidemark.server.endpoints.forwarding import path_below
 from tidemark.server.headers import returned_lines
+from tidemark.server.quotas import Quotas
 from tidemark.server.responses import JSON_TYPE, to_json, with_error_envelope
 
 DEFAULT_PAGE_ITEMS = 20
@@ -48,6 +50,7 @@ class StoredResponseEndpoints:
     stored: StoredResponses
     compaction: SealedCompaction
     auth: Authenticator
+    quotas: Quotas
     max_body_bytes: int
 
     def routes(self) -> list[BaseRoute]:
@@ -104,8 +107,11 @@ class StoredResponseEndpoints:
         return to_json(input_item_list(page, has_more=has_more))
 
     async def _compact(self, request: Request) -> Response:
+        caller = self.auth.caller(request.headers.raw)
         body = await read_plain_body(request, self.max_body_bytes)
-        compacted = await self.compaction.compact(body, self.auth.caller(request.headers.raw), COMPACT_PATH)
+        check_body(body, caller)
+        async with self.quotas.counted(caller, request.url.path):
+            compacted = await self.compaction.compact(body, caller, COMPACT_PATH)
         if not isinstance(compacted, SealedWindow):
             return await carried_reply(compacted)
         return to_json(

@@ -51,7 +51,9 @@ class ResponsesFeature(Feature):
         reading = StoredResponses(
             worker.upstream, store.responses, earlier, dialect, response_format, background, worker.accounts
         )
-        return StoredResponseEndpoints(reading, worker.sealed, worker.auth, worker.max_body_bytes).routes()
+        return StoredResponseEndpoints(
+            reading, worker.sealed, worker.auth, worker.quotas, worker.max_body_bytes
+        ).routes()
 
     def _conversations(self, dialect: Dialect) -> Sequence[BaseRoute]:
         worker, response_format = self._worker, dialect.responses

@@ -37,6 +37,7 @@ from tidemark.features.summaries.summary_changes import PreviewOptions, SummaryC
 from tidemark.server.access import ConversationAccess
 from tidemark.server.encodings import read_plain_body
 from tidemark.server.headers import report_lines
+from tidemark.server.quotas import Quotas
 from tidemark.server.responses import to_json, with_error_envelope
 from tidemark.store.previews import RedisPreviews
 from tidemark.summarizers.receipts import ReceiptWriter
@@ -109,7 +110,9 @@ class SummariesFeature(Feature):
         )
 
     def routes(self) -> Sequence[BaseRoute]:
-        return SummaryEndpoints(self.manual, self.changes, self._receipts(), self._worker.access).routes()
+        return SummaryEndpoints(
+            self.manual, self.changes, self._receipts(), self._worker.access, self._worker.quotas
+        ).routes()
 
 
 @frozen
@@ -120,6 +123,7 @@ class SummaryEndpoints:
     changes: SummaryChanges
     receipts: ReceiptReader
     access: ConversationAccess
+    quotas: Quotas
 
     def routes(self) -> list[BaseRoute]:
         conversation = "/tidemark/conversations/{id}"
@@ -138,7 +142,8 @@ class SummaryEndpoints:
     async def _summarize(self, request: Request) -> Response:
         caller, conversation = self.access.caller(request), request.path_params["id"]
         order = _summarize_request(conversation, await _members(request, SUMMARIZE_MEMBERS, MAX_SUMMARIZE_BYTES))
-        done = await self.manual.summarize(order, caller)
+        async with self.quotas.counted(caller, request.url.path):
+            done = await self.manual.summarize(order, caller)
         response = to_json(summarized(done))
         response.raw_headers.extend(report_lines(done.report))
         return response
@@ -153,7 +158,8 @@ class SummaryEndpoints:
             _text("strategy", strategy),
             _text("template", template),
         )
-        return to_json(summary_preview(await self.changes.preview(options, caller)))
+        async with self.quotas.counted(caller, request.url.path):
+            return to_json(summary_preview(await self.changes.preview(options, caller)))
 
     async def _change(self, request: Request) -> Response:
         caller, conversation = self.access.caller(request), request.path_params["id"]

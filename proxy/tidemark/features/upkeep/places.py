@@ -20,6 +20,7 @@ _TEMPORARY = {
     FAMILY: frozenset({"l"}),
     "flush": frozenset({"l"}),
     "models": frozenset({"v"}),
+    "limits": frozenset({"r", "c"}),
 }
 """Keys that mean something to this store's present processes only, by area and kind."""
 
@@ -58,7 +59,8 @@ def place_of(name: bytes) -> KeyPlace | None:
     tagged = _TAGGED.fullmatch(name)
     if tagged:
         tag, kind, rest = tagged.groups()
-        area = FAMILY if _HEX_FAMILY.fullmatch(tag) else _AREAS.get(tag, tag.decode(errors="replace"))
+        tag_area = tag.partition(b":")[0]  # of quotas, whose tag has a tenant too
+        area = FAMILY if _HEX_FAMILY.fullmatch(tag) else _AREAS.get(tag, tag_area.decode(errors="replace"))
         return KeyPlace(area, kind.decode(), rest or b"", b"tm:{%s}" % tag)
     plain = _PLAIN.fullmatch(name)
     return KeyPlace("", plain[1].decode(), plain[2] or b"", name) if plain else None

@@ -183,6 +183,7 @@ _FLUSH: Mapping[str, Rule] = {
 _MODELS: Mapping[str, Rule] = {
     "v": Rule("string", _anything),
     "s": Rule("string", _json),
+    "a": Rule("hash", _json),
     "o": Rule("hash", _json),
     "r": Rule("hash", _json),
     "t": Rule("zset", _number),
@@ -220,6 +221,11 @@ _EVENTS: Mapping[str, Rule] = {
     "l": Rule("string", _anything),
     "r": Rule("hash", _anything),
 }
+_LIMITS: Mapping[str, Rule] = {
+    "r": Rule("hash", _number),
+    "c": Rule("zset", _number),
+    "t": Rule("hash", _number),
+}
 RULES: Mapping[str, Mapping[str, Rule]] = {
     FAMILY: _FAMILY,
     "flush": _FLUSH,
@@ -227,6 +233,7 @@ RULES: Mapping[str, Mapping[str, Rule]] = {
     "traffic": _TRAFFIC,
     "bill": _BILL,
     "events": _EVENTS,
+    "limits": _LIMITS,
     "": _OTHER,
 }
 """The rules by area and kind."""

@@ -27,15 +27,25 @@ from uvicorn.supervisors.multiprocess import Multiprocess
 from tidemark.core.restarts import Restarts
 from tidemark.server.connections.bounds import Bounds
 from tidemark.server.connections.server import Server, ServingConfig
+from tidemark.server.connections.tls import TlsFiles
 
 _LOG = logging.getLogger("tidemark")
 
 
-def run(app: Any, listeners: list[socket.socket], bounds: Bounds | None, *, workers: int = 1, **options: Any) -> None:
+def run(
+    app: Any,
+    listeners: list[socket.socket],
+    bounds: Bounds | None,
+    *,
+    workers: int = 1,
+    tls: TlsFiles | None = None,
+    **options: Any,
+) -> None:
     """Serve an application until a signal comes.
 
     :param app: the application; for several workers a function that makes it, which can be pickled
     :param bounds: what the clients of a worker may take; None uses uvicorn's protocol, which has no such bounds
+    :param tls: the certificate's files; None for plain HTTP. uvicorn's protocol has none
     :param options: further options of ``uvicorn.Config``
     """
     if bounds is None:
@@ -46,7 +56,7 @@ def run(app: Any, listeners: list[socket.socket], bounds: Bounds | None, *, work
         else:
             uvicorn.Server(library).run(sockets=listeners)
         return
-    config = ServingConfig(app, bounds=bounds, factory=workers > 1, workers=workers, **options)
+    config = ServingConfig(app, bounds=bounds, tls=tls, factory=workers > 1, workers=workers, **options)
     if workers > 1:
         Workers(config, sockets=listeners).run()
     else:

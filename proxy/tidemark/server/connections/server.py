@@ -7,6 +7,7 @@ upstream cannot be reached either.
 from __future__ import annotations
 
 import asyncio
+import logging
 import socket
 from collections.abc import Callable
 from contextlib import suppress
@@ -19,7 +20,9 @@ import uvicorn
 from tidemark.server.connections.bounds import Bounds
 from tidemark.server.connections.connection import ClientConnection
 from tidemark.server.connections.load import Load
+from tidemark.server.connections.tls import LOOK_SECONDS, Certificates, TlsFiles
 
+_LOG = logging.getLogger("tidemark")
 BATCH = 64
 """Connections that are accepted before other work has its turn, and no more than a quarter of the bound. An idle
 connection can be closed for a new one only after it has been set up."""
@@ -30,9 +33,10 @@ PAUSE_SECONDS = 1.0
 class ServingConfig(uvicorn.Config):
     """uvicorn's configuration and the bounds of a worker. Both are sent to worker processes."""
 
-    def __init__(self, app: Any, *, bounds: Bounds, **options: Any) -> None:
+    def __init__(self, app: Any, *, bounds: Bounds, tls: TlsFiles | None = None, **options: Any) -> None:
         super().__init__(app, http=ClientConnection, **options)
         self.bounds = bounds
+        self.tls = tls
 
 
 class Server(uvicorn.Server):
@@ -41,6 +45,7 @@ class Server(uvicorn.Server):
     def __init__(self, config: ServingConfig) -> None:
         super().__init__(config)
         self.load = Load(config.bounds)
+        self._certificates = None if config.tls is None else Certificates(config.tls, _LOG.warning)
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         """Called by uvicorn: start the application, then listen."""
@@ -54,9 +59,16 @@ class Server(uvicorn.Server):
         )
         for listener in sockets or ():
             listener.listen(self.config.backlog)  # a parent without workers lets it refuse
-            acceptor = Acceptor(listener, make, self.load)
+            acceptor = Acceptor(listener, make, self.load, self._certificates)
             self.servers.append(acceptor)  # type: ignore[arg-type] # has what uvicorn asks of a server
             acceptor.resume()
+        if self._certificates is not None:
+            self._look_at(self._certificates)
+
+    def _look_at(self, certificates: Certificates) -> None:
+        """Look for new files of the certificate, now and from now on."""
+        certificates.refresh()
+        asyncio.get_running_loop().call_later(LOOK_SECONDS, self._look_at, certificates)
 
 
 class Acceptor:
@@ -66,10 +78,18 @@ class Acceptor:
     accepts connections now, and the connections that are being set up.
 
     :param make: makes a connection; its argument ``surplus`` says whether the connection exceeds the bound
+    :param certificates: those of TLS; None for plain HTTP
     """
 
-    def __init__(self, listener: socket.socket, make: Callable[..., ClientConnection], load: Load) -> None:
+    def __init__(
+        self,
+        listener: socket.socket,
+        make: Callable[..., ClientConnection],
+        load: Load,
+        certificates: Certificates | None = None,
+    ) -> None:
         self._listener = listener
+        self._certificates = certificates
         self._make = make
         self._load = load
         self._batch = max(1, min(BATCH, load.bounds.connections // 4))
@@ -138,7 +158,15 @@ class Acceptor:
 
     async def _connect(self, client: socket.socket, connection: ClientConnection) -> None:
         try:
-            await self._loop.connect_accepted_socket(lambda: connection, client)
+            if self._certificates is None:
+                await self._loop.connect_accepted_socket(lambda: connection, client)
+            else:
+                await self._loop.connect_accepted_socket(
+                    lambda: connection,
+                    client,
+                    ssl=self._certificates.context,
+                    ssl_handshake_timeout=self._load.bounds.head_seconds,
+                )
         except OSError as error:  # the client has disconnected meanwhile
             client.close()
             self._load.end(connection)

@@ -201,8 +201,10 @@ class Destinations:
 
     def _is_read(self, request: ForwardedRequest) -> bool:
         """Whether a form is searched for a model; it is not if the query names one."""
-        if not self.reads_models or model_of_pairs(request.query) is not None:
+        if model_of_pairs(request.query) is not None or not (self.reads_models or request.caller.is_restricted):
             return False
+        if request.caller.is_restricted:
+            return True
         return self.upstream.sole_route(request.caller) is None or not request.path.startswith(WITHOUT_MODEL)
 
     def _members(self, body: bytes, *, is_json: bool) -> Mapping[str, bytes]:

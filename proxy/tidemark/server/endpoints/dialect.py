@@ -17,17 +17,21 @@ from tidemark.core.conversation.request import Dialect, ModelRequest
 from tidemark.core.errors import ClientError, Overloaded, TidemarkError
 from tidemark.core.events import Listener, Outcome
 from tidemark.core.frozen import frozen
+from tidemark.core.ports import Caller
 from tidemark.core.report import Report
 from tidemark.pipeline.plain_replies import codings_of, is_event_stream, plain_where_needed
 from tidemark.pipeline.relay import Relay
 from tidemark.pipeline.steps import Pipeline
 from tidemark.pipeline.values import CommandAnswer, Ending, Exchange, Refused, Repeated, Result
 from tidemark.server.access import ConversationAccess
+from tidemark.server.allowed_models import check_body, check_query
 from tidemark.server.asgi import JSON, CancelOnDisconnect, ClientGone, Response, read_body
 from tidemark.server.encodings import decoded_body, is_encoded
-from tidemark.server.headers import read_controls, returned_lines, saved_line
+from tidemark.server.headers import read_controls, saved_line
 from tidemark.server.keepalive import EVENT_STREAM, KeepAlive
+from tidemark.server.keyed_auth import refuse_key_in_url
 from tidemark.server.permits import LARGE_BYTES, Permits
+from tidemark.server.quotas import Quotas
 from tidemark.server.request_log import RequestLog
 
 
@@ -58,14 +62,20 @@ class DialectEndpoint:
         emit: Listener,
         timer: Callable[[], float],
         saving_of: SavingOf | None = None,
+        quotas: Quotas | None = None,
     ) -> None:
-        """:param saving_of: says what a turn saved; None if nobody bills turns"""
+        """Take the parts of a worker.
+
+        :param saving_of: says what a turn saved; None if nobody bills turns
+        :param quotas: None if nothing is bounded
+        """
         self._dialect = dialect
         self._pipeline = pipeline
         self._relay = relay
         self._access = access
         self._limits = limits
         self._permits = permits
+        self._quotas = quotas
         self._emit = emit
         self._timer = timer
         self._saving_of = saving_of
@@ -73,27 +83,44 @@ class DialectEndpoint:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         log = RequestLog(scope["path"], Response(send, self._dialect), self._timer)
         try:
+            caller = self._caller(scope)  # before its body, which anybody could make long
+            log.trace_id = caller.trace_id
+            if self._quotas is not None and self._quotas.bounds(caller):
+                log.permission = await self._quotas.take(caller, scope["path"])
             body = await read_body(receive, scope["headers"], self._limits.max_body_bytes)
             if is_encoded(scope["headers"]):
                 body = await decoded_body(body, scope["headers"], self._limits.max_body_bytes)
             with CancelOnDisconnect(receive):
-                log.outcome = await self._answer_or_fail(log, scope, body)
+                log.outcome = await self._answer_or_fail(log, scope, body, caller)
         except ClientGone:
             pass  # a log's outcome is "disconnected" until another one is known
-        except ClientError as error:
+        except TidemarkError as error:
             log.note_error(error)
-            log.trace_id = self._access.auth.caller(scope["headers"]).trace_id  # nothing else has read the headers
             await log.response.send_error(error)
-            log.outcome = "rejected"
+            log.outcome = "rejected" if isinstance(error, ClientError) else "error"
         finally:
             log.end_permit()
+            log.end_permission()
             if not log.is_shed:
                 self._emit(log.to_event())
 
-    async def _answer_or_fail(self, log: RequestLog, scope: Scope, body: bytes) -> Outcome:
+    def _caller(self, scope: Scope) -> Caller:
+        """Return who sends a request, with its query.
+
+        :raises InvalidApiKey, KeysUnread: it has no key that is accepted (``auth.mode: keys``)
+        """
+        caller, query = self._access.auth.caller(scope["headers"]), scope.get("query_string")  # ASGI may leave it out
+        if not query:
+            return caller
+        if caller.grant is not None:
+            refuse_key_in_url(query)
+            check_query(query.decode("latin-1"), caller)
+        return replace(caller, query="?" + query.decode("latin-1"))
+
+    async def _answer_or_fail(self, log: RequestLog, scope: Scope, body: bytes, caller: Caller) -> Outcome:
         """Answer a request whose body is there; every error becomes an answer in the client's dialect."""
         try:
-            return await self._answer(log, scope, body)
+            return await self._answer(log, scope, body, caller)
         except Overloaded as error:  # it has an event of its own, which does not fill the log
             log.is_shed = True
             await log.response.send_error(error)
@@ -110,16 +137,14 @@ class DialectEndpoint:
             await log.response.send_error(TidemarkError("Tidemark failed to serve this request; its log says why."))
             raise
 
-    async def _answer(self, log: RequestLog, scope: Scope, body: bytes) -> Outcome:
+    async def _answer(self, log: RequestLog, scope: Scope, body: bytes, caller: Caller) -> Outcome:
         """Parse the request, run the pipeline and send the result."""
-        caller = self._access.auth.caller(scope["headers"])
-        log.trace_id = caller.trace_id
         if len(body) > LARGE_BYTES:
             log.permit = await self._permits.take(caller.fingerprint, len(body))
         request = log.request = await self._dialect.parse(body)
+        if caller.grant is not None:
+            check_body(body, caller, request.fields)
         controls = read_controls(scope["headers"])
-        if scope.get("query_string"):  # ASGI may leave it out
-            caller = replace(caller, query="?" + scope["query_string"].decode("latin-1"))
         if not request.stream:
             result = await self._pipeline.run(request, caller, controls, log)
             return await self._send(log, request, result, None)
@@ -181,7 +206,7 @@ class DialectEndpoint:
         log.answered_here = True  # no upstream was asked, so there is nothing to bill
         log.note_first_byte()
         if response.status is None:
-            await response.send_whole(reply.status, [*returned_lines(reply.headers), *log.facts()], result.data)
+            await response.send_whole(reply.status, [*log.returned(reply.headers), *log.facts()], result.data)
         elif is_event_stream(reply.headers, is_requested=request.stream):
             await response.end(result.data)
         else:
@@ -190,7 +215,7 @@ class DialectEndpoint:
 
     async def _send_stream(self, log: RequestLog, exchange: Exchange, keepalive: KeepAlive) -> Outcome:
         reply, response = exchange.reply, log.response
-        lines = returned_lines(reply.headers)
+        lines = log.returned(reply.headers)
         keepalive.status, keepalive.lines = reply.status, lines
 
         async def deliver(chunk: bytes) -> None:
@@ -227,7 +252,7 @@ class DialectEndpoint:
             return ending.outcome
         log.note_first_byte()
         if response.status is None:
-            lines = [*returned_lines(reply.headers), *log.facts(), *await self._saved(log, ending)]
+            lines = [*log.returned(reply.headers), *log.facts(), *await self._saved(log, ending)]
             await response.send_whole(reply.status, lines, data)
         else:  # comments were sent already, so the reply can only be an event
             await response.end(self._dialect.late_reply_event(reply.status, data))

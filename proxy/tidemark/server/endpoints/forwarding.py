@@ -23,8 +23,10 @@ from tidemark.core.frozen import frozen
 from tidemark.core.ports import Authenticator, Caller, Headers, Upstream, UpstreamReply
 from tidemark.pipeline.carried_objects import CarriedObjects
 from tidemark.pipeline.plain_replies import codings_of
+from tidemark.server.allowed_models import check_carried
 from tidemark.server.asgi import ARRIVES_IN_PIECES, CancelOnDisconnect, ClientGone, Response, read_body
 from tidemark.server.capabilities import errors_of
+from tidemark.server.counted_replies import CountedReply, sent_bytes
 from tidemark.server.encodings import decoded_body, is_encoded
 from tidemark.server.endpoints.destinations import (
     Destinations,
@@ -33,7 +35,8 @@ from tidemark.server.endpoints.destinations import (
     is_read_whole,
     media_type,
 )
-from tidemark.server.headers import returned_lines
+from tidemark.server.keyed_auth import refuse_key_in_url
+from tidemark.server.quotas import Quotas
 from tidemark.server.request_log import RequestLog
 from tidemark.server.uploads import UNTYPED, ArrivingBody, object_or_pieces, whole_body
 
@@ -83,6 +86,7 @@ class ForwardingEndpoint:
     objects: CarriedObjects
     upstream: Upstream
     auth: Authenticator
+    quotas: Quotas
     formats: Mapping[str, ErrorFormat]
     """The error formats of dialects, by path; all other paths have OpenAI's."""
     max_body_bytes: int
@@ -107,31 +111,39 @@ class ForwardingEndpoint:
         log = RequestLog(scope["path"], Response(send, errors), self.timer)
         log.endpoint = endpoint_of(scope["path"])
         try:
-            if is_read_whole(headers):
+            caller = self.auth.caller(headers)
+            log.trace_id = caller.trace_id
+            if caller.grant is not None:
+                refuse_key_in_url(scope.get("query_string", b""))
+            if scope["method"] == "POST" and self.quotas.bounds(caller):
+                log.permission = await self.quotas.take(caller, scope["path"])
+            if is_read_whole(headers) or caller.is_restricted:
                 body = await read_body(receive, headers, self.max_body_bytes)
                 if is_encoded(headers):
                     body = await decoded_body(body, headers, self.max_body_bytes)
                 with CancelOnDisconnect(receive):
-                    log.outcome = await self._answer_or_fail(log, scope, body)
+                    log.outcome = await self._answer_or_fail(log, scope, body, caller)
             else:
                 scope[ARRIVES_IN_PIECES] = True
                 async with ArrivingBody(receive) as arriving:
                     with CancelOnDisconnect(arriving.receive_disconnect):
-                        log.outcome = await self._answer_or_fail(log, scope, arriving)
+                        log.outcome = await self._answer_or_fail(log, scope, arriving, caller)
         except ClientGone:
             pass  # a log's outcome is "disconnected" until another one is known
-        except ClientError as error:
+        except TidemarkError as error:
             log.note_error(error)
-            log.trace_id = self.auth.caller(headers).trace_id  # its body was refused, so nothing else has read them
             await log.response.send_error(error)
-            log.outcome = "rejected"
+            log.outcome = "rejected" if isinstance(error, ClientError) else "error"
         finally:
+            log.end_permission()
             self.emit(log.to_event())
 
-    async def _answer_or_fail(self, log: RequestLog, scope: Scope, body: bytes | ArrivingBody) -> Outcome:
+    async def _answer_or_fail(
+        self, log: RequestLog, scope: Scope, body: bytes | ArrivingBody, caller: Caller
+    ) -> Outcome:
         """Carry a request; every error before its answer becomes an answer."""
         try:
-            return await self._carry(log, scope, body)
+            return await self._carry(log, scope, body, caller)
         except TidemarkError as error:
             log.note_error(error)
             await log.response.send_error(error)
@@ -144,7 +156,7 @@ class ForwardingEndpoint:
             await log.response.send_error(TidemarkError("Tidemark failed to serve this request; its log says why."))
             raise
 
-    async def _carry(self, log: RequestLog, scope: Scope, body: bytes | ArrivingBody) -> Outcome:
+    async def _carry(self, log: RequestLog, scope: Scope, body: bytes | ArrivingBody, caller: Caller) -> Outcome:
         """Find the destination, send the request and carry the answer."""
         path: str = scope["path"]
         served = "/" + "/".join(filter(None, path.split("/")))
@@ -152,14 +164,13 @@ class ForwardingEndpoint:
             # Carried, it would pass the pipeline by: nothing stored, nothing compacted, and nobody would notice.
             raise NoUpstream(f"Tidemark serves {served}, with single slashes and none at its end.")
         headers = scope["headers"]
-        caller = self.auth.caller(headers)
-        log.trace_id = caller.trace_id
         codings = [line for line in headers if line[0] == ACCEPT_ENCODING]
         if codings:
             caller = replace(caller, headers=[*caller.headers, *codings])
         request = ForwardedRequest(path_below(scope), scope.get("query_string", b"").decode("latin-1"), headers, caller)
         if isinstance(body, bytes):
             destination = await self.destinations.of_body(request, body)
+            check_carried(scope["method"], destination.path, body, caller, headers=headers, model=destination.model)
             return await self._send(log, scope, destination, caller, None)
         pieces = body.pieces()
         if media_type(headers) in UNTYPED:
@@ -209,6 +220,8 @@ class ForwardingEndpoint:
             arriving.discard()
         try:
             answer = await self.objects.claim(route, caller, reply, members)
+            if log.permission is not None and log.permission.counts_tokens:
+                answer = CountedReply(answer, log.permission, sent_bytes(body))
             return await carry(log, answer, is_head=method == "HEAD")
         finally:
             await reply.close()
@@ -256,7 +269,7 @@ async def carry(log: RequestLog, reply: UpstreamReply, *, is_head: bool) -> Outc
     :raises UpstreamError: it broke off before anything of it was sent
     """
     response, length = log.response, _length_of(reply.headers)
-    lines = returned_lines(reply.headers)
+    lines = [*log.returned(reply.headers), *log.facts()]
     body = reply.body()
     is_short = reply.status >= FIRST_ERROR or (length is not None and length <= JOINED_BYTES)
     if not is_head and is_short and reply.status not in WITHOUT_BODY:

@@ -19,6 +19,7 @@ from tidemark.core.errors import InvalidRequest, ModelNotFound
 from tidemark.core.frozen import frozen
 from tidemark.core.ports import Authenticator, Caller
 from tidemark.dialects.openai_errors import OPENAI_ERRORS
+from tidemark.server.allowed_models import allowed_entries
 from tidemark.server.responses import to_json, with_error_envelope
 
 VERSION = "anthropic-version"
@@ -56,15 +57,24 @@ class ModelEndpoints:
         return self.anthropic_errors if VERSION in request.headers else OPENAI_ERRORS
 
     async def _answer_list(self, request: Request) -> Response:
-        models = await self.models(self.auth.caller(request.headers.raw))
+        models = await self._models(request)
         return to_json(_page(request, _entries(models)) if VERSION in request.headers else models)
 
     async def _answer_one(self, request: Request) -> Response:
         name = request.path_params["model"]
-        for entry in _entries(await self.models(self.auth.caller(request.headers.raw))):
+        for entry in _entries(await self._models(request)):
             if entry.get("id") == name:
                 return to_json(anthropic_entry(entry) if VERSION in request.headers else entry)
         raise ModelNotFound(f"The model {name[:200]!r} does not exist. GET /v1/models lists all models.")
+
+    async def _models(self, request: Request) -> Mapping[str, JsonValue]:
+        """Return the models that a request's caller may use."""
+        caller = self.auth.caller(request.headers.raw)
+        models = await self.models(caller)
+        listed = models["data"]
+        if not caller.is_restricted or not isinstance(listed, list):
+            return models
+        return {**models, "data": allowed_entries(listed, caller)}
 
 
 def anthropic_entry(entry: Entry) -> Entry:
