@@ -142,17 +142,15 @@ def _settings(reader: Reader, root: Table, path: Path | None, environ: Mapping[s
     nodes = _without_litellms(reader, root)
     top = {name: reader.value(nodes[name], name, ROOT_KINDS[name]) for name in ROOT_KINDS if name in nodes}
     nodes, tenant_nodes = _tenants(reader, nodes)
-    nodes, model_nodes = _split_from_store(reader, nodes, "models")
-    sections: dict[str, Any] = {name: reader.section(SECTIONS[name], nodes.get(name), name) for name in PLAIN_SECTIONS}
-    tenants = _by_tenant(reader, tenant_nodes, changed(StoreSettings(), sections["store"]))
-    stated = {
-        name: reader.section(ModelStoreSettings, node, f"store.models.{name}") for name, node in model_nodes.items()
-    }
-    store_models = {name: changed(ModelStoreSettings(), keys) for name, keys in stated.items()}
+    nodes, model_nodes = _split(reader, nodes, "store", "models")
     nodes, quota_nodes = _split(reader, nodes, "limits")
     sections: dict[str, Any] = {name: reader.section(SECTIONS[name], nodes.get(name), name) for name in PLAIN_SECTIONS}
     tenants = _by_tenant(reader, tenant_nodes, changed(StoreSettings(), sections["store"]))
     _check_tls(reader, root, sections, path)
+    store_models = {
+        name: changed(ModelStoreSettings(), reader.section(ModelStoreSettings, node, f"store.models.{name}"))
+        for name, node in model_nodes.items()
+    }
     everybody = changed(QuotaSettings(), sections["limits"].get("per_tenant", {}))
     quotas = {
         name: changed(everybody, reader.section(QuotaSettings, node, f"limits.tenants.{name}"))
@@ -193,19 +191,8 @@ def _settings(reader: Reader, root: Table, path: Path | None, environ: Mapping[s
         model_list=entries,
         preset=top.get("preset"),
         tenants=tenants,
-    nodes, model_nodes = _split(reader, nodes, "store", "models")
-    nodes, quota_nodes = _split(reader, nodes, "limits")
-    sections: dict[str, Any] = {name: reader.section(SECTIONS[name], nodes.get(name), name) for name in PLAIN_SECTIONS}
-    tenants = _by_tenant(reader, tenant_nodes, changed(StoreSettings(), sections["store"]))
-    store_models = {
-        name: changed(ModelStoreSettings(), reader.section(ModelStoreSettings, node, f"store.models.{name}"))
-        for name, node in model_nodes.items()
-    }
-    everybody = changed(QuotaSettings(), sections["limits"].get("per_tenant", {}))
-    quotas = {
-        name: changed(everybody, reader.section(QuotaSettings, node, f"limits.tenants.{name}"))
-        for name, node in quota_nodes.items()
-    }
+        store_models=store_models,
+        quotas=quotas,
         upstream=upstream,
         compaction=compaction,
         secrets=secrets,
@@ -217,24 +204,6 @@ def _settings(reader: Reader, root: Table, path: Path | None, environ: Mapping[s
 
 def _tenants(reader: Reader, nodes: Mapping[str, Any]) -> tuple[Mapping[str, Any], Mapping[str, Node]]:
     """Split ``store.tenants`` from the other sections."""
-    rest, tenants = _split_from_store(reader, nodes, "tenants")
-    for name in tenants:
-        if TENANT.fullmatch(name) is None:
-            line = nodes["store"].nodes["tenants"].key_lines[name]
-            reader.problem(line, "store.tenants takes the 32 hex characters that the log calls tenant")
-    return rest, tenants
-
-
-def _split_from_store(
-    reader: Reader, nodes: Mapping[str, Any], key: str
-) -> tuple[Mapping[str, Any], Mapping[str, Node]]:
-    """Split a table by names from the section ``store``."""
-    store = nodes.get("store")
-    if not isinstance(store, Table) or key not in store.nodes:
-        return nodes, {}
-    table = reader.free_table(store.nodes[key], f"store.{key}")
-    rest = {name: node for name, node in store.nodes.items() if name != key}
-    return {**nodes, "store": dataclasses.replace(store, nodes=rest)}, table.nodes
     rest, tenants = _split(reader, nodes, "store")
     for name, node in tenants.items():
         if TENANT.fullmatch(name) is None:
@@ -254,13 +223,15 @@ def _check_tls(reader: Reader, root: Table, sections: Mapping[str, Any], path: P
     tls.update({name: folder / file.expanduser() for name, file in files.items()})
 
 
-def _split(reader: Reader, nodes: Mapping[str, Any], name: str) -> tuple[Mapping[str, Any], Mapping[str, Node]]:
-    """Split a section's ``tenants`` from its other keys."""
+def _split(
+    reader: Reader, nodes: Mapping[str, Any], name: str, key: str = "tenants"
+) -> tuple[Mapping[str, Any], Mapping[str, Node]]:
+    """Split a section's table by names from its other keys."""
     section = nodes.get(name)
-    if not isinstance(section, Table) or "tenants" not in section.nodes:
+    if not isinstance(section, Table) or key not in section.nodes:
         return nodes, {}
-    table = reader.free_table(section.nodes["tenants"], f"{name}.tenants")
-    rest = {key: node for key, node in section.nodes.items() if key != "tenants"}
+    table = reader.free_table(section.nodes[key], f"{name}.{key}")
+    rest = {other: node for other, node in section.nodes.items() if other != key}
     return {**nodes, name: dataclasses.replace(section, nodes=rest)}, table.nodes
 
 

@@ -42,14 +42,16 @@ def configuration_schema() -> Schema:
     }
     store: Any = properties["store"]
     store["properties"]["tenants"] = _tenants()
-from tidemark.config.sections import (
-    ROOT_KINDS,
-    SECTIONS,
-    CompactionSettings,
-    ModelStoreSettings,
-    QuotaSettings,
-    TenantSettings,
-)
+    store["properties"]["models"] = {
+        "description": field_descriptions(Settings)["store_models"],
+        "type": ["object", "null"],
+        "additionalProperties": _section(ModelStoreSettings, None),
+    }
+    limits: Any = properties["limits"]
+    limits["properties"]["tenants"] = {
+        "description": field_descriptions(Settings)["quotas"],
+        "type": ["object", "null"],
+        "additionalProperties": _section(QuotaSettings, None),
     }
     described = field_descriptions(Settings)
     for name, kind in ROOT_KINDS.items():
