@@ -28,6 +28,7 @@ FEATURES = (
     "model_registry.feature:ModelRegistryFeature",
     "settings.feature:SettingsFeature",
     "offline.feature:OfflineFeature",
+    "audit.feature:AuditFeature",
     "upkeep.feature:UpkeepFeature",
 )
 """The class of each feature, by its place in ``tidemark/features``; a command imports none that it does not need."""

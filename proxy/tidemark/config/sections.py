@@ -369,6 +369,13 @@ class EventSettings(Struct, frozen=True, kw_only=True):
     """The URL that live events of all conversations are posted to, signed with ``TIDEMARK_FLUSH_SECRET``."""
 
 
+class AuditSettings(Struct, frozen=True, kw_only=True):
+    """The audit log of what people read, change and delete."""
+
+    keep_days: Annotated[int, whole("days", least=1)] | None = None
+    """The days until entries are deleted; null: never. Null, because the log is what shows a misuse years later."""
+
+
 SECTIONS: Mapping[str, Any] = {
     "compaction.defaults": CompactionSettings,
     "store": StoreSettings,
@@ -380,6 +387,7 @@ SECTIONS: Mapping[str, Any] = {
     "tokenizer": TokenizerSettings,
     "memory_flush": MemoryFlushSettings,
     "events": EventSettings,
+    "audit": AuditSettings,
 }
 """The sections whose keys are all listed."""
 ROOT_KINDS: Mapping[str, Kind] = {

@@ -13,6 +13,7 @@ from pathlib import Path
 from tidemark.config.masking import Address, Secret
 from tidemark.config.models import ModelDefaults, ModelEntry, WindowNote, most_specific
 from tidemark.config.sections import (
+    AuditSettings,
     AuthSettings,
     CompactionSettings,
     EventSettings,
@@ -54,6 +55,8 @@ class Secrets:
     signing: Secret | None = None
     """``TIDEMARK_SECRET``: the key of the HMAC that distinguishes tenants. None: a generated one, stored in
     ``data_dir``."""
+    auditor_token: Secret | None = None
+    """``TIDEMARK_AUDITOR_TOKEN``: shows figures and the audit log. None: only OpenID makes somebody an auditor."""
     flush: Secret | None = None
     """``TIDEMARK_FLUSH_SECRET``: signs the posts to ``memory_flush.webhook`` and ``events.webhook``."""
 
@@ -80,6 +83,7 @@ class Settings:
     tokenizer: TokenizerSettings = field(default_factory=TokenizerSettings)
     memory_flush: MemoryFlushSettings = field(default_factory=MemoryFlushSettings)
     events: EventSettings = field(default_factory=EventSettings)
+    audit: AuditSettings = field(default_factory=AuditSettings)
     secrets: Secrets = field(default_factory=Secrets)
     model_defaults: ModelDefaults = field(default_factory=ModelDefaults, repr=False)
     """The shipped ``config/models.yaml``."""

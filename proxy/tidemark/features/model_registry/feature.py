@@ -87,9 +87,11 @@ class RegistryEndpoints:
     def _identify(self, request: Request) -> tuple[Caller, str | None]:
         """Return the caller, and the owner whose calibrations the caller sees (promise 8).
 
-        The operator has no owner and sees the newest calibrations of all owners. The caller's key is sent to a
-        server that is asked for its window; the admin token is never sent.
+        The operator and an auditor have no owner and see the newest calibrations of all owners. The caller's key is
+        sent to a server that is asked for its window; the admin token is never sent.
         """
+        if self.access.is_auditor(request):
+            return NO_CREDENTIAL, None
         caller = self.auth.caller(request.headers.raw)
         if not self.access.grants(request):
             return caller, owner_of(caller.fingerprint)

@@ -220,6 +220,10 @@ _EVENTS: Mapping[str, Rule] = {
     "l": Rule("string", _anything),
     "r": Rule("hash", _anything),
 }
+_AUDIT: Mapping[str, Rule] = {
+    "s": Rule("stream", _anything),  # "tidemark audit verify" reads it; a repair would look like a misuse
+    "h": Rule("string", _anything),
+}
 RULES: Mapping[str, Mapping[str, Rule]] = {
     FAMILY: _FAMILY,
     "flush": _FLUSH,
@@ -227,6 +231,7 @@ RULES: Mapping[str, Mapping[str, Rule]] = {
     "traffic": _TRAFFIC,
     "bill": _BILL,
     "events": _EVENTS,
+    "audit": _AUDIT,
     "": _OTHER,
 }
 """The rules by area and kind."""
