@@ -26,6 +26,8 @@ from tidemark.config.effective import effective_settings
 from tidemark.console.audit import AuditPages
 from tidemark.console.conversations import ConversationPages
 from tidemark.console.models import ModelPages
+from tidemark.console.openid import OpenIdProvider, OpenIdRules
+from tidemark.console.openid_pages import CALLBACK, OpenIdPages
 from tidemark.console.overview import OverviewPages
 from tidemark.console.pages import HOME, ConsolePages, PageFamily
 from tidemark.console.sessions import Sessions, TenantByKey
@@ -100,7 +102,13 @@ def create_app(settings: Settings, *, warn: Callable[[str], None], **process: Un
     server = settings.server
     return Dispatcher(
         direct,
-        BrowserAccess(server.host, server.allowed_origins, server.allowed_hosts, warn),
+        BrowserAccess(
+            server.host,
+            server.allowed_origins,
+            server.allowed_hosts,
+            warn,
+            frozenset() if settings.openid.issuer is None else frozenset({CALLBACK}),
+        ),
         worker.dialects,
         worker.admission,
         around=None if tracing is None else tracing.requests(routes, direct).serve,
@@ -171,9 +179,12 @@ def console_routes(worker: Worker, features: list[Feature], guard: RouteGuard) -
     models = [entry.name for entry in worker.settings.model_list]
     conversations, summaries = find(ConversationsFeature, features), find(SummariesFeature, features)
     settings = find(SettingsFeature, features).settings
-    sessions = Sessions(worker.operator, worker.secret, time.time, tenant_by_key(worker, conversations.reading))
+    rules = openid_rules(worker.settings)
+    sessions = Sessions(
+        worker.operator, worker.secret, time.time, tenant_by_key(worker, conversations.reading), binding_of(rules)
+    )
     families: list[PageFamily] = [
-        OverviewPages(find(TrafficFeature, features).reader, find(BillFeature, features).reader),
+        OverviewPages(find(TrafficFeature, features).reader, find(BillFeature, features).reader, conversations.reading),
         ConversationPages(
             conversations.reading, conversations.finding, conversations.transfer, summaries.manual, settings, models
         ),
@@ -183,7 +194,31 @@ def console_routes(worker: Worker, features: list[Feature], guard: RouteGuard) -
         AuditPages(find(AuditFeature, features).reader),
     ]
     streams = [route for feature in features for route in feature.console_routes(HOME, sessions.listener)]
-    return [*streams, *ConsolePages(sessions, families, guard).routes()]
+    pages = ConsolePages(sessions, families, guard, openid=rules is not None)
+    openid = OpenIdPages(None if rules is None else OpenIdProvider(rules), pages)
+    return [*streams, *openid.routes(), *pages.routes()]
+
+
+def openid_rules(settings: Settings) -> OpenIdRules | None:
+    """Return the rules of sign-ins by OpenID; None if no provider is configured."""
+    section, secret = settings.openid, settings.secrets.openid
+    if section.issuer is None or section.client_id is None:
+        return None
+    return OpenIdRules(
+        str(section.issuer),
+        section.client_id,
+        None if secret is None else secret.reveal(),
+        section.role_claim,
+        frozenset(section.operators),
+        frozenset(section.auditors),
+    )
+
+
+def binding_of(rules: OpenIdRules | None) -> str:
+    """Return what ends all sessions when it changes: who gives roles, and to whom."""
+    if rules is None:
+        return ""
+    return repr([rules.issuer, rules.client_id, rules.role_claim, sorted(rules.operators), sorted(rules.auditors)])
 
 
 def trace_parts(tracing: Tracing, worker: Worker) -> None:

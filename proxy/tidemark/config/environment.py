@@ -27,6 +27,7 @@ VARIABLES: Mapping[str, str] = {
     "TIDEMARK_ADMIN_TOKEN": "gives access to all tenants' conversations and to changes of models; without it, "
     "only models can be changed, and only by a client on this machine if `server.host` is loopback",
     "TIDEMARK_AUDITOR_TOKEN": "shows figures, receipts and the audit log, and no text; needs `TIDEMARK_ADMIN_TOKEN`",
+    "TIDEMARK_OPENID_SECRET": "this server's secret at the provider of `openid`; none for a public client",
     "TIDEMARK_SECRET": "the key of the HMAC that identifies tenants, the same for all replicas on one "
     "store; without it a generated one is stored in `data_dir`",
     "TIDEMARK_FLUSH_SECRET": "signs the posts to `memory_flush.webhook` and `events.webhook`; required if one is set",
@@ -73,6 +74,7 @@ def read_overrides(reader: Reader, environ: Mapping[str, str]) -> EnvironmentOve
         Secrets(
             admin_token=_secret(environ, "TIDEMARK_ADMIN_TOKEN"),
             auditor_token=_secret(environ, "TIDEMARK_AUDITOR_TOKEN"),
+            openid=_secret(environ, "TIDEMARK_OPENID_SECRET"),
             signing=_secret(environ, "TIDEMARK_SECRET"),
             flush=_secret(environ, "TIDEMARK_FLUSH_SECRET"),
         ),

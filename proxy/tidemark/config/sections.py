@@ -32,6 +32,7 @@ from tidemark.config.kinds import (
     yaml_word,
 )
 from tidemark.config.masking import Address
+from tidemark.config.people import AuditSettings, OpenIdSettings
 from tidemark.core.conversation.cache_marks import MarkPolicy
 from tidemark.core.conversation.summary import Strategy
 from tidemark.core.frozen import frozen
@@ -369,13 +370,6 @@ class EventSettings(Struct, frozen=True, kw_only=True):
     """The URL that live events of all conversations are posted to, signed with ``TIDEMARK_FLUSH_SECRET``."""
 
 
-class AuditSettings(Struct, frozen=True, kw_only=True):
-    """The audit log of what people read, change and delete."""
-
-    keep_days: Annotated[int, whole("days", least=1)] | None = None
-    """The days until entries are deleted; null: never. Null, because the log is what shows a misuse years later."""
-
-
 SECTIONS: Mapping[str, Any] = {
     "compaction.defaults": CompactionSettings,
     "store": StoreSettings,
@@ -388,6 +382,7 @@ SECTIONS: Mapping[str, Any] = {
     "memory_flush": MemoryFlushSettings,
     "events": EventSettings,
     "audit": AuditSettings,
+    "openid": OpenIdSettings,
 }
 """The sections whose keys are all listed."""
 ROOT_KINDS: Mapping[str, Kind] = {

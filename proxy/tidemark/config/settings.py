@@ -12,8 +12,8 @@ from pathlib import Path
 
 from tidemark.config.masking import Address, Secret
 from tidemark.config.models import ModelDefaults, ModelEntry, WindowNote, most_specific
+from tidemark.config.people import AuditSettings, OpenIdSettings
 from tidemark.config.sections import (
-    AuditSettings,
     AuthSettings,
     CompactionSettings,
     EventSettings,
@@ -57,6 +57,8 @@ class Secrets:
     ``data_dir``."""
     auditor_token: Secret | None = None
     """``TIDEMARK_AUDITOR_TOKEN``: shows figures and the audit log. None: only OpenID makes somebody an auditor."""
+    openid: Secret | None = None
+    """``TIDEMARK_OPENID_SECRET``: the secret of this server at the provider. None: a public client."""
     flush: Secret | None = None
     """``TIDEMARK_FLUSH_SECRET``: signs the posts to ``memory_flush.webhook`` and ``events.webhook``."""
 
@@ -84,6 +86,7 @@ class Settings:
     memory_flush: MemoryFlushSettings = field(default_factory=MemoryFlushSettings)
     events: EventSettings = field(default_factory=EventSettings)
     audit: AuditSettings = field(default_factory=AuditSettings)
+    openid: OpenIdSettings = field(default_factory=OpenIdSettings)
     secrets: Secrets = field(default_factory=Secrets)
     model_defaults: ModelDefaults = field(default_factory=ModelDefaults, repr=False)
     """The shipped ``config/models.yaml``."""

@@ -88,8 +88,8 @@ class ConsolePages:
         ]
         return [
             Route("/", _lead_browsers, methods=["GET"]),
-            Route(SIGN_IN, self._secured(self._show_sign_in), methods=["GET"]),
-            Route(SIGN_IN, self._secured(self._sign_in), methods=["POST"]),
+            Route(SIGN_IN, self.secured(self._show_sign_in), methods=["GET"]),
+            Route(SIGN_IN, self.secured(self._sign_in), methods=["POST"]),
             Route(SIGN_OUT, self._guarded(_sign_out, "POST", SIGN_OUT), methods=["POST"]),
             Route("/console/static/{name}", _serve_file, methods=["GET"]),
             *pages,
@@ -127,7 +127,7 @@ class ConsolePages:
                 self._write_cookie(request, response, renewed)
             return response
 
-        return self._secured(handle)
+        return self.secured(handle)
 
     async def _answer(self, answer: Answer, rule: RouteRule, visit: Visit) -> Response:
         """Answer a visit once the audit log names it; what was refused or failed is named, too."""
@@ -147,7 +147,7 @@ class ConsolePages:
             self.guard.note_failure(rule, visitor, request, fields)
         return response
 
-    def _secured(self, handle: Callable[[Request], Awaitable[Response]]) -> Callable[[Request], Awaitable[Response]]:
+    def secured(self, handle: Callable[[Request], Awaitable[Response]]) -> Callable[[Request], Awaitable[Response]]:
         """Return a handler that turns errors into pages, and adds the headers of every page."""
 
         async def secured(request: Request) -> Response:
@@ -182,7 +182,7 @@ class ConsolePages:
 
     async def _show_sign_in(self, request: Request) -> Response:
         if not self.sessions.needs_sign_in or self.sessions.of(request) is not None:
-            return go_to(_target(request.query_params.get("next", "")))
+            return go_to(console_target(request.query_params.get("next", "")))
         return self._sign_in_page(request.query_params.get("next", ""))
 
     async def _sign_in(self, request: Request) -> Response:
@@ -197,7 +197,7 @@ class ConsolePages:
         if visitor is None:
             self.guard.note_refusal("sign-in.refused", Visitor("tenant"), request)
             return self._sign_in_page(target, 401, NOT_KNOWN, waiting)
-        return await self.signed_in(request, visitor, go_to(_target(target)), waiting, target)
+        return await self.signed_in(request, visitor, go_to(console_target(target)), waiting, target)
 
     async def signed_in(
         self, request: Request, visitor: Visitor, response: Response, waiting: str = "", target: str = ""
@@ -211,7 +211,7 @@ class ConsolePages:
         if waiting:
             fields = dict(parse_qsl(waiting, keep_blank_values=True, max_num_fields=MAX_FIELDS))
             token = self.sessions.form_token(session)
-            response = _confirm(_target(target), fields, token, can_sign_out=True, role=visitor.role)
+            response = _confirm(console_target(target), fields, token, can_sign_out=True, role=visitor.role)
         self._write_cookie(request, response, session)
         return response
 
@@ -223,6 +223,10 @@ class ConsolePages:
         values = {"next": target, "error": error, "waiting": waiting, "openid": self.openid}
         body = render("sign_in.html", path=SIGN_IN, csrf="", can_sign_out=False, role="tenant", **values)
         return Response(body, status, media_type="text/html")
+
+    def sign_in_error(self, error: TidemarkError) -> Response:
+        """Return the sign-in with what went wrong at the provider of OpenID; the token works all the same."""
+        return self._sign_in_page("", status_of(error), str(error))
 
     async def _to_sign_in(self, request: Request) -> Response:
         """Send a visitor to the sign-in, and back to the page afterwards; what a form of the console holds is kept."""
@@ -241,7 +245,7 @@ class ConsolePages:
             self.sessions.cookie(session),
             max_age=IDLE_SECONDS,
             path=HOME,
-            secure=_is_encrypted(request),
+            secure=is_encrypted(request),
             httponly=True,
             samesite="strict",
         )
@@ -301,14 +305,14 @@ def _shown_fields(fields: Mapping[str, str]) -> Mapping[str, str]:
     }
 
 
-def _target(wanted: str) -> str:
+def console_target(wanted: str) -> str:
     """Return a page of the console; any other address would lead a visitor to another site after the sign-in."""
     path = unquote(wanted)
     is_page = path.startswith(HOME + "/") and path.isprintable() and not {"\\", "?", "#"} & set(path)
     return quote(path) if is_page and ".." not in path and not path.startswith(SIGN_IN) else HOME
 
 
-def _is_encrypted(request: Request) -> bool:
+def is_encrypted(request: Request) -> bool:
     """Return whether the visitor's connection has TLS, even if a reverse proxy ends it."""
     return "https" in (request.url.scheme, request.headers.get("x-forwarded-proto", ""))
 
