@@ -96,11 +96,15 @@ def consoled(
     strategy: str = "extractive",
     key: str = "",
     config: str = WINDOW,
+    auditor: str = "",
+    **variables: str,
 ) -> Iterator[Console]:
     """A console with a store of its own; everything is stopped at the end.
 
     :param token: the admin token; none where it is empty
     :param key: the configured key of the upstream; none where it is empty
+    :param auditor: the auditor's token; none where it is empty
+    :param variables: other variables of the environment
     :param config: the configuration, with the places that ``WINDOW`` has
     """
     upstream = ScriptedUpstream()
@@ -111,6 +115,7 @@ def consoled(
         text = config.format(base=f"{behind.url}/v1", window=window, strategy=strategy, more="")
         path.write_text(text.replace("api_base:", f"api_key: {key}, api_base:") if key else text)
         environ = {"TIDEMARK_DATA_DIR": str(folder), **({"TIDEMARK_ADMIN_TOKEN": token} if token else {})}
+        environ |= {"TIDEMARK_AUDITOR_TOKEN": auditor, **variables}
         app = create_app(load(path, environ), store_url=store.url, secret=SECRET, warn=lambda _: None)
         server = stack.enter_context(Serving(app))
         yield Console(server.url, upstream, server, stack, token, store, app)

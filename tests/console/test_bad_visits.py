@@ -17,6 +17,7 @@ from tests.support.serving import NO_TLS
 from tidemark.console import sessions
 from tidemark.console.sessions import COOKIE, IDLE_SECONDS, Sessions
 from tidemark.console.visit import MAX_FORM_BYTES
+from tidemark.server import guarding
 from tidemark.server.operator import OperatorAccess
 
 NOTHING = "0" * 48
@@ -50,7 +51,7 @@ def is_told(answer: httpx.Response) -> bool:
 def ended_cookie() -> str:
     """The cookie of a session that nobody used for twelve hours."""
     old = Sessions(OperatorAccess("127.0.0.1", TOKEN), SECRET, lambda: time.time() - IDLE_SECONDS - 10)
-    return old.cookie(old.new())
+    return old.cookie(old.new(guarding.Visitor("operator")))
 
 
 def test_every_page_asks_for_the_sign_in_after_twelve_idle_hours(console: Console, conversation: str) -> None:

@@ -13,6 +13,7 @@ from tests.request.conftest import SECRET, Client
 from tests.request.talk import Said, assistant, history, user
 from tidemark.console.sessions import COOKIE, Sessions
 from tidemark.console.visit import PARTS_HEADER
+from tidemark.server import guarding
 from tidemark.server.operator import OperatorAccess
 
 LIST = "/console/conversations"
@@ -172,7 +173,7 @@ def test_an_open_list_loses_the_row_of_a_forgotten_conversation(visitor: Visitor
 def test_an_open_page_does_not_keep_a_session_from_ending(console: Console) -> None:
     """A session ends 12 hours after its visitor did something; a page that renews itself is nobody's doing."""
     an_hour_ago = Sessions(OperatorAccess("127.0.0.1", TOKEN), SECRET, lambda: time.time() - 3600)
-    headers = {"cookie": f"{COOKIE}={an_hour_ago.cookie(an_hour_ago.new())}"}
+    headers = {"cookie": f"{COOKIE}={an_hour_ago.cookie(an_hour_ago.new(guarding.Visitor('operator')))}"}
     http = console.visitor(signed_in=False).http
     assert "set-cookie" not in http.get("/console", headers={**headers, PARTS_HEADER: "figures="}).headers
     assert COOKIE in http.get("/console", headers=headers).headers["set-cookie"]

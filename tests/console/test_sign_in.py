@@ -12,7 +12,10 @@ from tests.console.conftest import TOKEN, Console
 from tests.support.serving import NO_TLS
 from tidemark.console import sessions
 from tidemark.console.sessions import COOKIE, IDLE_SECONDS, MAX_HELD_BACK, Sessions
+from tidemark.server.guarding import Visitor
 from tidemark.server.operator import OperatorAccess
+
+OPERATOR = Visitor("operator")
 
 
 @pytest.fixture(autouse=True)
@@ -50,7 +53,7 @@ def test_a_wrong_token_is_refused_in_words(console: Console) -> None:
     visitor = console.visitor(signed_in=False)
     answer = visitor.http.post("/console/login", data={"token": "wrong-one"})
     assert answer.status_code == 401
-    assert "This is not the admin token" in answer.text
+    assert "This is no token of this server" in answer.text
     assert "wrong-one" not in answer.text
     assert "set-cookie" not in answer.headers
     assert visitor.get("/console").status_code == 303
@@ -163,7 +166,7 @@ class TestSessions:
     def test_a_session_ends_after_twelve_idle_hours_in_every_process(self) -> None:
         """It goes on as long as pages are opened."""
         one, other = self.sessions(), self.sessions()
-        cookie = one.cookie(one.new())
+        cookie = one.cookie(one.new(OPERATOR))
         self.now += IDLE_SECONDS - 10
         session = other.of(_request(cookie))
         assert session is not None
@@ -175,7 +178,7 @@ class TestSessions:
 
     def test_another_token_ends_all_sessions(self) -> None:
         """The key of a session depends on it."""
-        cookie = self.sessions().cookie(self.sessions().new())
+        cookie = self.sessions().cookie(self.sessions().new(OPERATOR))
         assert self.sessions("another").of(_request(cookie)) is None
 
     @pytest.mark.parametrize("cookie", ["", "nonsense", "====", "A" * 72, "é"])
@@ -188,12 +191,12 @@ class TestSessions:
         monkeypatch.setattr(sessions, "WRONG_TOKEN_SECONDS", 0.2)
         asked = self.sessions()
         answers = await asyncio.gather(
-            *[asked.is_admin_token(f"wrong {place}") for place in range(MAX_HELD_BACK + 3)],
-            asked.is_admin_token(TOKEN),
+            *[asked.visitor_by(f"wrong-{place}") for place in range(MAX_HELD_BACK + 3)],
+            asked.visitor_by(TOKEN),
             return_exceptions=True,
         )
-        assert answers.count(False) == MAX_HELD_BACK
-        assert answers[-1] is True
+        assert answers.count(None) == MAX_HELD_BACK
+        assert answers[-1] == OPERATOR
 
 
 def _request(cookie: str) -> Request:

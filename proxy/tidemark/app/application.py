@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
 from functools import partial
 from typing import TYPE_CHECKING, Unpack
 
@@ -20,21 +20,29 @@ from starlette.routing import BaseRoute, Route
 from starlette.types import ASGIApp
 
 from tidemark.app.features import find, plug_in
+from tidemark.app.roles import RULES
 from tidemark.config import Settings, as_typed
 from tidemark.config.effective import effective_settings
+from tidemark.console.audit import AuditPages
 from tidemark.console.conversations import ConversationPages
 from tidemark.console.keys import KeyPages
 from tidemark.console.models import ModelPages
+from tidemark.console.openid import OpenIdProvider, OpenIdRules
+from tidemark.console.openid_pages import CALLBACK, OpenIdPages
 from tidemark.console.overview import OverviewPages
 from tidemark.console.pages import HOME, ConsolePages, PageFamily
-from tidemark.console.sessions import Sessions
+from tidemark.console.sessions import Sessions, TenantByKey
 from tidemark.console.settings import SettingPages
 from tidemark.console.summaries import SummaryPages
 from tidemark.core.conversation.messages import JsonValue
+from tidemark.core.errors import ClientError, RecordUnreadable
 from tidemark.core.lessons import Lessons
 from tidemark.dialects.openai_errors import OPENAI_ERRORS
+from tidemark.features.audit.feature import AuditFeature
 from tidemark.features.bill.feature import BillFeature
+from tidemark.features.conversations.conversation_reader import ConversationReader
 from tidemark.features.conversations.feature import ConversationsFeature
+from tidemark.features.conversations.pages import Page
 from tidemark.features.feature import Feature
 from tidemark.features.keys.feature import KeysFeature
 from tidemark.features.model_registry.feature import ModelRegistryFeature
@@ -48,6 +56,7 @@ from tidemark.server.endpoints.dialect import DialectEndpoint, EndpointLimits
 from tidemark.server.endpoints.models import ModelEndpoints
 from tidemark.server.endpoints.operations import OperationsEndpoints
 from tidemark.server.endpoints.token_count import TokenCountEndpoint
+from tidemark.server.guarding import RouteGuard
 from tidemark.store.embedded.append_only import folders_aside
 from tidemark.tracing import start_tracing
 from tidemark.upstream.providers import COUNTING_BASES
@@ -83,18 +92,25 @@ def create_app(settings: Settings, *, warn: Callable[[str], None], **process: Un
     features = plug_in(worker)
     if tracing is not None:
         trace_parts(tracing, worker)
+    guard = guard_of(worker, features)
     endpoints = dialect_endpoints(worker)
     direct: dict[str, ASGIApp] = {**dict.fromkeys(FREQUENT, worker.forwarding), **endpoints}
     routes = [
         *server_routes(worker, endpoints),
-        *console_routes(worker, features),
-        *(route for feature in features for route in feature.routes()),
+        *console_routes(worker, features, guard),
+        *guard.guarded([route for feature in features for route in feature.routes()], "/tidemark"),
         *worker.forwarding.routes(),  # last: whatever nothing above serves
     ]
     server = settings.server
     return Dispatcher(
         direct,
-        BrowserAccess(server.host, server.allowed_origins, server.allowed_hosts, warn),
+        BrowserAccess(
+            server.host,
+            server.allowed_origins,
+            server.allowed_hosts,
+            warn,
+            frozenset() if settings.openid.issuer is None else frozenset({CALLBACK}),
+        ),
         worker.dialects,
         worker.admission,
         around=None if tracing is None else tracing.requests(routes, direct).serve,
@@ -133,14 +149,44 @@ def _lifespan(
     return lifespan
 
 
-def console_routes(worker: Worker, features: list[Feature]) -> list[BaseRoute]:
+def guard_of(worker: Worker, features: Sequence[Feature]) -> RouteGuard:
+    """Return what admits people by ``roles.py``, and has their requests logged."""
+
+    async def owner_of_conversation(identifier: str) -> str:
+        with suppress(RecordUnreadable):
+            record = await worker.store.conversation(identifier)
+            return record.owner if record is not None else ""
+        return ""
+
+    trails = [trail for feature in features for trail in feature.trails()]
+    return RouteGuard(RULES, worker.access, trails, owner_of_conversation, worker.emit)
+
+
+def tenant_by_key(worker: Worker, reading: ConversationReader) -> TenantByKey:
+    """Return what recognizes the keys that own a conversation."""
+
+    async def fingerprint(key: str) -> bytes | None:
+        try:
+            caller = worker.auth.caller([(b"authorization", b"Bearer " + key.encode())])
+        except ClientError:
+            return None
+        owned = await reading.conversations(caller, Page(1))
+        return caller.fingerprint if owned.conversations or owned.unreadable else None
+
+    return fingerprint
+
+
+def console_routes(worker: Worker, features: list[Feature], guard: RouteGuard) -> list[BaseRoute]:
     """Return the routes of all pages. A new family of pages is one line here."""
-    sessions = Sessions(worker.operator, worker.secret, time.time)
     models = [entry.name for entry in worker.settings.model_list]
     conversations, summaries = find(ConversationsFeature, features), find(SummariesFeature, features)
     settings = find(SettingsFeature, features).settings
+    rules = openid_rules(worker.settings)
+    sessions = Sessions(
+        worker.operator, worker.secret, time.time, tenant_by_key(worker, conversations.reading), binding_of(rules)
+    )
     families: list[PageFamily] = [
-        OverviewPages(find(TrafficFeature, features).reader, find(BillFeature, features).reader),
+        OverviewPages(find(TrafficFeature, features).reader, find(BillFeature, features).reader, conversations.reading),
         ConversationPages(
             conversations.reading, conversations.finding, conversations.transfer, summaries.manual, settings, models
         ),
@@ -148,9 +194,34 @@ def console_routes(worker: Worker, features: list[Feature]) -> list[BaseRoute]:
         ModelPages(find(ModelRegistryFeature, features).registry, as_typed),
         KeyPages(find(KeysFeature, features).keys, as_typed, worker.emit, worker.settings.auth.mode == "keys"),
         SettingPages(settings, partial(effective_settings, worker.settings), as_typed),
+        AuditPages(find(AuditFeature, features).reader),
     ]
-    streams = [route for feature in features for route in feature.console_routes(HOME, sessions.require)]
-    return [*streams, *ConsolePages(sessions, families).routes()]
+    streams = [route for feature in features for route in feature.console_routes(HOME, sessions.listener)]
+    pages = ConsolePages(sessions, families, guard, openid=rules is not None)
+    openid = OpenIdPages(None if rules is None else OpenIdProvider(rules), pages)
+    return [*streams, *openid.routes(), *pages.routes()]
+
+
+def openid_rules(settings: Settings) -> OpenIdRules | None:
+    """Return the rules of sign-ins by OpenID; None if no provider is configured."""
+    section, secret = settings.openid, settings.secrets.openid
+    if section.issuer is None or section.client_id is None:
+        return None
+    return OpenIdRules(
+        str(section.issuer),
+        section.client_id,
+        None if secret is None else secret.reveal(),
+        section.role_claim,
+        frozenset(section.operators),
+        frozenset(section.auditors),
+    )
+
+
+def binding_of(rules: OpenIdRules | None) -> str:
+    """Return what ends all sessions when it changes: who gives roles, and to whom."""
+    if rules is None:
+        return ""
+    return repr([rules.issuer, rules.client_id, rules.role_claim, sorted(rules.operators), sorted(rules.auditors)])
 
 
 def trace_parts(tracing: Tracing, worker: Worker) -> None:

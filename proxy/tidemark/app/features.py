@@ -29,6 +29,7 @@ FEATURES = (
     "settings.feature:SettingsFeature",
     "keys.feature:KeysFeature",
     "offline.feature:OfflineFeature",
+    "audit.feature:AuditFeature",
     "upkeep.feature:UpkeepFeature",
 )
 """The class of each feature, by its place in ``tidemark/features``; a command imports none that it does not need."""

@@ -56,6 +56,7 @@ def serve(config: Path | None, host: str | None, port: int | None, workers: int 
     """Run the proxy, until Ctrl-C or SIGTERM."""
     from tidemark.app.features import check_settings
     from tidemark.config import exposure_warnings, load
+    from tidemark.config.signing import secret_of
     from tidemark.telemetry.logging import configure
 
     configure()
@@ -70,7 +71,7 @@ def serve(config: Path | None, host: str | None, port: int | None, workers: int 
         listeners = _bound(settings.server.host, settings.server.port, stack)
         store_url = _store(settings, stack)
         stack.enter_context(announced(settings.data_dir, _address(listeners[0], is_tls=tls is not None)))
-        _run(settings, listeners, tls, {"store_url": store_url, "secret": _secret(settings).encode()})
+        _run(settings, listeners, tls, {"store_url": store_url, "secret": secret_of(settings)})
 
 
 @contextmanager
@@ -171,15 +172,6 @@ def _store(settings: Settings, stack: ExitStack) -> str:
     warn = logging.getLogger("tidemark").warning
     server = EmbeddedValkey(settings.data_dir / "store", options=memory_options(settings.store.max_mb), tell=warn)
     return stack.enter_context(Supervised(server, warn)).url
-
-
-def _secret(settings: Settings) -> str:
-    """Return the configured secret, or the generated one in the data folder."""
-    if settings.secrets.signing is not None:
-        return settings.secrets.signing.reveal()
-    from tidemark.config.signing import stored_secret
-
-    return stored_secret(settings.data_dir)
 
 
 def _bounds(settings: Settings) -> Bounds:

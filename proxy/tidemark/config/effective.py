@@ -24,6 +24,8 @@ _VARIABLES = {
 }
 _SECRETS = {
     "TIDEMARK_ADMIN_TOKEN": "admin_token",
+    "TIDEMARK_AUDITOR_TOKEN": "auditor_token",
+    "TIDEMARK_OPENID_SECRET": "openid",
     "TIDEMARK_SECRET": "signing",
     "TIDEMARK_FLUSH_SECRET": "flush",
 }

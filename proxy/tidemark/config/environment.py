@@ -26,6 +26,8 @@ VARIABLES: Mapping[str, str] = {
     "TIDEMARK_UPSTREAM": "in place of `upstream`",
     "TIDEMARK_ADMIN_TOKEN": "gives access to all tenants' conversations and to changes of models; without it, "
     "only models can be changed, and only by a client on this machine if `server.host` is loopback",
+    "TIDEMARK_AUDITOR_TOKEN": "shows figures, receipts and the audit log, and no text; needs `TIDEMARK_ADMIN_TOKEN`",
+    "TIDEMARK_OPENID_SECRET": "this server's secret at the provider of `openid`; none for a public client",
     "TIDEMARK_SECRET": "the key of the HMAC that identifies tenants, the same for all replicas on one "
     "store; without it a generated one is stored in `data_dir`",
     "TIDEMARK_FLUSH_SECRET": "signs the posts to `memory_flush.webhook` and `events.webhook`; required if one is set",
@@ -55,17 +57,24 @@ def read_overrides(reader: Reader, environ: Mapping[str, str]) -> EnvironmentOve
     if environ.get("TIDEMARK_ENCRYPTION_KEY"):
         # ignoring it would leave the history unencrypted without a sign
         reader.problem(0, "TIDEMARK_ENCRYPTION_KEY: encryption is not available yet; unset it")
-    if 0 < len(environ.get("TIDEMARK_ADMIN_TOKEN", "")) < SHORT_TOKEN_CHARACTERS:
-        reader.warn(
-            0,
-            f"TIDEMARK_ADMIN_TOKEN has fewer than {SHORT_TOKEN_CHARACTERS} characters, so it can be guessed; "
-            "take a longer one: openssl rand -hex 16",
-        )
+    for name in ("TIDEMARK_ADMIN_TOKEN", "TIDEMARK_AUDITOR_TOKEN"):
+        if 0 < len(environ.get(name, "")) < SHORT_TOKEN_CHARACTERS:
+            reader.warn(
+                0,
+                f"{name} has fewer than {SHORT_TOKEN_CHARACTERS} characters, so it can be guessed; "
+                "take a longer one: openssl rand -hex 16",
+            )
+    if environ.get("TIDEMARK_AUDITOR_TOKEN") and environ.get("TIDEMARK_AUDITOR_TOKEN") == environ.get(
+        "TIDEMARK_ADMIN_TOKEN", environ["TIDEMARK_AUDITOR_TOKEN"]
+    ):
+        reader.problem(0, "TIDEMARK_AUDITOR_TOKEN needs a TIDEMARK_ADMIN_TOKEN that is another one; set both")
     return EnvironmentOverrides(
         _read_variable(reader, environ, "TIDEMARK_STORE_URL", kind_of(StoreUrl)),
         _read_variable(reader, environ, "TIDEMARK_UPSTREAM", ROOT_KINDS["upstream"]),
         Secrets(
             admin_token=_secret(environ, "TIDEMARK_ADMIN_TOKEN"),
+            auditor_token=_secret(environ, "TIDEMARK_AUDITOR_TOKEN"),
+            openid=_secret(environ, "TIDEMARK_OPENID_SECRET"),
             signing=_secret(environ, "TIDEMARK_SECRET"),
             flush=_secret(environ, "TIDEMARK_FLUSH_SECRET"),
         ),

@@ -16,6 +16,7 @@ from importlib.resources import files
 from importlib.resources.abc import Traversable
 from pathlib import Path
 from typing import Any, TypeVar
+from urllib.parse import urlsplit
 
 from tidemark.config.access_sections import QuotaSettings
 from tidemark.config.credentials import GENERAL, MASTER_KEY, OPEN_DOOR, check_credentials, with_master_key
@@ -49,6 +50,7 @@ from tidemark.core.base_urls import lacks_version
 from tidemark.core.conversation.native import writes_summaries
 from tidemark.core.errors import ConfigError
 from tidemark.core.frozen import frozen
+from tidemark.core.hosts import is_loopback
 
 T = TypeVar("T")
 PLAIN_SECTIONS = tuple(name for name in SECTIONS if name != "compaction.defaults")
@@ -168,6 +170,7 @@ def _settings(reader: Reader, root: Table, path: Path | None, environ: Mapping[s
     for name in ("memory_flush", "events"):
         if sections[name].get("webhook") and secrets.flush is None:
             reader.problem(0, f"{name}.webhook needs TIDEMARK_FLUSH_SECRET, the secret that signs what is posted")
+    _check_openid(reader, sections["openid"], has_token=overrides.secrets.admin_token is not None)
     entries = read_model_list(reader, nodes.get("model_list"))
     compaction = _compaction(reader, nodes.get("compaction"), entries, changed(CompactionSettings(), preset.compaction))
     upstream = overrides.upstream or top.get("upstream")
@@ -200,6 +203,20 @@ def _settings(reader: Reader, root: Table, path: Path | None, environ: Mapping[s
         path=path,
         **{name: changed(SECTIONS[name](), keys) for name, keys in sections.items()},
     )
+
+
+def _check_openid(reader: Reader, section: StatedKeys, *, has_token: bool) -> None:
+    """Refuse a provider that nobody could sign in by, or whose answers others could change."""
+    issuer = section.get("issuer")
+    if issuer is None:
+        return
+    if section.get("client_id") is None:
+        reader.problem(0, "openid.issuer needs openid.client_id, the name of this server at the provider")
+    if not has_token:
+        reader.problem(0, "openid.issuer needs TIDEMARK_ADMIN_TOKEN, for whoever signs in while the provider is away")
+    parts = urlsplit(str(issuer))
+    if parts.scheme != "https" and not is_loopback(parts.hostname or ""):
+        reader.problem(0, "openid.issuer must be an https:// address: who reads its answers could sign in as anybody")
 
 
 def _tenants(reader: Reader, nodes: Mapping[str, Any]) -> tuple[Mapping[str, Any], Mapping[str, Node]]:

@@ -33,6 +33,7 @@ from tidemark.config.kinds import (
     yaml_word,
 )
 from tidemark.config.masking import Address
+from tidemark.config.people import AuditSettings, OpenIdSettings
 from tidemark.core.conversation.cache_marks import MarkPolicy
 from tidemark.core.conversation.records import Keep
 from tidemark.core.conversation.summary import Strategy
@@ -393,6 +394,8 @@ SECTIONS: Mapping[str, Any] = {
     "tokenizer": TokenizerSettings,
     "memory_flush": MemoryFlushSettings,
     "events": EventSettings,
+    "audit": AuditSettings,
+    "openid": OpenIdSettings,
 }
 """The sections whose keys are all listed."""
 ROOT_KINDS: Mapping[str, Kind] = {

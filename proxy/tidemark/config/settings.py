@@ -13,6 +13,7 @@ from pathlib import Path
 from tidemark.config.access_sections import QuotaSettings
 from tidemark.config.masking import Address, Secret
 from tidemark.config.models import ModelDefaults, ModelEntry, WindowNote, most_specific
+from tidemark.config.people import AuditSettings, OpenIdSettings
 from tidemark.config.sections import (
     AuthSettings,
     CompactionSettings,
@@ -57,6 +58,10 @@ class Secrets:
     signing: Secret | None = None
     """``TIDEMARK_SECRET``: the key of the HMAC that distinguishes tenants. None: a generated one, stored in
     ``data_dir``."""
+    auditor_token: Secret | None = None
+    """``TIDEMARK_AUDITOR_TOKEN``: shows figures and the audit log. None: only OpenID makes somebody an auditor."""
+    openid: Secret | None = None
+    """``TIDEMARK_OPENID_SECRET``: the secret of this server at the provider. None: a public client."""
     flush: Secret | None = None
     """``TIDEMARK_FLUSH_SECRET``: signs the posts to ``memory_flush.webhook`` and ``events.webhook``."""
 
@@ -87,6 +92,8 @@ class Settings:
     tokenizer: TokenizerSettings = field(default_factory=TokenizerSettings)
     memory_flush: MemoryFlushSettings = field(default_factory=MemoryFlushSettings)
     events: EventSettings = field(default_factory=EventSettings)
+    audit: AuditSettings = field(default_factory=AuditSettings)
+    openid: OpenIdSettings = field(default_factory=OpenIdSettings)
     secrets: Secrets = field(default_factory=Secrets)
     model_defaults: ModelDefaults = field(default_factory=ModelDefaults, repr=False)
     """The shipped ``config/models.yaml``."""

@@ -1,6 +1,6 @@
-"""Generates and stores the secret that distinguishes tenants, if none is configured.
+"""Returns the secret that distinguishes tenants; generates and stores it, if none is configured.
 
-``app`` calls it at the start; the secret lies in the data folder.
+``serve`` asks at the start, and so do commands that sign or verify; a generated one lies in the data folder.
 """
 
 from __future__ import annotations
@@ -11,10 +11,20 @@ import tempfile
 from contextlib import suppress
 from pathlib import Path
 
+from tidemark.config.settings import Settings
 from tidemark.core.errors import ConfigError
 
 FILE = "secret"
 SECRET_BYTES = 32
+
+
+def secret_of(settings: Settings) -> bytes:
+    """Return the configured secret, or the generated one in the data folder.
+
+    :raises ConfigError: there is no usable secret
+    """
+    signing = settings.secrets.signing
+    return (stored_secret(settings.data_dir) if signing is None else signing.reveal()).encode()
 
 
 def stored_secret(folder: Path) -> str:

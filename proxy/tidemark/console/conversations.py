@@ -1,6 +1,6 @@
 """``/console/conversations``: stored conversations, and one of them with its whole history and its summary in place.
 
-It shows what the JSON endpoints of ``features/conversations/`` return, as the operator sees it.
+It shows what the JSON endpoints of ``features/conversations/`` return: to the operator all, to a tenant its own.
 """
 
 from __future__ import annotations
@@ -105,7 +105,7 @@ class ConversationPages:
     async def _conversations(
         self, visit: Visit, conditions: ConversationFilter, cursor: str, *, newer: bool = False
     ) -> Response:
-        page = await self.finding.find(None, Page(LIST_ENTRIES, cursor or None), conditions, newer=newer)
+        page = await self.finding.find(visit.caller, Page(LIST_ENTRIES, cursor or None), conditions, newer=newer)
         filters = _filters(conditions)
         return visit.page(
             "conversations.html",
@@ -128,7 +128,7 @@ class ConversationPages:
         words = visit.form.get("words", "").strip()[:1000]
         if not words:
             return await self._conversation(visit, words=words, error="Enter words to search for.", status=400)
-        found = await self.reading.search(visit.request.path_params["id"], None, words, Page(HITS))
+        found = await self.reading.search(visit.request.path_params["id"], visit.caller, words, Page(HITS))
         return await self._conversation(visit, words=words, hits=[shown(hit.entry) for hit in found.hits])
 
     async def _summarize(self, visit: Visit) -> Response:
@@ -139,22 +139,22 @@ class ConversationPages:
             return await self._conversation(visit, retention=text[:40], error=message, status=400)
         order = SummarizeRequest(visit.request.path_params["id"], int(text) if text else None)
         try:
-            done = await self.manual.summarize(order, None)
+            done = await self.manual.summarize(order, visit.caller)
         except TidemarkError as error:
             return await self._conversation(visit, retention=text, error=str(error), status=status_of(error))
         return go_to(_address(visit), done="nothing" if done.summary is None else "summarized")
 
     async def _export(self, visit: Visit) -> Response:
-        lines = await self.transfer.export_lines(visit.request.path_params["id"], None)
+        lines = await self.transfer.export_lines(visit.request.path_params["id"], visit.caller)
         headers = {"content-disposition": 'attachment; filename="conversation.jsonl"'}
         return StreamingResponse(lines, headers=headers, media_type="application/jsonl")
 
     async def _ask_to_forget(self, visit: Visit) -> Response:
-        page = await self.reading.conversation(visit.request.path_params["id"], None, Page(1))
+        page = await self.reading.conversation(visit.request.path_params["id"], visit.caller, Page(1))
         return visit.page("forget_conversation.html", record=page.record, address=_address(visit))
 
     async def _forget(self, visit: Visit) -> Response:
-        await self.reading.delete(visit.request.path_params["id"], None)
+        await self.reading.delete(visit.request.path_params["id"], visit.caller)
         return go_to(LIST, done="forgotten")
 
     async def _conversation(self, visit: Visit, *, status: int = 200, **more: Any) -> Response:
@@ -163,9 +163,11 @@ class ConversationPages:
         parts = visit.parts
         shown_mark = (parts.shown_marks or {}).get("messages", "")
         needs_messages = "hits" not in more and parts.are_wanted("messages")
-        history = await read_history(self.reading, identifier, cursor, shown_mark, is_wanted=needs_messages)
+        history = await read_history(
+            self.reading, identifier, visit.caller, cursor, shown_mark, is_wanted=needs_messages
+        )
         page = history.page
-        texts = await self.reading.summary_texts(identifier, None, SUMMARIES)
+        texts = await self.reading.summary_texts(identifier, visit.caller, SUMMARIES)
         compared, mistake = _compared(visit, texts)
         address = _address(visit)
         listed = await self.finding.listed(page.record)

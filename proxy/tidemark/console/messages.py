@@ -15,6 +15,7 @@ from typing import Any
 
 from tidemark.core.cursors import cursor_of
 from tidemark.core.frozen import frozen
+from tidemark.core.ports import Caller
 from tidemark.features.conversations.conversation_reader import ConversationReader
 from tidemark.features.conversations.pages import HistoryPage, MessageEntry, Page
 
@@ -63,10 +64,17 @@ class ShownHistory:
 
 
 async def read_history(
-    reading: ConversationReader, conversation: str, cursor: str | None, known: str, *, is_wanted: bool = True
+    reading: ConversationReader,
+    conversation: str,
+    caller: Caller | None,
+    cursor: str | None,
+    known: str,
+    *,
+    is_wanted: bool = True,
 ) -> ShownHistory:
-    """Read the messages of a page as the operator.
+    """Read the messages of a page.
 
+    :param caller: None for the operator
     :param cursor: where the page begins
     :param known: the mark of the page that the visitor has open; empty for one who opens it
     :param is_wanted: whether any message is needed
@@ -75,26 +83,26 @@ async def read_history(
     """
     first = Page(1, cursor).start()
     if not is_wanted:
-        return _history(await reading.history(conversation, None, Page(0)), (), first, None)
+        return _history(await reading.history(conversation, caller, Page(0)), (), first, None)
     mark = _MARK.fullmatch(known)
     if mark is not None:
-        continued = await _continued(reading, conversation, first, mark)
+        continued = await _continued(reading, conversation, caller, first, mark)
         if continued is not None:
             return continued
-    page = await reading.history(conversation, None, Page(MESSAGES, cursor))
+    page = await reading.history(conversation, caller, Page(MESSAGES, cursor))
     entries, next_cursor = within_bytes(page)
     return _history(page, entries, first, next_cursor)
 
 
 async def _continued(
-    reading: ConversationReader, conversation: str, first: int, mark: re.Match[str]
+    reading: ConversationReader, conversation: str, caller: Caller | None, first: int, mark: re.Match[str]
 ) -> ShownHistory | None:
     """Return what follows the last message of an open page; None if the history is another one by now."""
     last, is_open = int(mark[1]), mark[4] == "1"
     count = max(first + _GROWN - 1 - last, 0) if is_open else 0
     if last < first:
         return None
-    page = await reading.history(conversation, None, Page(count + 1, cursor_of(last)))
+    page = await reading.history(conversation, caller, Page(count + 1, cursor_of(last)))
     if not page.messages or page.messages[0].message.message_id[:_ID_CHARACTERS] != mark[2]:
         return None
     entries, next_cursor = within_bytes(page)

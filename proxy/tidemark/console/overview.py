@@ -8,6 +8,7 @@ series, which differ in dash as well as in colour.
 
 from __future__ import annotations
 
+import asyncio
 import math
 from collections.abc import Mapping, Sequence
 from datetime import date
@@ -16,10 +17,13 @@ from starlette.responses import Response
 
 from tidemark.console.pages import HOME, Answer
 from tidemark.console.visit import Visit
+from tidemark.core.bill import BillFigures
 from tidemark.core.errors import InvalidRequest
 from tidemark.core.frozen import frozen
 from tidemark.core.traffic import Traffic, TrafficFigures
 from tidemark.features.bill.reader import Gain, GainReader
+from tidemark.features.conversations.conversation_reader import ConversationReader
+from tidemark.features.conversations.pages import Page
 from tidemark.features.traffic.traffic_reader import TrafficReader
 
 WINDOWS: Mapping[str, tuple[str, int]] = {
@@ -38,6 +42,8 @@ BOTTOM = 3
 """Units of the drawing that are free at its edges, for labels."""
 _DAY_SECONDS = 86_400
 _EPOCH_ORDINAL = date(1970, 1, 1).toordinal()
+OWN = 200
+"""A tenant's newest conversations, whose bills its page adds up."""
 MONEY_DAYS = 7
 """The days of the plot of money, whichever window is chosen: the bill has days only."""
 _ROUND_STEPS = (1, 1.5, 2, 3, 4, 5, 6, 8, 10)
@@ -49,11 +55,14 @@ class OverviewPages:
 
     reader: TrafficReader
     gains: GainReader
+    conversations: ConversationReader
 
     def answers(self) -> Sequence[tuple[str, str, Answer]]:
         return [("GET", HOME, self._show)]
 
     async def _show(self, visit: Visit) -> Response:
+        if visit.visitor.role == "tenant":
+            return await self._own(visit)
         name = visit.parameter("window") or "hour"
         if name not in WINDOWS:
             raise InvalidRequest("'window' must be hour, day or week.", param="window")
@@ -70,6 +79,17 @@ class OverviewPages:
             money=gain.total,
             plots=[*plots_of(traffic), money_plot(gain)],
         )
+
+    async def _own(self, visit: Visit) -> Response:
+        """Show a tenant what its newest conversations saved, and nothing of anybody else."""
+        newest = await self.conversations.conversations(visit.caller, Page(OWN))
+        bills = await asyncio.gather(*(self.conversations.bill(record.id) for record in newest.conversations))
+        total = BillFigures()
+        for bill in bills:
+            if bill is not None:
+                total.add(bill)
+        count = len(newest.conversations)
+        return visit.page("own.html", count=count, is_partial=newest.next_cursor is not None, bill=total)
 
 
 def plots_of(traffic: Traffic) -> Sequence[Plot]:

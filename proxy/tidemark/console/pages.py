@@ -24,9 +24,11 @@ from tidemark.console.rendering import render
 from tidemark.console.sessions import COOKIE, IDLE_SECONDS, Session, Sessions, is_from_own_page
 from tidemark.console.visit import MAX_FIELDS, Visit, go_to, read_form
 from tidemark.core.errors import ConversationNotFound, Forbidden, InvalidRequest, StoreUnavailable, TidemarkError
+from tidemark.core.events import Role
 from tidemark.core.frozen import frozen
 from tidemark.server.asgi import CLIENT_GONE, ClientGone
 from tidemark.server.errors import error_lines, status_of
+from tidemark.server.guarding import RouteGuard, RouteRule, Visitor
 
 Answer = Callable[[Visit], Awaitable[Response]]
 """Answers one request of one path and method."""
@@ -36,6 +38,8 @@ EVENTS = "/console/events"
 """What happens to all conversations; the pages' script listens to it."""
 SIGN_IN = "/console/login"
 SIGN_OUT = "/console/logout"
+ANY_PAGE = "/console/{path:path}"
+NOT_KNOWN = "This is no token of this server, and no key that owns a conversation here. Nothing was changed."
 CONTENT_POLICY = (
     b"default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; "
     b"form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
@@ -71,42 +75,47 @@ class ConsolePages:
 
     sessions: Sessions
     families: Sequence[PageFamily]
+    guard: RouteGuard
+    openid: bool = False
+    """Whether the sign-in leads to a provider of OpenID, too."""
 
     def routes(self) -> list[BaseRoute]:
         """Return a route for each page and form, for signing in and out, and for the files of ``static/``."""
         pages = [
-            Route(path, self._guarded(answer), methods=[method])
+            Route(path, self._guarded(answer, method, path), methods=[method])
             for family in self.families
             for method, path, answer in family.answers()
         ]
         return [
             Route("/", _lead_browsers, methods=["GET"]),
-            Route(SIGN_IN, self._secured(self._show_sign_in), methods=["GET"]),
-            Route(SIGN_IN, self._secured(self._sign_in), methods=["POST"]),
-            Route(SIGN_OUT, self._guarded(_sign_out), methods=["POST"]),
+            Route(SIGN_IN, self.secured(self._show_sign_in), methods=["GET"]),
+            Route(SIGN_IN, self.secured(self._sign_in), methods=["POST"]),
+            Route(SIGN_OUT, self._guarded(_sign_out, "POST", SIGN_OUT), methods=["POST"]),
             Route("/console/static/{name}", _serve_file, methods=["GET"]),
             *pages,
-            Route("/console/{path:path}", self._guarded(_missing), methods=["GET"]),
+            Route(ANY_PAGE, self._guarded(_missing, "GET", ANY_PAGE), methods=["GET"]),
         ]
 
-    def _guarded(self, answer: Answer) -> Callable[[Request], Awaitable[Response]]:
-        """Return a handler that answers those who may see the console, and asks others to sign in."""
+    def _guarded(self, answer: Answer, method: str, path: str) -> Callable[[Request], Awaitable[Response]]:
+        """Return a handler that answers those whom the route's rule names, and asks others to sign in."""
+        rule = self.guard.rule(method, path)
 
         async def handle(request: Request) -> Response:
-            session = self.sessions.of(request)
-            if session is None and self.sessions.needs_sign_in and not self.sessions.is_allowed(request):
-                return await _to_sign_in(request)
-            if not self.sessions.needs_sign_in and not self.sessions.is_allowed(request):
+            session, visitor = self.sessions.of(request), self.sessions.visitor(request)
+            if visitor is None and self.sessions.needs_sign_in:
+                return await self._to_sign_in(request)
+            if visitor is None:
                 raise Forbidden(
                     "Without an admin token the console answers on this machine only. Set TIDEMARK_ADMIN_TOKEN for the "
                     "server, restart it, and sign in."
                 )
             form = await read_form(request) if request.method == "POST" else {}
-            current = session or self.sessions.new()
-            visit = Visit(request, current, self.sessions.form_token(current), self.sessions.needs_sign_in, form)
+            current = session or self.sessions.new(visitor)
+            token = self.sessions.form_token(current)
+            visit = Visit(request, current, visitor, token, self.sessions.needs_sign_in, form)
             is_made_here = session is not None and self.sessions.is_form_token(session, form.get("csrf", ""))
             if is_made_here or request.method != "POST":
-                response = await _carry_out(answer, visit)
+                response = await self._answer(answer, rule, visit)
             elif is_from_own_page(request):
                 response = _confirmation(visit)
             else:
@@ -118,9 +127,27 @@ class ConsolePages:
                 self._write_cookie(request, response, renewed)
             return response
 
-        return self._secured(handle)
+        return self.secured(handle)
 
-    def _secured(self, handle: Callable[[Request], Awaitable[Response]]) -> Callable[[Request], Awaitable[Response]]:
+    async def _answer(self, answer: Answer, rule: RouteRule, visit: Visit) -> Response:
+        """Answer a visit once the audit log names it; what was refused or failed is named, too."""
+        request, visitor = visit.request, visit.visitor
+        fields = {**visit.form, **request.path_params}
+        is_renewal = visit.parts.are_asked_for and request.method == "GET"
+        try:
+            await self.guard.admit(rule, visitor, request, fields, is_renewal=is_renewal)
+        except StoreUnavailable as error:
+            return _kept(visit, error)
+        try:
+            response = await _carry_out(answer, visit)
+        except TidemarkError:
+            self.guard.note_failure(rule, visitor, request, fields)
+            raise
+        if response.status_code >= 400:
+            self.guard.note_failure(rule, visitor, request, fields)
+        return response
+
+    def secured(self, handle: Callable[[Request], Awaitable[Response]]) -> Callable[[Request], Awaitable[Response]]:
         """Return a handler that turns errors into pages, and adds the headers of every page."""
 
         async def secured(request: Request) -> Response:
@@ -146,6 +173,7 @@ class ConsolePages:
             code=status,
             message=_words(error),
             csrf=self.sessions.form_token(session) if session else "",
+            role=session.visitor.role if session else "operator",
             can_sign_out=bool(session) and self.sessions.needs_sign_in,
         )
         response = Response(body, status, media_type="text/html")
@@ -154,26 +182,62 @@ class ConsolePages:
 
     async def _show_sign_in(self, request: Request) -> Response:
         if not self.sessions.needs_sign_in or self.sessions.of(request) is not None:
-            return go_to(_target(request.query_params.get("next", "")))
-        return _sign_in_page(request.query_params.get("next", ""))
+            return go_to(console_target(request.query_params.get("next", "")))
+        return self._sign_in_page(request.query_params.get("next", ""))
 
     async def _sign_in(self, request: Request) -> Response:
-        """Compare the token. The form needs no token of its own: there is no session yet that another site could use.
+        """Look at the token or key. The form needs none of its own: no session exists that another site could use.
 
         A form that was sent after its session had ended is shown again, to be confirmed. Only the console's own sign-in
         may hand one on: another site could have a visitor confirm what it had written.
         """
         form = await read_form(request)
         target, waiting = form.get("next", ""), form.get("waiting", "") if is_from_own_page(request) else ""
-        if not await self.sessions.is_admin_token(form.get("token", "")):
-            return _sign_in_page(target, 401, "This is not the admin token. Nothing was changed.", waiting)
-        session = self.sessions.new()
-        response = go_to(_target(target))
+        visitor = await self.sessions.visitor_by(form.get("token", ""))
+        if visitor is None:
+            self.guard.note_refusal("sign-in.refused", Visitor("tenant"), request)
+            return self._sign_in_page(target, 401, NOT_KNOWN, waiting)
+        return await self.signed_in(request, visitor, go_to(console_target(target)), waiting, target)
+
+    async def signed_in(
+        self, request: Request, visitor: Visitor, response: Response, waiting: str = "", target: str = ""
+    ) -> Response:
+        """Begin a session, and name it in the audit log.
+
+        :param waiting: the fields of a form that is confirmed first
+        """
+        session = self.sessions.new(visitor)
+        await self.guard.note_sign_in(visitor, request)
         if waiting:
             fields = dict(parse_qsl(waiting, keep_blank_values=True, max_num_fields=MAX_FIELDS))
-            response = _confirm(_target(target), fields, self.sessions.form_token(session), can_sign_out=True)
+            token = self.sessions.form_token(session)
+            response = _confirm(console_target(target), fields, token, can_sign_out=True, role=visitor.role)
         self._write_cookie(request, response, session)
         return response
+
+    def _sign_in_page(self, target: str, status: int = 200, error: str = "", waiting: str = "") -> Response:
+        """Return the sign-in.
+
+        :param waiting: the fields of a form that is confirmed afterwards, as a browser sends them
+        """
+        values = {"next": target, "error": error, "waiting": waiting, "openid": self.openid}
+        body = render("sign_in.html", path=SIGN_IN, csrf="", can_sign_out=False, role="tenant", **values)
+        return Response(body, status, media_type="text/html")
+
+    def sign_in_error(self, error: TidemarkError) -> Response:
+        """Return the sign-in with what went wrong at the provider of OpenID; the token works all the same."""
+        return self._sign_in_page("", status_of(error), str(error))
+
+    async def _to_sign_in(self, request: Request) -> Response:
+        """Send a visitor to the sign-in, and back to the page afterwards; what a form of the console holds is kept."""
+        path = request.url.path
+        if request.method == "POST" and not is_from_own_page(request):
+            return self._sign_in_page(HOME, 401, FOREIGN_FORM)
+        if request.method == "POST":
+            fields = {name: text for name, text in (await read_form(request)).items() if name != "csrf"}
+            error = "Your session has ended. Sign in to go on; what you entered is kept."
+            return self._sign_in_page(quote(path), 401, error, urlencode(fields))
+        return go_to(SIGN_IN, next=quote(path)) if path != HOME else go_to(SIGN_IN)
 
     def _write_cookie(self, request: Request, response: Response, session: Session) -> None:
         response.set_cookie(
@@ -181,31 +245,10 @@ class ConsolePages:
             self.sessions.cookie(session),
             max_age=IDLE_SECONDS,
             path=HOME,
-            secure=_is_encrypted(request),
+            secure=is_encrypted(request),
             httponly=True,
             samesite="strict",
         )
-
-
-def _sign_in_page(target: str, status: int = 200, error: str = "", waiting: str = "") -> Response:
-    """Return the sign-in.
-
-    :param waiting: the fields of a form that is confirmed afterwards, as a browser sends them
-    """
-    body = render("sign_in.html", path=SIGN_IN, next=target, error=error, waiting=waiting, csrf="", can_sign_out=False)
-    return Response(body, status, media_type="text/html")
-
-
-async def _to_sign_in(request: Request) -> Response:
-    """Send a visitor to the sign-in, and back to the page afterwards; what a form of the console holds is kept."""
-    path = request.url.path
-    if request.method == "POST" and not is_from_own_page(request):
-        return _sign_in_page(HOME, 401, FOREIGN_FORM)
-    if request.method == "POST":
-        fields = {name: text for name, text in (await read_form(request)).items() if name != "csrf"}
-        error = "Your session has ended. Sign in to go on; what you entered is kept."
-        return _sign_in_page(quote(path), 401, error, urlencode(fields))
-    return go_to(SIGN_IN, next=quote(path)) if path != HOME else go_to(SIGN_IN)
 
 
 async def _carry_out(answer: Answer, visit: Visit) -> Response:
@@ -213,11 +256,16 @@ async def _carry_out(answer: Answer, visit: Visit) -> Response:
     try:
         return await answer(visit)
     except StoreUnavailable as error:
-        if visit.request.method != "POST":
-            raise
-        response = _confirmation(visit, status_of(error), STORE_AWAY)
-        response.raw_headers.extend(error_lines(error))
-        return response
+        return _kept(visit, error)
+
+
+def _kept(visit: Visit, error: StoreUnavailable) -> Response:
+    """Return a form that is to be sent again once the store is back; without a form raise the error."""
+    if visit.request.method != "POST":
+        raise error
+    response = _confirmation(visit, status_of(error), STORE_AWAY)
+    response.raw_headers.extend(error_lines(error))
+    return response
 
 
 def _confirmation(visit: Visit, status: int = 403, reason: str = OLD_FORM) -> Response:
@@ -227,7 +275,10 @@ def _confirmation(visit: Visit, status: int = 403, reason: str = OLD_FORM) -> Re
     """
     fields = {name: text for name, text in visit.form.items() if name != "csrf"}
     target, can_sign_out = visit.request.url.path, visit.needs_sign_in
-    return _confirm(target, fields, visit.form_token, can_sign_out=can_sign_out, status=status, reason=reason)
+    role = visit.visitor.role
+    return _confirm(
+        target, fields, visit.form_token, can_sign_out=can_sign_out, role=role, status=status, reason=reason
+    )
 
 
 def _confirm(
@@ -236,11 +287,12 @@ def _confirm(
     form_token: str,
     *,
     can_sign_out: bool,
+    role: Role,
     status: int = 200,
     reason: str = OLD_FORM,
 ) -> Response:
     values = {"fields": fields, "shown": _shown_fields(fields), "reason": reason}
-    body = render("confirm.html", path=target, csrf=form_token, can_sign_out=can_sign_out, **values)
+    body = render("confirm.html", path=target, csrf=form_token, can_sign_out=can_sign_out, role=role, **values)
     return Response(body, status, media_type="text/html")
 
 
@@ -253,14 +305,14 @@ def _shown_fields(fields: Mapping[str, str]) -> Mapping[str, str]:
     }
 
 
-def _target(wanted: str) -> str:
+def console_target(wanted: str) -> str:
     """Return a page of the console; any other address would lead a visitor to another site after the sign-in."""
     path = unquote(wanted)
     is_page = path.startswith(HOME + "/") and path.isprintable() and not {"\\", "?", "#"} & set(path)
     return quote(path) if is_page and ".." not in path and not path.startswith(SIGN_IN) else HOME
 
 
-def _is_encrypted(request: Request) -> bool:
+def is_encrypted(request: Request) -> bool:
     """Return whether the visitor's connection has TLS, even if a reverse proxy ends it."""
     return "https" in (request.url.scheme, request.headers.get("x-forwarded-proto", ""))
 

@@ -34,7 +34,7 @@ _MISSING = (ConversationNotFound, NoSummary)
 
 @frozen
 class SummaryPages:
-    """Shows the forms, and carries out what they ask for as the operator.
+    """Shows the forms, and carries out what they ask for.
 
     :param models: the names of configured models
     """
@@ -53,7 +53,7 @@ class SummaryPages:
         ]
 
     async def _show_choices(self, visit: Visit) -> Response:
-        present = await self.changes.present(_conversation(visit), None)
+        present = await self.changes.present(_conversation(visit), visit.caller)
         fields = {name: visit.parameter(name) for name in _PREVIEW_FIELDS}
         return self._choices(visit, fields, present=present)
 
@@ -63,7 +63,7 @@ class SummaryPages:
         fields = {name: visit.form.get(name, "").strip() for name in _PREVIEW_FIELDS}
         model, strategy, template = (fields[name] or None for name in _PREVIEW_FIELDS)
         try:
-            preview = await self.changes.preview(PreviewOptions(conversation, model, strategy, template), None)
+            preview = await self.changes.preview(PreviewOptions(conversation, model, strategy, template), visit.caller)
         except _MISSING:
             raise
         except TidemarkError as error:
@@ -73,7 +73,7 @@ class SummaryPages:
     async def _use(self, visit: Visit) -> Response:
         """Put a preview into use, and return to the conversation."""
         try:
-            await self.changes.use(_conversation(visit), visit.form.get("preview", ""), None)
+            await self.changes.use(_conversation(visit), visit.form.get("preview", ""), visit.caller)
         except _MISSING:
             raise
         except TidemarkError as error:
@@ -81,7 +81,7 @@ class SummaryPages:
         return go_to(_address(visit))
 
     async def _show_text(self, visit: Visit) -> Response:
-        present = await self.changes.present(_conversation(visit), None)
+        present = await self.changes.present(_conversation(visit), visit.caller)
         return _text_page(visit, present.summary.text, present.summary.version, present=present)
 
     async def _save(self, visit: Visit) -> Response:
@@ -89,12 +89,12 @@ class SummaryPages:
         conversation, text = _conversation(visit), visit.form.get("text", "")
         version = visit.form.get("version", "")
         try:
-            await self.changes.save(conversation, text, version, None)
+            await self.changes.save(conversation, text, version, visit.caller)
         except _MISSING:
             raise
         except TidemarkError as error:
             try:
-                present = await self.changes.present(conversation, None)
+                present = await self.changes.present(conversation, visit.caller)
             except TidemarkError:  # the store is away
                 return _text_page(visit, text, version, error=error)
             return _text_page(visit, text, present.summary.version, present=present, error=error)

@@ -25,7 +25,9 @@ from tidemark.console.rendering import render
 from tidemark.console.sessions import Session
 from tidemark.core.errors import BodyTooLarge, InvalidRequest, TidemarkError
 from tidemark.core.frozen import frozen
+from tidemark.core.ports import Caller
 from tidemark.server.encodings import read_plain_body
+from tidemark.server.guarding import Visitor
 
 MAX_FORM_BYTES = 1_048_576
 """The largest form; an edited summary is the longest field."""
@@ -47,11 +49,20 @@ class Visit:
 
     request: Request
     session: Session
+    visitor: Visitor
     form_token: str
     """The value of the field ``csrf`` that each form of the page sends back."""
     needs_sign_in: bool
     form: Mapping[str, str] = field(default_factory=dict)
     """The fields of a form that was sent; empty for a page that is only opened."""
+
+    @property
+    def caller(self) -> Caller | None:
+        """Return whose conversations the visitor reaches; None for the operator, who reaches all.
+
+        :raises Forbidden: it is an auditor, who reaches none
+        """
+        return self.visitor.caller
 
     @property
     def parts(self) -> LiveParts:
@@ -64,6 +75,7 @@ class Visit:
         :param template: its file below ``templates/``
         """
         facts = {"path": self.request.url.path, "csrf": self.form_token, "can_sign_out": self.needs_sign_in}
+        facts["role"] = self.visitor.role
         parts = self.parts
         body = render(template, **{**facts, "parts": parts, **values})
         if parts.are_asked_for:

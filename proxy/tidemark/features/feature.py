@@ -13,7 +13,11 @@ from starlette.routing import BaseRoute
 
 from tidemark.core.bill import SavingOf
 from tidemark.core.events import Listener
-from tidemark.core.ports import DeletionHook, MemoryFlush
+from tidemark.core.ports import Caller, DeletionHook, MemoryFlush
+from tidemark.server.guarding import Trail
+
+VisitorOf = Callable[[Request], Caller | None]
+"""Returns whose events a visitor may get, None for those of all. It raises an error for anybody else."""
 
 
 class Feature:
@@ -23,8 +27,12 @@ class Feature:
         """Return the routes of the API."""
         return ()
 
-    def console_routes(self, home: str, visitor: Callable[[Request], None]) -> Sequence[BaseRoute]:  # noqa: ARG002
+    def console_routes(self, home: str, visitor: VisitorOf) -> Sequence[BaseRoute]:  # noqa: ARG002
         """Return the routes below ``home`` that pages of the console ask; ``visitor`` refuses who has not signed in."""
+        return ()
+
+    def trails(self) -> Sequence[Trail]:
+        """Return what takes the entries of the audit log."""
         return ()
 
     def listeners(self) -> Sequence[Listener]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from starlette.requests import Request
 
+from tidemark.core.errors import Forbidden
 from tidemark.core.frozen import frozen
 from tidemark.core.ports import Authenticator, Caller
 from tidemark.server.operator import OperatorAccess
@@ -21,8 +22,17 @@ class ConversationAccess:
     operator: OperatorAccess
 
     def caller(self, request: Request) -> Caller | None:
-        """Return the caller of a request; None for the operator."""
+        """Return the caller of a request; None for the operator.
+
+        :raises Forbidden: it is the auditor's, whose token is no tenant's key
+        """
+        if self.operator.is_auditor(request):
+            raise Forbidden("An auditor sees figures and the audit log, and no text.")
         return None if self.is_operator(request) else self.credential_caller(request)
+
+    def listener(self, request: Request) -> Caller | None:
+        """Return the caller whose events a request may get; None for all: they hold ids and figures, and no text."""
+        return None if self.operator.is_auditor(request) else self.caller(request)
 
     def is_operator(self, request: Request) -> bool:
         """Tell whether a request has the admin token."""

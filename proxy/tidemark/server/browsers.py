@@ -51,6 +51,7 @@ class BrowserAccess:
     :param host: the interface that the server is bound to; pages are refused on loopback only
     :param allowed_origins: origins as browsers write them
     :param allowed_hosts: other names of the server, in lower case; without any, only a loopback bind looks at names
+    :param entrances: paths to which another site's page may lead a browser: the provider of OpenID leads back
     :param warn: warns the operator of a refused page, because a browser does not show the reason
     """
 
@@ -60,6 +61,7 @@ class BrowserAccess:
         allowed_origins: Iterable[str],
         allowed_hosts: Iterable[str],
         warn: Callable[[str], None],
+        entrances: frozenset[str] = frozenset(),
     ) -> None:
         names = frozenset(allowed_hosts)
         self._is_loopback_only = is_loopback(host)
@@ -70,6 +72,7 @@ class BrowserAccess:
         self._host_positions: BoundedCache[tuple[bytes, ...], int] = BoundedCache(MAX_HEADS)
         self._warned_origins: set[bytes] = set()
         self._warn = warn
+        self._entrances = entrances
 
     def is_plain(self, headers: Headers) -> bool:
         """Tell whether the headers show no web page behind a request; then ``serve`` is not needed."""
@@ -96,7 +99,7 @@ class BrowserAccess:
             else:
                 await app(scope, receive, _with_cors(send, origin))
             return
-        refusal = self._refusal(lines, scope["headers"])
+        refusal = self._refusal(lines, scope["headers"], is_led=self._is_led(scope, lines))
         if refusal is None:
             await app(scope, receive, send if origin is None else _without_cors(send))
         else:
@@ -110,7 +113,12 @@ class BrowserAccess:
             self._host_positions.put(names, position)
         return position
 
-    def _refusal(self, lines: Mapping[bytes, bytes], headers: Headers) -> ForeignPage | None:
+    def _is_led(self, scope: Scope, lines: Mapping[bytes, bytes]) -> bool:
+        """Tell whether a person's browser is led to a path that expects it, so that the other page reads nothing."""
+        is_navigation = lines.get(b"sec-fetch-mode") == b"navigate" and lines.get(b"sec-fetch-dest") == b"document"
+        return scope["path"] in self._entrances and scope["method"] == "GET" and is_navigation
+
+    def _refusal(self, lines: Mapping[bytes, bytes], headers: Headers, *, is_led: bool = False) -> ForeignPage | None:
         """Return the reason why a request is refused; None if it is served."""
         host, origin = lines.get(b"host"), lines.get(b"origin")
         if self._is_named and not self._is_own(host):
@@ -123,7 +131,7 @@ class BrowserAccess:
         if not self._is_loopback_only:
             return None
         if origin in (None, b"http://%b" % (host or b""), b"https://%b" % (host or b"")):
-            if lines.get(b"sec-fetch-site") not in ANOTHER_SITE or has_own_credential(headers):
+            if is_led or lines.get(b"sec-fetch-site") not in ANOTHER_SITE or has_own_credential(headers):
                 return None
             return ForeignPage(
                 "Without a credential of its own, no page of another site may send requests to Tidemark on this "

@@ -1,7 +1,8 @@
 """Decides who is the operator: whoever has the admin token or, if none is configured, whoever is on this machine.
 
-The endpoints of the operator ask it. Without a token the port must be bound to loopback, and the request must name a
-loopback host. Otherwise any page in a browser on this machine could send such a request (DNS rebinding).
+It also knows the auditor, who has a token of its own and sees figures and the audit log. The endpoints of both ask it.
+Without a token the port must be bound to loopback, and the request must name a loopback host. Otherwise any page in a
+browser on this machine could send such a request (DNS rebinding).
 """
 
 from __future__ import annotations
@@ -61,6 +62,7 @@ class OperatorAccess:
     token: str | None = None
     proxies: frozenset[str] = frozenset()
     """Addresses of reverse proxies (``server.trusted_proxies``). Who comes from one is no operator without a token."""
+    auditor_token: str | None = None
     wrong_tokens: WrongTokens = field(default_factory=WrongTokens, compare=False)
 
     def __repr__(self) -> str:
@@ -79,20 +81,36 @@ class OperatorAccess:
             raise ServerBusy("Too many wrong tokens were tried. Try again in a few seconds.", retry_after=TRIES_SECONDS)
         if self.grants(request):
             return
+        if self.is_auditor(request):
+            raise Forbidden("This is for the operator. An auditor sees figures and the audit log.")
         if tries_token:
             self.wrong_tokens.note(address)
         if self.token is not None:
             raise NotAuthenticated("This needs the admin token: send it as 'Authorization: Bearer TOKEN'.")
         raise Forbidden(f"Without an admin token this is allowed from this machine only; {_REMEDY}.")
 
+    def require_reader(self, request: Request) -> None:
+        """Refuse a request that is neither the operator's nor an auditor's; raises as ``require`` does."""
+        if not self.is_auditor(request):
+            self.require(request)
+
+    def is_auditor(self, request: Request) -> bool:
+        """Return whether a request has the auditor's token."""
+        return self.auditor_token is not None and _has_token(request, self.auditor_token)
+
     def grants(self, request: Request) -> bool:
+        """Return whether a request is the operator's."""
         if self.token is not None:
-            scheme, _, token = request.headers.get("authorization", "").partition(" ")
-            return scheme.lower() == "bearer" and _same(token.strip().encode("latin-1"), self.token.encode())
+            return _has_token(request, self.token)
         peer = request.client.host if request.client else ""
         direct = not any(name in FORWARDED or name.startswith("x-forwarded-") for name in request.headers)
         direct = direct and peer not in self.proxies
         return direct and is_loopback(self.host) and is_loopback(peer) and is_loopback(_hostname(request))
+
+
+def _has_token(request: Request, expected: str) -> bool:
+    scheme, _, token = request.headers.get("authorization", "").partition(" ")
+    return scheme.lower() == "bearer" and _same(token.strip().encode("latin-1"), expected.encode())
 
 
 def _same(token: bytes, expected: bytes) -> bool:

@@ -30,13 +30,18 @@ def with_error_envelope(handler: Handler, errors: ErrorFormat = OPENAI_ERRORS) -
         try:
             return await handler(request)
         except TidemarkError as error:
-            response = Response(errors.error(error), status_of(error), media_type=JSON_TYPE)
-            response.raw_headers.extend(error_lines(error))
-            return response
+            return error_response(error, errors)
         except ClientGone:
             return Response(status_code=CLIENT_GONE)  # nobody reads it, and it is no failure of Tidemark
 
     return answer
+
+
+def error_response(error: TidemarkError, errors: ErrorFormat = OPENAI_ERRORS) -> Response:
+    """Return an error as a response."""
+    response = Response(errors.error(error), status_of(error), media_type=JSON_TYPE)
+    response.raw_headers.extend(error_lines(error))
+    return response
 
 
 def to_json(value: JsonValue, status: int = 200) -> Response:

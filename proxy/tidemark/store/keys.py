@@ -78,6 +78,8 @@ key                      type     content
 ``tm:{events}:s``        stream   the newest batches of live events (``features/live_events/store.py``), for ten minutes
 ``tm:{events}:l``        string   a mark that somebody listens to them
 ``tm:{events}:r``        hash     owner:id of a conversation -> the compaction of it that runs
+``tm:{audit}:s``         stream   the audit log (``audit_log.py``); an entry's id is its number
+``tm:{audit}:h``         string   its head: number, signature of the newest entry, signature of both
 ``tm:aside:KEY``         any      what ``tidemark store check --repair`` moved aside (``upkeep_aside.lua``)
 ``tm:import:DIGEST``     string   how far the import of an exported store is (``upkeep/importing.py``); for a week
 ``tm:schema``            string   the number of the form in which the store holds everything (``schema.py``)
@@ -229,6 +231,10 @@ BILL = "tm:{bill}"
 def quotas(owner: str) -> str:
     """Return the beginning of the keys of what a tenant has used of its quotas: one slot."""
     return f"tm:{{limits:{owner}}}"
+
+
+AUDIT = "tm:{audit}"
+"""The beginning of the keys of the audit log: one slot, and no tenant's."""
 
 
 def calibrations(owner: str) -> str:

@@ -6,7 +6,9 @@ others are conversations, the catalog of models, and summaries. ``worker.py`` ad
 
 from __future__ import annotations
 
+import os
 import re
+import socket
 import time
 from collections.abc import Callable, Iterable, Mapping
 from functools import cached_property
@@ -32,6 +34,7 @@ from tidemark.core.ports import DeletionHook, MemoryFlush
 from tidemark.dialects.message_formats import MessageFormats
 from tidemark.server.keyed_auth import KeyTable
 from tidemark.server.quotas import Quotas
+from tidemark.store.audit_log import AuditLog
 from tidemark.store.calibrations import RedisCalibrations
 from tidemark.store.codec import Codec
 from tidemark.store.conversations import RedisStore
@@ -322,6 +325,17 @@ class StoreParts(ModelParts):
     @cached_property
     def watch(self) -> StoreWatch:
         return StoreWatch(self.store.ping, self.store.server_facts, self.emit, self.warn)
+
+    @cached_property
+    def audit_log(self) -> AuditLog:
+        return AuditLog(
+            self.store.ask,
+            self.codec,
+            self.secret,
+            worker=f"{socket.gethostname()}-{os.getpid()}",
+            clock=time.time,
+            keep_days=self.settings.audit.keep_days,
+        )
 
     # Compaction
 

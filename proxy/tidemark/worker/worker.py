@@ -239,7 +239,13 @@ class Worker(StoreParts):
     @cached_property
     def operator(self) -> OperatorAccess:
         server, token = self.settings.server, self.settings.secrets.admin_token
-        return OperatorAccess(server.host, token.reveal() if token else None, frozenset(server.trusted_proxies))
+        auditor = self.settings.secrets.auditor_token
+        return OperatorAccess(
+            server.host,
+            token.reveal() if token else None,
+            frozenset(server.trusted_proxies),
+            auditor.reveal() if auditor else None,
+        )
 
     @cached_property
     def access(self) -> ConversationAccess:

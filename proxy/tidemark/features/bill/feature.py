@@ -89,7 +89,7 @@ class GainEndpoints:
         return [Route("/tidemark/gain", with_error_envelope(self._gain), methods=["GET"])]
 
     async def _gain(self, request: Request) -> Response:
-        self.access.require(request)
+        self.access.require_reader(request)
         days, by = _days(request.query_params.getlist("since")), _by(request.query_params.getlist("by"))
         gain = await self.reader.read(days, by)
         rows: list[JsonValue] = [{by: name, **bill_json(figures)} for name, figures in gain.rows.items()]

@@ -30,7 +30,7 @@ from tidemark.delivery.courier import Courier
 from tidemark.delivery.queue import QueueBounds, RedisFlushQueue
 from tidemark.delivery.recovery import Recovery
 from tidemark.delivery.worker import FlushWorker
-from tidemark.features.feature import Feature
+from tidemark.features.feature import Feature, VisitorOf
 from tidemark.features.live_events.events import LiveEvent, LiveEventPosition, read_position
 from tidemark.features.live_events.hub import Listening, LiveEventHub, PlacedEvent
 from tidemark.features.live_events.publisher import LiveEventPublisher
@@ -71,9 +71,9 @@ class LiveEventsFeature(Feature):
         worker.store.listing.followers.append(self._publisher.note_updated)
 
     def routes(self) -> Sequence[BaseRoute]:
-        return LiveEventEndpoint(self._hub, self._access.caller).routes()
+        return LiveEventEndpoint(self._hub, self._access.listener).routes()
 
-    def console_routes(self, home: str, visitor: Callable[[Request], None]) -> Sequence[BaseRoute]:
+    def console_routes(self, home: str, visitor: VisitorOf) -> Sequence[BaseRoute]:
         """Return the route of the stream that the console's pages listen to."""
         return LiveEventEndpoint(self._hub, visitor, f"{home}/events").routes()
 

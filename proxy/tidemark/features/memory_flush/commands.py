@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from tidemark.terminal.audited import audit
 from tidemark.terminal.examples import example
 from tidemark.terminal.options import config_option, json_option, store_url
 from tidemark.terminal.tables import print_json, print_table
@@ -71,7 +72,7 @@ def tail(config: Path | None, as_json: bool, lines: int, follow: bool, dead: boo
                 last = f"({entry.id}"
             await asyncio.sleep(FOLLOW_SECONDS)
 
-    _run_with_flushing(config, show)
+    _run_with_flushing(config, show, action="flush.read" if as_json else "")
 
 
 @flush.command(epilog=example("tidemark flush pending --json"))
@@ -141,7 +142,7 @@ def replay(
         if missing:
             raise click.ClickException(f"there is no entry {', '.join(missing)}")
 
-    _run_with_flushing(config, again)
+    _run_with_flushing(config, again, action="flush.replay")
 
 
 def _check_choice(entries: Sequence[str], consumer: str, since: str | None, *, dead: bool) -> None:
@@ -191,8 +192,11 @@ def work(config: Path | None) -> None:
     _run_with_flushing(config, deliver, FactLog())
 
 
-def _run_with_flushing(config: Path | None, ask: Ask, emit: Listener = lambda _: None) -> None:
-    """Run an operation with the store open, and stop everything that this started."""
+def _run_with_flushing(config: Path | None, ask: Ask, emit: Listener = lambda _: None, *, action: str = "") -> None:
+    """Run an operation with the store open, and stop everything that this started.
+
+    :param action: what the audit log says of it; empty if it shows no text
+    """
     from tidemark.config import load
     from tidemark.features.memory_flush.feature import MemoryFlushFeature
     from tidemark.worker.worker import Worker
@@ -203,6 +207,8 @@ def _run_with_flushing(config: Path | None, ask: Ask, emit: Listener = lambda _:
         flushing = MemoryFlushFeature(worker)
         try:
             await flushing.store.ping()
+            if action:
+                await audit(flushing.store.ask, settings, action)
             await ask(flushing)
         finally:
             await flushing.aclose()

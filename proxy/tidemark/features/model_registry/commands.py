@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from tidemark.terminal.audited import audit
 from tidemark.terminal.examples import example
 from tidemark.terminal.options import config_option, json_option, store_url
 from tidemark.terminal.tables import print_json, print_table
@@ -78,7 +79,9 @@ def set_fields(config: Path | None, as_json: bool, model: str, fields: tuple[str
     VALUE null resets that field.
     """
     values = dict(_read(field) for field in fields)
-    answer = _ask_registry(config, lambda registry, caller: registry.change(model, values, caller, None))
+    answer = _ask_registry(
+        config, lambda registry, caller: registry.change(model, values, caller, None), "model.change", model
+    )
     _print(answer, [answer], as_json=as_json)
 
 
@@ -88,7 +91,7 @@ def set_fields(config: Path | None, as_json: bool, model: str, fields: tuple[str
 @click.argument("model")
 def reset(config: Path | None, as_json: bool, model: str) -> None:
     """Reset all settings of MODEL; its window is found by its sources again."""
-    answer = _ask_registry(config, lambda registry, caller: registry.reset(model, caller, None))
+    answer = _ask_registry(config, lambda registry, caller: registry.reset(model, caller, None), "model.reset", model)
     _print(answer, [answer], as_json=as_json)
 
 
@@ -101,8 +104,11 @@ def _read(field: str) -> tuple[str, object]:
     return name.strip(), as_typed(text.strip())
 
 
-def _ask_registry(config: Path | None, ask: Ask) -> Mapping[str, Any]:
-    """Return the registry's answer, and stop everything that this started."""
+def _ask_registry(config: Path | None, ask: Ask, action: str = "", model: str = "") -> Mapping[str, Any]:
+    """Return the registry's answer, and stop everything that this started.
+
+    :param action: what the audit log says of it; empty if it only reads
+    """
     from tidemark.config import load
     from tidemark.core.ports import NO_CREDENTIAL
     from tidemark.features.model_registry.feature import ModelRegistryFeature
@@ -113,6 +119,8 @@ def _ask_registry(config: Path | None, ask: Ask) -> Mapping[str, Any]:
         try:
             await worker.store.check_schema()
             await worker.live.refresh()
+            if action:
+                await audit(worker.store.ask, settings, action, model)
             return await ask(ModelRegistryFeature(worker).registry, NO_CREDENTIAL)
         finally:
             await worker.aclose()

@@ -90,11 +90,12 @@ class RegistryEndpoints:
     def _identify(self, request: Request) -> tuple[Caller, str | None]:
         """Return the caller, and the owner whose calibrations the caller sees (promise 8).
 
-        The operator has no owner and sees the newest calibrations of all owners. The caller's key is sent to a
-        server that is asked for its window; the admin token is never sent.
+        The operator and an auditor have no owner and see the newest calibrations of all owners. The caller's key is
+        sent to a server that is asked for its window; the admin token is never sent.
         """
         is_operator = self.access.grants(request)
-        if is_operator and (self.access.token is not None or self.asks_for_keys):
+        is_operator_alone = is_operator and (self.access.token is not None or self.asks_for_keys)
+        if is_operator_alone or self.access.is_auditor(request):
             return NO_CREDENTIAL, None
         caller = self.auth.caller(request.headers.raw)
         return caller, None if is_operator else owner_of(caller.fingerprint)

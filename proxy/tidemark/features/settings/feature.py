@@ -62,7 +62,7 @@ class SettingsEndpoints:
         ]
 
     async def _describe(self, request: Request) -> Response:
-        self.access.require(request)
+        self.access.require_reader(request)
         return to_json(await self.settings.described())
 
     async def _change(self, request: Request) -> Response:

@@ -63,8 +63,13 @@ class CompactionRequests:
             raise StoreUnavailable("The conversation store does not answer.")
         return replace(context, conversation=record.id, owner=record.owner or "")
 
-    async def has_key(self, context: RequestContext) -> bool:
-        """Return whether the summarizer's model needs no key of a caller, so that the operator can ask it."""
+    async def can_ask(self, context: RequestContext, caller: Caller | None) -> bool:
+        """Return whether the summarizer's model can be asked: by the caller's own key, or if it needs none.
+
+        The operator has no key of an upstream, and neither has a tenant that has signed in to the console.
+        """
+        if caller is not None and caller.headers:
+            return True
         route, summarizer_model = context.route, context.profile.policy.summarizer_model
         if summarizer_model not in ("", "auto"):
             try:

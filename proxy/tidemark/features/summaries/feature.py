@@ -51,6 +51,8 @@ PREVIEW_MEMBERS = ("model", "strategy", "template")
 CHANGE_MEMBERS = ("text", "version", "preview")
 SUMMARIZE_MEMBERS = ("retention_tokens", "regenerate", "model")
 """Members that the body of ``POST .../summarize`` may have; any other is an error, so that a typing error shows."""
+_QUOTING = frozenset({"lost", "unsupported"})
+"""Members of a receipt that quote messages."""
 NOTHING_TO_SUMMARIZE = "nothing_to_summarize"
 """``outcome`` of an answer if no summary was made, because every message has to stay (FR-2.2.1)."""
 
@@ -136,8 +138,11 @@ class SummaryEndpoints:
         ]
 
     async def _receipts(self, request: Request) -> Response:
-        caller, page = self.access.caller(request), page_of(request)
-        return to_json(receipt_page(await self.receipts.receipts(request.path_params["id"], caller, page)))
+        """Show receipts, to an auditor without what was lost: counts only."""
+        is_auditor, page = self.access.operator.is_auditor(request), page_of(request)
+        caller = None if is_auditor else self.access.caller(request)
+        receipts = await self.receipts.receipts(request.path_params["id"], caller, page)
+        return to_json(receipt_page(receipts, has_text=not is_auditor))
 
     async def _summarize(self, request: Request) -> Response:
         caller, conversation = self.access.caller(request), request.path_params["id"]
@@ -218,9 +223,14 @@ def _wrong_type(name: str, expected: str) -> InvalidRequest:
     return InvalidRequest(f"'{name}' must be {expected}.", param=name, code="invalid_type")
 
 
-def receipt_page(page: ReceiptPage) -> JsonObject:
-    """Return a page of receipts as JSON."""
+def receipt_page(page: ReceiptPage, *, has_text: bool = True) -> JsonObject:
+    """Return a page of receipts as JSON.
+
+    :param has_text: also what was lost, and what no message supports; it quotes the messages
+    """
     receipts = [_receipt(entry) for entry in page.receipts]
+    if not has_text:
+        receipts = [{name: receipt[name] for name in receipt if name not in _QUOTING} for receipt in receipts]
     return {"object": "list", "conversation": page.conversation, **paged(receipts, page.next_cursor)}
 
 

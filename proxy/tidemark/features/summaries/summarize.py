@@ -92,7 +92,7 @@ class ManualCompaction:
     async def _summarize(
         self, options: SummarizeRequest, context: RequestContext, caller: Caller | None
     ) -> ManualSummary:
-        deterministic = not (caller or await self._requests.has_key(context))
+        deterministic = not await self._requests.can_ask(context, caller)
         newest = context.stored.summary
         if options.regenerate and newest is not None:
             planned = regeneration(context, newest, await self._store.summaries(context.conversation))

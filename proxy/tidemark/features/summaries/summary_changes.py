@@ -213,7 +213,8 @@ class SummaryChanges:
             name = "model" if options.model is not None else "template"
             raise InvalidRequest(f"'{name}' is of no use to the strategy extractive; choose llm or hybrid.", param=name)
         profile = replace(context.profile, policy=chosen)
-        if chosen.strategy == "extractive" or caller or await self._requests.has_key(replace(context, profile=profile)):
+        previewed = replace(context, profile=profile)
+        if chosen.strategy == "extractive" or await self._requests.can_ask(previewed, caller):
             return chosen
         if options.strategy is None and not is_chosen:
             return replace(chosen, strategy="extractive")

@@ -71,7 +71,7 @@ class TrafficEndpoints:
         return [Route("/tidemark/stats", with_error_envelope(self._stats), methods=["GET"])]
 
     async def _stats(self, request: Request) -> Response:
-        self.access.require(request)
+        self.access.require_reader(request)
         windows = request.query_params.getlist("window") or [DEFAULT_WINDOW]
         traffic = await self.reader.read(_seconds(windows))
         return to_json(_described(traffic))

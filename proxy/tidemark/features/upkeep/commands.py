@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from tidemark.core.errors import ConfigError
+from tidemark.terminal.audited import audit
 from tidemark.terminal.examples import example
 from tidemark.terminal.options import config_option, json_option, store_url
 from tidemark.terminal.progress import progress
@@ -62,8 +63,10 @@ def check(config: Path | None, as_json: bool, repair: bool) -> None:
     listed: list[dict[str, Any]] = []
     counts = {"unreadable": 0, "moved": 0}
 
-    async def examine(whole: WholeStore, _: Settings) -> StoreExaminer:
+    async def examine(whole: WholeStore, settings: Settings) -> StoreExaminer:
         await whole.check_schema()
+        if repair:
+            await audit(whole.call, settings, "store.repair")
         examiner = StoreExaminer(whole, Codec(is_message=MessageFormats(build_dialects().values()).is_message))
         with progress("examining", await whole.count_keys(), unit="keys", is_shown=not as_json) as bar:
             async for keys, unreadable in examiner.examine():
@@ -117,8 +120,9 @@ def export(config: Path | None, as_json: bool, restart: bool, file: Path) -> Non
     if restart:
         part.unlink(missing_ok=True)
 
-    async def write(whole: WholeStore, _: Settings) -> StoreExport:
+    async def write(whole: WholeStore, settings: Settings) -> StoreExport:
         await whole.check_schema()
+        await audit(whole.call, settings, "store.export", file.name)
         work = StoreExport(whole, part, time.time)
         with progress("exporting", await whole.count_keys(), unit="keys", is_shown=not as_json) as bar:
             async for keys in work.run():
@@ -163,8 +167,9 @@ def import_(config: Path | None, as_json: bool, replace: bool, file: Path) -> No
     except OSError as error:
         raise ConfigError(f"{file} cannot be read: {error.strerror}.") from error
 
-    async def read(whole: WholeStore, _: Settings) -> StoreImport:
+    async def read(whole: WholeStore, settings: Settings) -> StoreImport:
         await whole.check_schema()
+        await audit(whole.call, settings, "store.import", file.name)
         work = StoreImport(whole, file, time.time, replace=replace)
         with progress("importing", size, is_shown=not as_json) as bar:
             async for done in work.run():

@@ -45,7 +45,7 @@ class KeyPlace:
     @property
     def is_temporary(self) -> bool:
         """Whether the key means nothing in another store."""
-        return self.kind in _TEMPORARY.get(self.area, ()) or self.area == "events"
+        return self.kind in _TEMPORARY.get(self.area, ()) or self.area in ("events", "audit")
 
     def part(self, kind: str) -> bytes:
         """Return the key of another part of the same conversation."""

@@ -226,6 +226,10 @@ _LIMITS: Mapping[str, Rule] = {
     "c": Rule("zset", _number),
     "t": Rule("hash", _number),
 }
+_AUDIT: Mapping[str, Rule] = {
+    "s": Rule("stream", _anything),  # "tidemark audit verify" reads it; a repair would look like a misuse
+    "h": Rule("string", _anything),
+}
 RULES: Mapping[str, Mapping[str, Rule]] = {
     FAMILY: _FAMILY,
     "flush": _FLUSH,
@@ -234,6 +238,7 @@ RULES: Mapping[str, Mapping[str, Rule]] = {
     "bill": _BILL,
     "events": _EVENTS,
     "limits": _LIMITS,
+    "audit": _AUDIT,
     "": _OTHER,
 }
 """The rules by area and kind."""

@@ -1,0 +1,1 @@
+"""The audit log: who read, changed or deleted what, in a chain that shows every tampering."""
