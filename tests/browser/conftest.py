@@ -66,7 +66,7 @@ def page(browser: Browser, console: Console) -> Iterator[Page]:
 def sign_in(page: Page, token: str) -> None:
     """Give the admin token, and arrive at the overview."""
     page.goto("/console/login")
-    page.get_by_label("Admin token").fill(token)
+    page.get_by_label("Token or key").fill(token)
     page.get_by_role("button", name="Sign in").click()
     page.wait_for_url("**/console")
 

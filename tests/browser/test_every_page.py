@@ -198,10 +198,10 @@ def test_everybody_can_sign_in(page: Page) -> None:
     """Also after a wrong token."""
     page.get_by_role("button", name="Sign out").click()
     check(page)
-    page.get_by_label("Admin token").fill(WORD)
+    page.get_by_label("Token or key").fill(WORD)
     page.get_by_role("button", name="Sign in").click()
-    expect(page.get_by_role("alert")).to_contain_text("not the admin token")
-    expect(page.get_by_label("Admin token")).to_be_focused()
+    expect(page.get_by_role("alert")).to_contain_text("no token of this server")
+    expect(page.get_by_label("Token or key")).to_be_focused()
     check(page)
 
 

@@ -212,7 +212,7 @@ def test_everything_can_be_done_by_keyboard(visitor: Keyboard) -> None:
     """From the sign-in to the end of the session, in one visit."""
     page = visitor.page
     page.goto("/console")
-    expect(page.get_by_label("Admin token")).to_be_focused()
+    expect(page.get_by_label("Token or key")).to_be_focused()
     visitor.type(TOKEN)
     visitor.enter()
     expect(page.get_by_role("heading", name="Overview")).to_be_visible()

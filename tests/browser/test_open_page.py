@@ -232,7 +232,7 @@ def test_a_page_whose_session_has_ended_says_so_and_goes_on_after_the_sign_in(pa
     expect(notice).to_be_visible(timeout=LATER)
     with page.context.expect_page() as opened:
         notice.get_by_role("link", name="Sign in again").click()
-    opened.value.get_by_label("Admin token").fill(TOKEN)
+    opened.value.get_by_label("Token or key").fill(TOKEN)
     opened.value.get_by_role("button", name="Sign in").click()
     client.chat([*said, assistant("Hello there."), user("Line 2")])
     expect(page.locator("#message-5")).to_contain_text("Line 2", timeout=LATER)

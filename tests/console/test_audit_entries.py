@@ -119,6 +119,7 @@ def test_changes_of_settings_and_models_are_named(console: Console) -> None:
     log = entries(console)
     assert [(entry["action"], entry["subject"]) for entry in log] == [
         ("settings.change", ""),
+        ("settings.changed", "threshold"),
         ("settings.change", ""),
         ("settings.change.failed", ""),
         ("model.change", "openai:scripted"),

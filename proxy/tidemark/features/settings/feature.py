@@ -37,6 +37,7 @@ class SettingsFeature(Feature):
             read_setting=read_setting,
             check=partial(check_stored, worker.settings),
             apply=self._apply,
+            emit=worker.emit,
         )
 
     def routes(self) -> Sequence[BaseRoute]:

@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping
 from tidemark.catalog.overrides import LiveOverrides
 from tidemark.core.conversation.messages import JsonValue
 from tidemark.core.errors import InvalidRequest, SettingsConflict
+from tidemark.core.events import Audited, Listener
 from tidemark.core.operator_settings import SettingValues, version_of
 from tidemark.features.settings.store import RedisSettings
 
@@ -25,6 +26,7 @@ class OperatorSettings:
     :param read_setting: checks names and values
     :param check: refuses values that contradict other settings, with ``InvalidRequest``
     :param apply: puts stored values into force in this worker
+    :param emit: takes the names of settings that were changed, for the audit log
     """
 
     def __init__(
@@ -36,6 +38,7 @@ class OperatorSettings:
         read_setting: ReadSetting,
         check: Callable[[SettingValues], None],
         apply: Callable[[SettingValues], None],
+        emit: Listener,
     ) -> None:
         self._store = store
         self._live = live
@@ -43,6 +46,7 @@ class OperatorSettings:
         self._read_setting = read_setting
         self._check = check
         self._apply = apply
+        self._emit = emit
         self._stored: SettingValues = {}
         live.followers.append(self.refresh)
 
@@ -125,6 +129,15 @@ class OperatorSettings:
         return await self._keep(lambda _: {})
 
     async def _keep(self, change: Callable[[SettingValues], SettingValues]) -> dict[str, JsonValue]:
-        await self._store.change(change)
+        names: set[str] = set()
+
+        def noting(before: SettingValues) -> SettingValues:
+            after = change(before)
+            names.clear()
+            names.update(name for name in {*before, *after} if before.get(name) != after.get(name))
+            return after
+
+        await self._store.change(noting)
+        self._emit(Audited("settings.changed", "operator", subject=", ".join(sorted(names))))
         await self._live.refresh()
         return await self.described()
