@@ -21,7 +21,7 @@ def _reads(action: str, roles: frozenset[Role] = _OWNERS) -> RouteRule:
     return RouteRule(roles, action, reads=True)
 
 
-_FIGURES, _OPEN = RouteRule(_READERS), RouteRule(_ALL)
+_FIGURES, _OPEN, _MANAGED = RouteRule(_READERS), RouteRule(_ALL), RouteRule(_OPERATOR)
 _API, _STORED = "/tidemark", "/tidemark/conversations/{id}"
 _CONSOLE, _PAGE = "/console", "/console/conversations/{id}"
 RULES: Mapping[str, RouteRule] = {
@@ -50,6 +50,12 @@ RULES: Mapping[str, RouteRule] = {
     f"GET {_API}/stats": _FIGURES,
     f"GET {_API}/gain": _FIGURES,
     f"GET {_API}/audit": _FIGURES,
+    f"GET {_API}/keys": _MANAGED,
+    f"POST {_API}/keys": RouteRule(_OPERATOR, "key.create"),
+    f"GET {_API}/keys/{{id}}": _MANAGED,
+    f"PATCH {_API}/keys/{{id}}": RouteRule(_OPERATOR, "key.change"),
+    f"DELETE {_API}/keys/{{id}}": RouteRule(_OPERATOR, "key.revoke"),
+    f"POST {_API}/keys/{{id}}/rotate": RouteRule(_OPERATOR, "key.rotate"),
     f"POST {_API}/count": _OPEN,
     f"POST {_API}/compact": _OPEN,
     f"GET {_CONSOLE}": _OPEN,
@@ -72,6 +78,11 @@ RULES: Mapping[str, RouteRule] = {
     f"GET {_CONSOLE}/settings": _FIGURES,
     f"POST {_CONSOLE}/settings": RouteRule(_OPERATOR, "settings.change", subject="setting"),
     f"GET {_CONSOLE}/audit": _FIGURES,
+    f"GET {_CONSOLE}/keys": _MANAGED,
+    f"POST {_CONSOLE}/keys": RouteRule(_OPERATOR, "key.create", subject="name"),
+    f"GET {_CONSOLE}/keys/{{id}}": _MANAGED,
+    f"POST {_CONSOLE}/keys/{{id}}/rotate": RouteRule(_OPERATOR, "key.rotate"),
+    f"POST {_CONSOLE}/keys/{{id}}/revoke": RouteRule(_OPERATOR, "key.revoke"),
     f"POST {_CONSOLE}/logout": RouteRule(_ALL, "sign-out", waits=False),
     f"GET {_CONSOLE}/{{path:path}}": _OPEN,
 }
