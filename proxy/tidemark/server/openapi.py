@@ -41,7 +41,7 @@ _SECURITY: dict[Access, list[JsonValue]] = {
     "tenant": [{}, {"bearer": []}, {"apiKey": []}, {"azureKey": []}, {"googleKey": []}],
     "operator": [{}, {"bearer": []}],
 }
-"""Without any, a client of this machine is the tenant of those without a key, and the operator if no token is set."""
+"""Each may be left out. A client of this machine without a key is a tenant, and the operator if no token is set."""
 _SCHEMES: dict[str, JsonValue] = {
     "bearer": {"type": "http", "scheme": "bearer"},
     "apiKey": {"type": "apiKey", "in": "header", "name": "x-api-key"},

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tidemark.features.live_events.feature import PATH
-from tidemark.server.describing import EVENTS, TEXT, Answer, Operation, in_header
+from tidemark.server.describing import ANYTHING, EVENTS, TEXT, Answer, Operation, in_header
 
 OPERATIONS = (
     Operation(
@@ -12,7 +12,7 @@ OPERATIONS = (
         summary="Stream live events of the caller's conversations, or of all for the operator.",
         access="tenant",
         parameters=(in_header("Last-Event-ID", TEXT, "The id of an event of this stream."),),
-        answers={200: Answer({EVENTS: TEXT})},
+        answers={200: Answer({EVENTS: ANYTHING})},
         refusals=(413,),
     ),
 )

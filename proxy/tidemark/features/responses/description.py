@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from tidemark.features.responses.endpoints import MAX_PAGE_ITEMS
 from tidemark.server.describing import (
+    ANYTHING,
     EVENTS,
     JSON,
     OBJECT,
@@ -81,7 +82,7 @@ OPERATIONS = (
         "GET",
         _RESPONSE,
         "Show a stored response.",
-        Answer({JSON: members({"id": TEXT}), EVENTS: TEXT}),
+        Answer({JSON: members({"id": TEXT}), EVENTS: ANYTHING}),
         in_query("stream", choice("true", "false")),
         in_query("starting_after", whole(0, 10**15 - 1), "With stream=true: the number of an event."),
     ),

@@ -11,6 +11,7 @@ from tidemark.server.describing import (
     NUMBER,
     OBJECT,
     TEXT,
+    TEXT_OR_NULL,
     TRUTH,
     WHOLE,
     WHOLE_OR_NULL,
@@ -74,7 +75,7 @@ OPERATIONS = (
                     {
                         "conversation": TEXT,
                         "summary": TEXT,
-                        "strategy": TEXT,
+                        "strategy": TEXT_OR_NULL,
                         "summarized_messages": WHOLE,
                         "tokens_before": WHOLE,
                         "tokens_after": WHOLE,

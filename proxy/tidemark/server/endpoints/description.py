@@ -70,7 +70,7 @@ MESSAGES_BODY = members(
     },
     {**_STREAM, "system": _PARTS},
 )
-_GENERATED = Answer({JSON: OBJECT, EVENTS: TEXT}, reports=True)
+_GENERATED = Answer({JSON: OBJECT, EVENTS: ANYTHING}, reports=True)
 _MODEL_ENTRY = members({"id": TEXT}, {"context_length": WHOLE, "max_output_tokens": WHOLE})
 _VERSION = in_header("anthropic-version", TEXT, "With it the answer has Anthropic's format.")
 _PAGE_OF_MODELS = (
@@ -172,7 +172,14 @@ OPERATIONS = (
         refusals=(404, 502, 504),
         errors="EitherError",
     ),
-    _public("/", "Lead a browser to the console.", Answer({})),
+    Operation(
+        method="GET",
+        path="/",
+        summary="Lead a browser to the console.",
+        access="anybody",
+        answers={303: Answer({})},
+        refusals=(404,),
+    ),
     _public("/", "Say that the server answers.", Answer({}), "HEAD"),
     _public("/v1", "Say that the server answers.", Answer({}), "HEAD"),
     _public("/health/liveliness", "Say that the process answers.", json_answer(members({"status": constant("alive")}))),
