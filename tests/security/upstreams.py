@@ -14,6 +14,8 @@ from tests.support.scripted import DIALECTS, Turn
 
 NOT_KEPT = re.compile(r"/v1/(?:conversations|responses)(?:/|$)")
 """What this upstream has none of: it keeps nothing."""
+SAID = "The harbour opens at seven, and the ferry to the islands leaves when the tide allows it."
+"""Long enough for a summary."""
 UNREAD = (AttributeError, KeyError, IndexError, TypeError, ValueError, RecursionError)
 """What reading a request of any shape may raise."""
 
@@ -24,7 +26,7 @@ class PatientUpstream:
     :param write: the text of each answer, for a request
     """
 
-    def __init__(self, write: Callable[[Received], str] = lambda _: "Hello there.") -> None:
+    def __init__(self, write: Callable[[Received], str] = lambda _: SAID) -> None:
         self._write = write
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
