@@ -5,22 +5,13 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
+from functools import cache
 from typing import Any
 
 import httpx
 import pytest
-import requests
-import schemathesis
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
-from schemathesis import GenerationMode
-from schemathesis.checks import not_a_server_error
-from schemathesis.specs.openapi.checks import (
-    content_type_conformance,
-    response_headers_conformance,
-    response_schema_conformance,
-    status_code_conformance,
-)
 
 from tests.e2e.test_command import CONFIG, WAIT_SECONDS, Machine
 from tests.request.talk import assistant, long, user
@@ -40,34 +31,41 @@ ADMIN = "an admin token that only this test has"
 SOMEBODY = {"x-api-key": "sk-somebody"}
 ENDLESS = "/tidemark/events"
 """A listener would wait for ten minutes; ``tests/features/live_events`` listens."""
-CHECKS = [
-    not_a_server_error,
-    status_code_conformance,
-    content_type_conformance,
-    response_schema_conformance,
-    response_headers_conformance,
-]
-LINES = st.lists(st.sampled_from([b'{"role": "user", "content": "Hello."}', b"{}", b"[]", b"\xff", b""])).map(
-    b"\n".join
-)
-schemathesis.openapi.media_type("application/jsonl", LINES)
-SCHEMA = schemathesis.openapi.from_dict(document([*OPERATIONS, *descriptions()]))
+ALL_OPERATIONS = [*OPERATIONS, *descriptions()]
+LABELS = [f"{each.method} {each.path}" for each in ALL_OPERATIONS if each.path != ENDLESS]
 
 
-def operations() -> Iterator[Any]:
-    """What schemathesis makes of the document."""
-    results: Any = SCHEMA.get_all_operations()
-    for result in results:
-        yield result.ok()
+@cache
+def operations() -> dict[str, Any]:
+    """What schemathesis makes of the document; its import takes seconds, which no other suite has to wait."""
+    import schemathesis
+
+    said = [b'{"role": "user", "content": "Hello."}', b"{}", b"[]", b"\xff", b""]
+    schemathesis.openapi.media_type("application/jsonl", st.lists(st.sampled_from(said)).map(b"\n".join))
+    results: Any = schemathesis.openapi.from_dict(document(ALL_OPERATIONS)).get_all_operations()
+    return {operation.label: operation for operation in (result.ok() for result in results)}
 
 
-OPERATIONS_TO_SEND = {each.label: each for each in operations() if each.path != ENDLESS}
+def checks() -> list[Any]:
+    """What every answer must pass."""
+    from schemathesis.checks import not_a_server_error
+    from schemathesis.specs.openapi import checks as described
+
+    return [
+        not_a_server_error,
+        described.status_code_conformance,
+        described.content_type_conformance,
+        described.response_schema_conformance,
+        described.response_headers_conformance,
+    ]
 
 
 class Target:
     """A running server, and a client whose credential is that of all requests but the operator's."""
 
     def __init__(self, url: str) -> None:
+        import requests
+
         self.url = url
         self.session = requests.Session()
         self.session.trust_env = False
@@ -112,6 +110,8 @@ def target(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Target]:
 
 def cases(operation: Any, known: dict[str, str] | None) -> st.SearchStrategy[Any]:
     """Requests that fit the description and such that do not, with unknown ids and known ones."""
+    from schemathesis import GenerationMode
+
     paths = [None] if known is None else [None, known]
     modes = [GenerationMode.POSITIVE]
     if operation.body or operation.query or operation.headers:
@@ -125,10 +125,10 @@ def cases(operation: Any, known: dict[str, str] | None) -> st.SearchStrategy[Any
     )
 
 
-@pytest.mark.parametrize("label", OPERATIONS_TO_SEND)
+@pytest.mark.parametrize("label", LABELS)
 def test_every_answer_is_as_described(target: Target, label: str) -> None:
     """No fault of the server, no status, type, body or header that the document does not have."""
-    operation = OPERATIONS_TO_SEND[label]
+    operation = operations()[label]
 
     @settings(
         settings.get_profile("full"),
@@ -140,6 +140,6 @@ def test_every_answer_is_as_described(target: Target, label: str) -> None:
     def send(case: Any, *, is_operator: bool) -> None:
         credential = {"authorization": f"Bearer {ADMIN}"} if is_operator else SOMEBODY
         response = case.call(target.url, session=target.session, headers=credential, timeout=WAIT_SECONDS)
-        case.validate_response(response, checks=CHECKS)
+        case.validate_response(response, checks=checks())
 
     send()
