@@ -11,8 +11,10 @@ CLIENTS := python pydantic aider node
 CLIENTS_COMPILE := $(BIN)/uv --no-config pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header \
 	--no-emit-index-url --no-emit-find-links $(if $(UPGRADE),--upgrade)
 
+MINUTES ?= 60
+
 .DEFAULT_GOAL := help
-.PHONY: help install demo test bench bench-quick bench-peers bench-counting bench-extractive bench-fidelity bench-fidelity-kit bench-growth bench-lag bench-flood soak bench-console bench-history bench-recall bench-native bench-bill bench-lossless bench-replay bench-failover bench-scale bench-replicas bench-instructions bench-structure test-demo test-properties test-speed test-processes test-random test-deep bench-turns bench-uploads bench-pace test-clients test-console test-fleet test-servers test-deploy screenshots check format lock lock-clients lock-deploy lock-servers test-release dist sbom audit clean
+.PHONY: help install demo test bench bench-quick bench-peers bench-counting bench-extractive bench-fidelity bench-fidelity-kit bench-growth bench-lag bench-flood soak bench-console bench-history bench-recall bench-native bench-bill bench-lossless bench-replay bench-failover bench-scale bench-replicas bench-instructions bench-structure test-demo test-properties test-speed test-processes test-security test-chaos fuzz test-random test-deep bench-turns bench-uploads bench-pace test-clients test-console test-fleet test-servers test-deploy screenshots check format lock lock-clients lock-deploy lock-servers clean test-release dist sbom audit
 
 help: ## Show this list
 	@sed -nE 's/^([a-z-]+):[^#]*## (.*)/  make \1|\2/p' Makefile | awk -F'|' '{printf "%-24s %s\n", $$1, $$2}'
@@ -25,16 +27,27 @@ demo: $(VENV)/local.stamp ## Show a long conversation being compacted; no key, n
 # Compiled modules are kept even where the environment forbids it: each process would rewrite every test's asserts.
 # A file stays with one process, for its fixtures; in the order of their names, since by their size the slow ones came last.
 test: $(VENV)/dev.stamp ## Run the tests, five at a time; ARGS go to pytest: make test ARGS="-k plan"
-	PYTHONDONTWRITEBYTECODE= $(BIN)/pytest --numprocesses 5 --dist loadfile --no-loadscope-reorder -m "not e2e and not model and not clients and not fleet and not deploy and not walk and not browser and not speed and not release" $(ARGS)
+	PYTHONDONTWRITEBYTECODE= $(BIN)/pytest --numprocesses 5 --dist loadfile --no-loadscope-reorder -m "not e2e and not model and not clients and not fleet and not deploy and not walk and not browser and not speed and not release and not security and not chaos" $(ARGS)
 
 test-properties: $(VENV)/dev.stamp ## Test the properties with all of their examples, of which make test has a third; takes two minutes
-	$(BIN)/pytest --numprocesses 3 --dist loadfile --hypothesis-profile full -m "hypothesis and not e2e and not fleet and not speed" $(ARGS)
+	$(BIN)/pytest --numprocesses 3 --dist loadfile --hypothesis-profile full -m "hypothesis and not e2e and not fleet and not speed and not security" $(ARGS)
 
 test-speed: $(VENV)/dev.stamp ## Test that no text takes long: times are compared, so one test runs at a time; takes a minute
 	$(BIN)/pytest -m speed $(ARGS)
 
 test-processes: $(VENV)/dev.stamp ## Test the real command as processes of its own: starts, signals, workers, deaths; takes two minutes
 	$(BIN)/pytest --numprocesses 4 --dist loadfile --no-loadscope-reorder -m "e2e and not model" $(ARGS)
+
+test-security: $(VENV)/dev.stamp ## Test with hostile requests, bytes and tenants, the same in each run; takes four minutes
+	$(BIN)/pytest --numprocesses 2 -m security -rP --show-capture=stdout tests/security $(ARGS)
+
+# The tenants have one process for the whole time, up to a million requests, and all other targets share the other one.
+fuzz: $(VENV)/dev.stamp ## Send hostile requests and bytes that differ in each run, for an hour; MINUTES=10
+	TIDEMARK_FUZZ_SECONDS=$$(($(MINUTES) * 60)) TIDEMARK_TENANT_REQUESTS=1000000 TIDEMARK_SEED=$$(date +%s) TIDEMARK_EXAMPLES=$$(($(MINUTES) * 8)) \
+	$(BIN)/pytest --numprocesses 2 --dist loadfile -m security -rP --show-capture=stdout tests/security $(ARGS)
+
+test-chaos: $(VENV)/dev.stamp ## Test faults of real processes, disks and networks: what is lost, told and whole again; takes two minutes
+	$(BIN)/pytest --numprocesses 2 -m chaos tests/security $(ARGS)
 
 test-demo: $(VENV)/dev.stamp ## Run the demo with its real model: whole conversations, signals; takes three minutes of both cores
 	$(BIN)/pytest -m model tests/demo $(ARGS)
@@ -61,7 +74,7 @@ test-console: $(VENV)/dev.stamp ## Test the console in a real Chromium, which mu
 	BROWSER_REQUIRED=1 $(BIN)/pytest --numprocesses 2 --dist loadfile -m browser tests/browser $(ARGS)
 
 test-random: $(VENV)/dev.stamp ## Test the properties with other examples than make test; takes some minutes; ARGS="--hypothesis-seed 7"
-	$(BIN)/pytest --numprocesses 2 --dist loadfile --hypothesis-profile random -m "hypothesis and not e2e" $(ARGS)
+	$(BIN)/pytest --numprocesses 2 --dist loadfile --hypothesis-profile random -m "hypothesis and not e2e and not security" $(ARGS)
 	TIDEMARK_TALKS=0:1000 $(BIN)/pytest --numprocesses 2 --dist loadfile -rP tests/request/dialects/test_random_thinking.py \
 		tests/request/dialects/test_random_encrypted.py tests/request/dialects/test_random_chat.py
 

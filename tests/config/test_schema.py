@@ -12,7 +12,7 @@ import yaml
 from click.testing import CliRunner
 from hypothesis import example, given
 from hypothesis import strategies as st
-from jsonschema import Draft202012Validator  # type: ignore[import-untyped]
+from jsonschema import Draft202012Validator
 
 from tidemark.cli.main import cli
 from tidemark.config import configuration_schema, key_notes, load, shipped_file

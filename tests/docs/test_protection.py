@@ -20,7 +20,7 @@ _IMPORT = re.compile(r"^[ \t]*(?:from ([\w.]+) import (\([^)]*\)|.*)|import ([\w
 _COMMAND = re.compile(r'"-m", "(tidemark)"')
 _PROGRAM = re.compile(r'"(\w+)\.py"')
 """A file that is started by its path, from the folder of the one that starts it."""
-_PLUGGED_IN = re.compile(r"tidemark\.features\.\w+\.(?:feature|commands|starting)")
+_PLUGGED_IN = re.compile(r"tidemark\.features\.\w+\.(?:feature|commands|starting|description)")
 """`app/features.py` finds these by their names."""
 
 

@@ -19,7 +19,7 @@ from starlette.applications import Starlette
 from starlette.routing import BaseRoute, Route
 from starlette.types import ASGIApp
 
-from tidemark.app.features import find, plug_in
+from tidemark.app.features import descriptions, find, plug_in
 from tidemark.app.roles import RULES
 from tidemark.config import Settings, as_typed
 from tidemark.config.effective import effective_settings
@@ -52,11 +52,13 @@ from tidemark.features.traffic.feature import TrafficFeature
 from tidemark.pipeline.token_count import InputTokenCounting
 from tidemark.server.browsers import BrowserAccess
 from tidemark.server.dispatch import Dispatcher
+from tidemark.server.endpoints.description import OPERATIONS
 from tidemark.server.endpoints.dialect import DialectEndpoint, EndpointLimits
 from tidemark.server.endpoints.models import ModelEndpoints
 from tidemark.server.endpoints.operations import OperationsEndpoints
 from tidemark.server.endpoints.token_count import TokenCountEndpoint
 from tidemark.server.guarding import RouteGuard
+from tidemark.server.openapi import DescriptionEndpoint
 from tidemark.store.embedded.append_only import folders_aside
 from tidemark.tracing import start_tracing
 from tidemark.upstream.providers import COUNTING_BASES
@@ -297,6 +299,7 @@ def server_routes(worker: Worker, endpoints: Mapping[str, ASGIApp]) -> list[Base
     return [
         *(Route(path, endpoint, methods=["POST"]) for path, endpoint in endpoints.items()),
         *operations.routes(),
+        *DescriptionEndpoint(lambda: [*OPERATIONS, *descriptions()]).routes(),
         *ModelEndpoints(worker.catalog.models, worker.auth, worker.dialects.get(MESSAGES, OPENAI_ERRORS)).routes(),
         *_token_counts(worker),
     ]

@@ -15,6 +15,7 @@ from tidemark.core.errors import ConfigError
 if TYPE_CHECKING:
     from tidemark.config import Settings
     from tidemark.features.feature import Feature
+    from tidemark.server.describing import Operation
     from tidemark.worker.worker import Worker
 
 FEATURES = (
@@ -59,6 +60,12 @@ def feature_modules(name: str) -> Iterator[str]:
         module = f"tidemark.features.{feature.partition('.')[0]}.{name}"
         if find_spec(module) is not None:
             yield module
+
+
+def descriptions() -> list[Operation]:
+    """Return what the features say of their endpoints."""
+    modules = feature_modules("description")
+    return [operation for module in modules for operation in resolve_name(f"{module}:OPERATIONS")]
 
 
 def check_settings(settings: Settings) -> None:

@@ -1,0 +1,78 @@
+"""Describes what counts and compacts single requests, for ``/openapi.json``."""
+
+from __future__ import annotations
+
+from typing import get_args
+
+from tidemark.core.conversation.summary import Strategy
+from tidemark.server.describing import (
+    NUMBER,
+    OBJECT,
+    TEXT,
+    TEXT_OR_NULL,
+    TRUTH,
+    WHOLE,
+    Body,
+    Operation,
+    choice,
+    json_answer,
+    list_of,
+    members,
+    whole,
+)
+from tidemark.server.endpoints.description import CHAT_BODY
+
+OPERATIONS = (
+    Operation(
+        method="POST",
+        path="/tidemark/count",
+        summary="Count the tokens of a chat request.",
+        access="anybody",
+        body=Body({**CHAT_BODY, "required": ["messages"]}),
+        answers={
+            200: json_answer(
+                members(
+                    {
+                        "input_tokens": WHOLE,
+                        "seconds": NUMBER,
+                        "model": TEXT_OR_NULL,
+                        "encoding": TEXT,
+                        "exact": TRUTH,
+                        "messages": WHOLE,
+                        "message_tokens": list_of(WHOLE),
+                        "other_tokens": WHOLE,
+                    }
+                )
+            )
+        },
+    ),
+    Operation(
+        method="POST",
+        path="/tidemark/compact",
+        summary="Compact a chat request, and store nothing.",
+        access="tenant",
+        body=Body(
+            members(
+                {"request": {**CHAT_BODY, "required": ["messages"]}},
+                {"max_tokens": whole(16), "strategy": choice(*get_args(Strategy))},
+                only=True,
+            )
+        ),
+        answers={
+            200: json_answer(
+                members(
+                    {
+                        "request": OBJECT,
+                        "summary": TEXT,
+                        "tokens_before": WHOLE,
+                        "tokens_after": WHOLE,
+                        "summarized_messages": WHOLE,
+                        "strategy": TEXT,
+                    }
+                )
+            )
+        },
+        refusals=(401, 404, 429, 502, 504),
+    ),
+)
+"""Those of this feature."""

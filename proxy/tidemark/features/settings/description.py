@@ -1,0 +1,35 @@
+"""Describes the operator's settings, for ``/openapi.json``."""
+
+from __future__ import annotations
+
+from tidemark.config.stored import STORED_KINDS
+from tidemark.server.describing import ANYTHING, OBJECT, TEXT, Body, Operation, constant, json_answer, list_of, members
+
+_PATH = "/tidemark/settings"
+_SETTINGS = dict.fromkeys(STORED_KINDS, ANYTHING)
+_SHOWN = members(
+    {
+        "object": constant("tidemark.settings"),
+        **_SETTINGS,
+        "stored": list_of(TEXT),
+        "ignored": OBJECT,
+        "version": TEXT,
+    }
+)
+OPERATIONS = tuple(
+    Operation(
+        method=method,
+        path=_PATH,
+        summary=summary,
+        access="operator",
+        body=Body(members({}, {**_SETTINGS, "version": TEXT}, only=True)) if method == "PUT" else None,
+        answers={200: json_answer(_SHOWN)},
+        refusals=(409,),
+    )
+    for method, summary in (
+        ("GET", "Show the settings for all models."),
+        ("PUT", "Set some settings; null resets one."),
+        ("DELETE", "Remove all stored settings."),
+    )
+)
+"""Those of this feature."""
