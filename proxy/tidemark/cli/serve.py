@@ -57,6 +57,7 @@ def serve(config: Path | None, host: str | None, port: int | None, workers: int 
     from tidemark.app.features import check_settings
     from tidemark.config import exposure_warnings, load
     from tidemark.telemetry.logging import configure
+    from tidemark.worker.encryption import cipher_of
 
     configure()
     arguments: dict[str, Any] = {"host": host, "port": port, "workers": workers}
@@ -64,6 +65,7 @@ def serve(config: Path | None, host: str | None, port: int | None, workers: int 
     for warning in (*settings.warnings, *exposure_warnings(settings)):
         click.echo(f"warning: {warning}", err=True)
     check_settings(settings)
+    cipher_of(settings, lambda warning: click.echo(f"warning: {warning}", err=True))
     with ExitStack() as stack:
         stack.enter_context(_ended_by_signals())
         listeners = _bound(settings.server.host, settings.server.port, stack)

@@ -15,6 +15,7 @@ from tidemark.config.models import ModelDefaults, ModelEntry, WindowNote, most_s
 from tidemark.config.sections import (
     AuthSettings,
     CompactionSettings,
+    EncryptionSettings,
     EventSettings,
     HistorySettings,
     LimitSettings,
@@ -56,6 +57,11 @@ class Secrets:
     ``data_dir``."""
     flush: Secret | None = None
     """``TIDEMARK_FLUSH_SECRET``: signs the posts to ``memory_flush.webhook`` and ``events.webhook``."""
+    encryption: Secret | None = None
+    """``TIDEMARK_ENCRYPTION_KEY``: the master keys that wrap those of tenants. None: nothing is encrypted, unless a
+    file or a command has them."""
+    encryption_file: Path | None = None
+    """``TIDEMARK_ENCRYPTION_KEY_FILE``: the file that has them."""
 
 
 @frozen(kw_only=True)
@@ -80,6 +86,7 @@ class Settings:
     tokenizer: TokenizerSettings = field(default_factory=TokenizerSettings)
     memory_flush: MemoryFlushSettings = field(default_factory=MemoryFlushSettings)
     events: EventSettings = field(default_factory=EventSettings)
+    encryption: EncryptionSettings = field(default_factory=EncryptionSettings)
     secrets: Secrets = field(default_factory=Secrets)
     model_defaults: ModelDefaults = field(default_factory=ModelDefaults, repr=False)
     """The shipped ``config/models.yaml``."""

@@ -48,6 +48,7 @@
             * ``FlushRefused``
     * ``StoreError``: the store is at fault
         * ``StoreUnavailable``
+            * ``EncryptionKeyLost``
             * ``StoreDamaged``
             * ``StoreRefuses``
                 * ``SchemaUnknown``
@@ -109,6 +110,7 @@ from tidemark.core.errors.client import (
 from tidemark.core.errors.service import (
     CompactionFailed,
     ConfigError,
+    EncryptionKeyLost,
     FlushNotTaken,
     FlushRefused,
     Overloaded,
@@ -148,6 +150,7 @@ __all__ = [
     "EarlierResponseElsewhere",
     "EarlierResponseUnknown",
     "EarlierResponseUnreachable",
+    "EncryptionKeyLost",
     "FlushNotTaken",
     "FlushRefused",
     "Forbidden",
