@@ -17,9 +17,9 @@ from tidemark.features.upkeep import whole_store
 from tidemark.features.upkeep.examination import StoreExaminer
 from tidemark.features.upkeep.exporting import StoreExport
 from tidemark.features.upkeep.importing import StoreImport
-from tidemark.features.upkeep.whole_store import WholeStore
 from tidemark.store.codec import Codec
 from tidemark.store.embedded.server import EmbeddedValkey
+from tidemark.store.whole_store import WholeStore
 
 pytestmark = pytest.mark.fleet
 

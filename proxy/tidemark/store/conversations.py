@@ -174,7 +174,11 @@ class RedisStore(RecordReader):
 
     def record(self, turn: TurnRecord) -> Coroutine[Any, Any, str]:
         """Append what a turn adds, in one atomic write; see ``TurnWriter``."""
-        return self._writer.record(turn)
+        return self._writer.record(turn) if self._codec.cipher is None else self._record_sealed(turn)
+
+    async def _record_sealed(self, turn: TurnRecord) -> str:
+        await self._codec.prepare(turn.owner or turn.tenant)
+        return await self._writer.record(turn)
 
     async def keep_summary(
         self,

@@ -66,7 +66,6 @@ class TurnWriter:
         owner = turn.owner or turn.tenant
         if owner in self._usage.full:
             await self._refuse(owner, turn)
-        await self._codec.prepare(owner)
         if len(turn.messages) > MANY_MESSAGES:
             parts = await offload(partial(part_turn, turn, turn.stored_count))
         else:

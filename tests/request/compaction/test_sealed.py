@@ -20,9 +20,11 @@ from tests.request.talk import Said, assistant, system, user
 from tests.support.scripted import says
 from tests.support.sealing import TAG, XorCipher, key_ring
 from tests.support.waiting import wait_until
+from tidemark.features.memory_flush.daily import opened_line
 from tidemark.store.codec import Codec
 from tidemark.store.embedded.server import EmbeddedValkey
-from tidemark.store.encryption.cipher import MARK, TenantCipher
+from tidemark.store.encryption.cipher import TenantCipher
+from tidemark.store.encryption.keyring import MARK
 
 STORED = {"history": "stored"}
 TEXTS = {
@@ -124,7 +126,8 @@ def converse(bench: Bench, codec: Codec, tmp_path: Path) -> None:
     assert goes_on.headers["x-tidemark-action"] == "reused"
     shown = reader.http.get("/tidemark/models/openai:scripted").json()
     assert shown["overrides"]["threshold"] == 0.6543
-    flushed = [message for line in daily_lines(tmp_path) for message in line["messages"]]
+    lines = [json.loads(opened_line(codec, json.dumps(line).encode())) for line in daily_lines(tmp_path)]
+    flushed = [message for line in lines for message in line["messages"]]
     assert flushed
     assert [{name: message[name] for name in ("role", "content")} for message in flushed] == sent[: len(flushed)]
 
@@ -151,6 +154,7 @@ def test_a_cipher_in_the_codec_hides_every_text_from_a_reader_of_the_store(
         for where, value in values(admin):
             if SEALED_WHOLE.match(where):
                 assert value.startswith((TAG, MARK)), where
+    assert plain_bytes(tmp_path / "flush") == set()
     assert plain_bytes(tmp_path / "store") - {"model in a conversation's record"} == set()
 
 

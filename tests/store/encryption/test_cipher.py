@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 from tests.support.sealing import key_ring
 from tidemark.core.errors import RecordUnreadable
 from tidemark.store.codec import Codec
-from tidemark.store.encryption.cipher import MARK, OVERHEAD_BYTES, TenantCipher, joined
+from tidemark.store.encryption.cipher import OVERHEAD_BYTES, TenantCipher, joined
+from tidemark.store.encryption.keyring import MARK
 
 OWNERS = st.sampled_from(["ab" * 16, "cd" * 16, "team-seven", ""])
 PLACES = st.lists(st.one_of(st.text(max_size=8), st.binary(max_size=8)), max_size=4)

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     from tidemark.config import Settings
     from tidemark.features.upkeep.examination import Unreadable
-    from tidemark.features.upkeep.whole_store import WholeStore
+    from tidemark.store.whole_store import WholeStore
 
 Done = TypeVar("Done")
 MOST_LISTED = 1000
@@ -205,7 +205,7 @@ def run_with_store(
     :param tell: mend the files of an embedded store that does not run, if they are damaged, and say so
     """
     from tidemark.config import load
-    from tidemark.features.upkeep.whole_store import WholeStore
+    from tidemark.store.whole_store import WholeStore
 
     async def run(settings: Settings, url: str) -> Done:
         whole = WholeStore(url, library=settings.transport.store == "library")

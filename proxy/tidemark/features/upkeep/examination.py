@@ -14,11 +14,12 @@ from tidemark.core.conversation.messages import DIGEST_BYTES
 from tidemark.core.errors import RecordUnreadable
 from tidemark.core.frozen import frozen
 from tidemark.features.upkeep.elements import Element, read_pages
-from tidemark.features.upkeep.places import KeyPlace, aside_of, place_of, printable
 from tidemark.features.upkeep.rules import RULES, UNREADABLE, Rule
-from tidemark.features.upkeep.whole_store import KeyScan, WholeStore, script
+from tidemark.features.upkeep.upkeep_scripts import script
 from tidemark.store import keys
 from tidemark.store.codec import MOVED, Codec
+from tidemark.store.places import KeyPlace, aside_of, place_of, printable
+from tidemark.store.whole_store import KeyScan, WholeStore
 
 AT_ONCE = 16
 """Keys that are read side by side."""

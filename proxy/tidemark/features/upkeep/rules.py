@@ -15,11 +15,11 @@ from tidemark.core.conversation.prefix import OWN_CHARACTERS, is_id
 from tidemark.core.errors import RecordUnreadable
 from tidemark.core.frozen import frozen
 from tidemark.features.upkeep.elements import Element
-from tidemark.features.upkeep.places import FAMILY, KeyPlace
 from tidemark.store.answers import unpack_answer
 from tidemark.store.bills import TEXTS
 from tidemark.store.codec import MOVED, Codec, unreadable
 from tidemark.store.kept_conversations import check_kept
+from tidemark.store.places import FAMILY, KeyPlace
 from tidemark.store.previews import check_preview
 from tidemark.store.references import RECIPE_BYTES
 from tidemark.store.responses import check_response

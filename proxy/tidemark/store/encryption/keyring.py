@@ -7,6 +7,7 @@ keys when the source's version changes: then one was erased or replaced, and the
 from __future__ import annotations
 
 import base64
+import contextlib
 import os
 import re
 import threading
@@ -31,6 +32,8 @@ MOST_TENANTS = 20_000
 """Tenants whose keys a process has at once, a kilobyte each."""
 SERVER = ""
 """The owner of what belongs to no tenant, such as the settings of models."""
+MARK = b"\x00\xe5\x01"
+"""Begins every sealed value, and no plain one. Its last byte is the version of the form."""
 ID_BYTES, SCOPE_BYTES = 4, 16
 _PURPOSE = b"tidemark tenant key 1"
 _OWNER = re.compile(r"[0-9a-f]{32}")
@@ -64,9 +67,10 @@ class KeyRecord(msgspec.Struct, frozen=True):
 class TenantKeys:
     """The keys of one tenant."""
 
-    scope: bytes
-    newest: bytes
-    """The id of the key that seals."""
+    header: bytes
+    """What begins each value that is sealed from now on."""
+    seal: Callable[[bytes, bytes], bytes]
+    """``Box.seal`` of the newest key."""
     boxes: Mapping[bytes, Box]
     """By their ids."""
     secret: bytes
@@ -93,16 +97,14 @@ class KeyRing:
         self._clock = clock
         self._by_id = {master.id: master for master in masters}
         self._keys: BoundedCache[bytes, TenantKeys] = BoundedCache(MOST_TENANTS)
+        self.by_owner: BoundedCache[str, TenantKeys] = BoundedCache(MOST_TENANTS)
+        """The same keys by owner, for every value that is sealed."""
         self._generation = 0
         self._lock = threading.Lock()
         self._version: str | None = None
         self._looked_at = time.monotonic()
         self._stopped = threading.Event()
         self._thread: threading.Thread | None = None
-
-    def holds(self, owner: str) -> bool:
-        """Tell whether sealing for an owner needs no further look at the source."""
-        return scope_of(owner) in self._keys
 
     def of(self, owner: str) -> TenantKeys:
         """Return the keys of an owner, made now if it has none.
@@ -134,7 +136,9 @@ class KeyRing:
         """Delete the keys of an owner for good, and return their ids; none if it has none."""
         scope = scope_of(owner)
         record = self.source.read(scope.hex())
-        ids = [key.id for key in self._read(record).keys] if record is not None else []
+        ids: list[str] = []
+        with contextlib.suppress(EncryptionKeyLost):  # a damaged record is erased too
+            ids = [key.id for key in self._read(record).keys] if record is not None else []
         self.source.erase(scope.hex())
         self.forget()
         return ids
@@ -184,6 +188,7 @@ class KeyRing:
         with self._lock:
             self._generation += 1
             self._keys.clear()
+            self.by_owner.clear()
 
     def start(self) -> None:
         """Look at the source's version from now on, in a thread."""
@@ -216,10 +221,12 @@ class KeyRing:
         record = self._read(packed)
         boxes = {bytes.fromhex(key.id): Box(self._unwrapped(scope, key)) for key in record.keys}
         secret = self._unwrapped(scope, record.digests)
-        keys = TenantKeys(scope, bytes.fromhex(record.keys[0].id), boxes, secret)
+        newest = bytes.fromhex(record.keys[0].id)
+        keys = TenantKeys(MARK + scope + newest, boxes[newest].seal, boxes, secret)
         with self._lock:
             if generation == self._generation:  # otherwise it may have been erased since it was read
                 self._keys.put(scope, keys)
+                self.by_owner.put(record.owner, keys)
         return keys
 
     def _new_key(self, scope: bytes) -> WrappedKey:
