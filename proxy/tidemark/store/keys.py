@@ -76,6 +76,7 @@ key                      type     content
 ``tm:{events}:r``        hash     owner:id of a conversation -> the compaction of it that runs
 ``tm:aside:KEY``         any      what ``tidemark store check --repair`` moved aside (``upkeep_aside.lua``)
 ``tm:import:DIGEST``     string   how far the import of an exported store is (``upkeep/importing.py``); for a week
+``tm:rotation``          string   the token of the ``tidemark store rotate`` that runs; for a minute after its last page
 ``tm:schema``            string   the number of the form in which the store holds everything (``schema.py``)
 ``tm:probe``             string   what a process writes to learn whether the store takes writes; for a minute
 =======================  =======  ====================================================================
@@ -103,6 +104,8 @@ SCHEMA = "tm:schema"
 """Its value is the number of the store's schema."""
 ACCOUNTS = "tm:accounts"
 """Which credentials made something in accounts that they share."""
+ROTATION = "tm:rotation"
+"""The lease of ``tidemark store rotate``."""
 PROBE = "tm:probe"
 """Its value is empty; writing it shows whether the store takes writes."""
 

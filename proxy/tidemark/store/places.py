@@ -17,7 +17,7 @@ _AREAS = {b"event-posts": "flush"}
 """Areas with the same keys as another."""
 _ASIDE = keys.ASIDE.encode()
 _TEMPORARY = {
-    "": frozenset({"probe", "doctor", "schema", "import", "d"}),
+    "": frozenset({"probe", "doctor", "schema", "import", "rotation", "d"}),
     FAMILY: frozenset({"l"}),
     "flush": frozenset({"l"}),
     "models": frozenset({"v"}),

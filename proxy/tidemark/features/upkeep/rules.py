@@ -205,6 +205,7 @@ _OTHER: Mapping[str, Rule] = {
     "w": Rule("hash", _sealed),
     "schema": Rule("string", _number),
     "probe": Rule("string", _anything),
+    "rotation": Rule("string", _anything),
     "doctor": Rule("string", _anything),
     "import": Rule("string", _anything),
 }
