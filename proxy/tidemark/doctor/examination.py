@@ -71,8 +71,7 @@ async def examine(
     checks: dict[str, Awaitable[list[Finding]]] = {
         "configuration": in_thread(lambda: check_configuration(settings)),
         "data folder": in_thread(lambda: check_data_folder(settings)),
-        "store": in_thread(lambda: asyncio.run(check_store(settings, progress))),
-        "encryption": in_thread(lambda: check_encryption(settings)),
+        "store": in_thread(lambda: [*asyncio.run(check_store(settings, progress)), *check_encryption(settings)]),
     }
     warnings: list[Finding] = []
     parts = _parts(settings, warnings)
