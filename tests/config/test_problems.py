@@ -62,9 +62,12 @@ class TestEnvironment:
     def test_a_wrong_variable_is_told_without_its_value(self) -> None:
         """It may hold a password."""
         with pytest.raises(ConfigError) as caught:
-            load(None, HOME | {"TIDEMARK_UPSTREAM": "hush", "TIDEMARK_ENCRYPTION_KEY": "hush"})
+            load(None, HOME | {"TIDEMARK_UPSTREAM": "hush", "TIDEMARK_KEYS_URL": "hush"})
         assert str(caught.value).splitlines() == [
-            "environment: TIDEMARK_ENCRYPTION_KEY: encryption is not available yet; unset it",
+            (
+                "environment: TIDEMARK_KEYS_URL does not fit; it takes folder or a URL that starts with "
+                "redis:// or rediss:// or unix:// and names a host"
+            ),
             (
                 "environment: TIDEMARK_UPSTREAM does not fit; "
                 "it takes null or a URL that starts with http:// or https:// and names a host"

@@ -13,13 +13,13 @@ import redis
 
 from tests.features.upkeep.stored import contents, fill
 from tests.support.clusters import Cluster
-from tidemark.features.upkeep import whole_store
 from tidemark.features.upkeep.examination import StoreExaminer
 from tidemark.features.upkeep.exporting import StoreExport
 from tidemark.features.upkeep.importing import StoreImport
-from tidemark.features.upkeep.whole_store import WholeStore
+from tidemark.store import whole_store
 from tidemark.store.codec import Codec
 from tidemark.store.embedded.server import EmbeddedValkey
+from tidemark.store.whole_store import WholeStore
 
 pytestmark = pytest.mark.fleet
 

@@ -113,11 +113,12 @@ def benched(store_url: str, folder: Path) -> Iterator[Bench]:
             codec: Codec | None = None,
             dialects: Mapping[str, Dialect] | None = None,
             own: bool = False,
+            environ: Mapping[str, str] | None = None,
         ) -> str:
             path = folder / "tidemark.yaml"
             text = config or WINDOW
             path.write_text(text.format(base=f"{served.url}/v1", window=window, strategy=strategy, more=more))
-            settings = load(path, {"TIDEMARK_DATA_DIR": str(folder)})
+            settings = load(path, {"TIDEMARK_DATA_DIR": str(folder), **(environ or {})})
             app = create_app(
                 settings,
                 store_url=store,

@@ -203,9 +203,9 @@ def lossless(data: bytes) -> None:
 def records(data: bytes) -> None:
     """Read stored records."""
     codec = Codec()
-    codec.readable_message(data, 1, b"")
-    codec.readable_turn(data)
-    codec.readable_summary(data)
+    codec.readable_message(data, 1, b"", "f" * 32)
+    codec.readable_turn(data, "f" * 32)
+    codec.readable_summary(data, "f" * 32)
     with suppress(RecordUnreadable):
         codec.unpack_json(data)
 

@@ -5,9 +5,11 @@ from __future__ import annotations
 import asyncio
 import tempfile
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from tidemark.codings.sealing import Box
 from tidemark.core.errors import BodyTooLarge, RequestTimedOut, ServerBusy
 from tidemark.server.spools import IN_MEMORY_BYTES, KeptBeginning, SpoolBounds, Spools
 
@@ -44,15 +46,27 @@ def is_empty(folder: Path) -> bool:
     return not any(folder.iterdir())
 
 
+@pytest.mark.parametrize("box", [None, Box(b"k" * 32)], ids=["plain", "sealed"])
 @pytest.mark.parametrize("size", [10, 3 * IN_MEMORY_BYTES], ids=["in memory", "on disk"])
-async def test_what_was_kept_is_sent_with_other_bytes_in_one_place(size: int) -> None:
+async def test_what_was_kept_is_sent_with_other_bytes_in_one_place(size: int, box: Box | None) -> None:
     """At its beginning, in its middle and at its end, by shorter and longer bytes."""
     body = bytes(range(10)) * (size // 10)
-    kept = kept_in(spools(size))
+    kept = kept_in(Spools(spools(size).bounds, box))
     for place in range(0, len(body), 100_000):
         await kept.add(body[place : place + 100_000])
     for start, end, replacement in ((0, 2, b"longer"), (4, 9, b""), (len(body) - 1, len(body), b"x"), (0, 0, b"")):
         assert await read(kept, start, end, replacement) == body[:start] + replacement + body[end:]
+    kept.close()
+
+
+async def test_a_sealed_form_is_not_in_its_file() -> None:
+    """The blocks of a file without a name stay on the disk after a crash."""
+    kept = kept_in(Spools(spools().bounds, Box(b"k" * 32)))
+    for number in range(40):
+        await kept.add(b"zebra %d " % number * 500)
+    file: Any = kept._file  # noqa: SLF001 - nobody else can see a file without a name
+    file.seek(0)
+    assert b"zebra" not in file.read()
     kept.close()
 
 

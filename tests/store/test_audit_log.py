@@ -13,7 +13,6 @@ from tidemark.core.events import Audited
 from tidemark.features.audit.verification import verify
 from tidemark.store import keys
 from tidemark.store.audit_log import DAY_MS, AuditLog
-from tidemark.store.codec import Codec
 from tidemark.store.conversations import RedisStore
 
 STREAM, HEAD = f"{keys.AUDIT}:s", f"{keys.AUDIT}:h"
@@ -38,7 +37,7 @@ async def log(store: RedisStore) -> AuditLog:
 
 def another(store: RedisStore, secret: bytes = SECRET, **options: Any) -> AuditLog:
     """The log as another worker has it."""
-    return AuditLog(store.ask, Codec(), secret, worker="w", **{"clock": Clock(), **options})
+    return AuditLog(store.ask, secret, worker="w", **{"clock": Clock(), **options})
 
 
 def reading(number: int = 0) -> Audited:
@@ -189,7 +188,7 @@ async def test_a_store_that_does_not_answer_is_told_to_who_appends(log: AuditLog
         raise StoreUnavailable("The store is away.")
 
     with pytest.raises(StoreUnavailable):
-        await AuditLog(away, Codec(), SECRET, worker="w", clock=Clock()).append(reading())
+        await AuditLog(away, SECRET, worker="w", clock=Clock()).append(reading())
 
 
 async def test_an_empty_log_is_whole(log: AuditLog) -> None:

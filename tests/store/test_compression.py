@@ -8,12 +8,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.store.turns import user
+from tests.store.turns import turn_of, user
 from tests.support.sealing import XorCipher
 from tidemark.codings.compression import LEAST_BYTES, MAGIC, compress, decompress
 from tidemark.core.errors import RecordUnreadable
 from tidemark.store.codec import Codec
 
+FAMILY = "ab" * 16
 LISTING = json.dumps([{"path": f"src/module_{number}.py", "lines": number * 7} for number in range(60)])
 
 
@@ -44,17 +45,18 @@ def test_what_compression_makes_longer_is_stored_as_it_is() -> None:
 def test_a_list_that_a_tool_returns_takes_a_quarter(cipher: XorCipher | None) -> None:
     """It is compressed before it is sealed, since sealed bytes cannot be."""
     message = user(LISTING)
-    packed = Codec(cipher).pack_message(message, 5, 1.5)
+    turn = turn_of("ab", [message])
+    packed = Codec(cipher).seal_message(turn, message, 5, 1)
     assert len(packed) < len(message.raw) / 4
-    assert Codec(cipher).unpack_message(packed, 1, b"h").raw == message.raw
+    assert Codec(cipher).unpack_message(packed, 1, b"h", turn.chain.family).raw == message.raw
 
 
 def test_compression_can_be_off_and_is_read_all_the_same() -> None:
     """So that it can be switched at any time, one worker after the other."""
     message, plain = user(LISTING), Codec(compress_messages=False)
     assert len(plain.pack_message(message, 5, 1.5)) > len(message.raw)
-    assert plain.unpack_message(Codec().pack_message(message, 5, 1.5), 1, b"h").raw == message.raw
-    assert Codec().unpack_message(plain.pack_message(message, 5, 1.5), 1, b"h").raw == message.raw
+    assert plain.unpack_message(Codec().pack_message(message, 5, 1.5), 1, b"h", FAMILY).raw == message.raw
+    assert Codec().unpack_message(plain.pack_message(message, 5, 1.5), 1, b"h", FAMILY).raw == message.raw
 
 
 def test_a_broken_frame_is_an_unreadable_record() -> None:
@@ -63,4 +65,4 @@ def test_a_broken_frame_is_an_unreadable_record() -> None:
     place = packed.index(MAGIC) + 20
     broken = packed[:place] + bytes(byte ^ 0xFF for byte in packed[place : place + 8]) + packed[place + 8 :]
     with pytest.raises(RecordUnreadable):
-        Codec().unpack_message(broken, 1, b"h")
+        Codec().unpack_message(broken, 1, b"h", FAMILY)

@@ -45,7 +45,7 @@ async def queue(store: RedisStore) -> RedisFlushQueue:
 
 async def test_an_entry_is_added_once_for_its_key(queue: RedisFlushQueue) -> None:
     """The second time nothing is appended, and the note of it is gone."""
-    await queue.intend(entry(1).key, b"note")
+    await queue.intend("", entry(1).key, b"note")
     assert await queue.intents() == {entry(1).key: b"note"}
     assert await queue.add(entry(1))
     assert not await queue.add(entry(1))
@@ -178,7 +178,7 @@ async def test_a_conversation_is_forgotten_in_all_parts(queue: RedisFlushQueue) 
     (first, second) = await queue.read("a", "one", 2)
     await queue.bury("a", first, "r", 1)
     await queue.bury("a", second, "r", 1)
-    await queue.intend("k", b'{"conversation":"' + gone.encode() + b'"}')
+    await queue.intend("", "k", b'{"conversation":"' + gone.encode() + b'"}')
     await queue.forget([gone])
     assert {one.conversation for one in await queue.newest(100)} == {kept}
     assert [one.entry.conversation async for one in queue.dead()] == [kept]
@@ -228,7 +228,7 @@ async def test_a_step_that_fails_midway_loses_nothing(
         pytest.skip("rights are set on the single server")
     await queue.add(entry(1))
     (given,) = await queue.read("a", "one", 1)
-    await queue.intend(entry(2).key, b"note")
+    await queue.intend("", entry(2).key, b"note")
     allow(admin, "-xadd")
     try:
         with pytest.raises(StoreUnavailable):
@@ -257,7 +257,7 @@ async def test_a_cipher_seals_notes_bodies_and_the_reasons_of_dead_letters(
     """A note is opened before a conversation is looked for in it; one that was not sealed counts as empty."""
     del queue  # it was emptied
     sealed = RedisFlushQueue(store.ask, Codec(XorCipher()), ttl_seconds=60, bounds=ROOMY)
-    await sealed.intend(entry(1).key, b"about " + b"c" * 48)
+    await sealed.intend("", entry(1).key, b"about " + b"c" * 48)
     assert (await store.ask("HGET", "tm:{flush}:o", entry(1).key)).startswith(TAG)
     await sealed.forget(["c" * 48])
     await store.ask("HSET", "tm:{flush}:o", entry(2).key, b"not sealed")

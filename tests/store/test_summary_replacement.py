@@ -146,13 +146,13 @@ async def test_versions_and_previews_are_forgotten_with_their_conversation(
     await client.store.keep_summary(client.tenant, conversation, chain, first)
     await replacement.replace(client.tenant, conversation, replace(first, text="the second"))
     name, shown = b"x" * ID_BYTES, replace(first, text="shown", written_with="llm:coding:1:auto")
-    assert await previews.keep(conversation, name, shown, first, 60)
+    assert await previews.keep(conversation, name, shown, first, 60, owner=client.tenant)
     assert await previews.read(conversation, name) == (shown, first)
     assert await previews.read(conversation, b"y" * ID_BYTES) is None
     await client.store.forget(conversation, client.tenant, "", 1.0)
     assert await client.store.summary_versions(conversation) == []
     assert await previews.read(conversation, name) is None
-    assert not await previews.keep(conversation, name, shown, first, 60)
+    assert not await previews.keep(conversation, name, shown, first, 60, owner=client.tenant)
 
 
 async def test_of_many_previews_the_oldest_goes(client: Client) -> None:
@@ -161,6 +161,6 @@ async def test_of_many_previews_the_oldest_goes(client: Client) -> None:
     conversation = await client.send(dialogue(9), assistant("message 10"))
     made = summary_of(chain_of(client.tenant, dialogue(10)), 4)
     for number in range(MAX_PREVIEWS + 1):
-        await previews.keep(conversation, bytes([number]) * ID_BYTES, made, made, 60)
+        await previews.keep(conversation, bytes([number]) * ID_BYTES, made, made, 60, owner=client.tenant)
     assert await previews.read(conversation, bytes([0]) * ID_BYTES) is None
     assert await previews.read(conversation, bytes([1]) * ID_BYTES) is not None

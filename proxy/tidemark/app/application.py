@@ -129,6 +129,9 @@ def _lifespan(
     @asynccontextmanager
     async def lifespan(_: Starlette) -> AsyncIterator[None]:
         worker.counter.warm([entry.upstream_model for entry in worker.settings.model_list] or [""])
+        tenant_keys = worker.tenant_keys
+        if tenant_keys is not None:
+            tenant_keys.start()
         await worker.schema.start()
         worker.watch.start()
         await worker.live.start()
@@ -145,6 +148,8 @@ def _lifespan(
         await worker.watch.aclose()
         await worker.schema.aclose()
         await worker.aclose()
+        if tenant_keys is not None:
+            tenant_keys.stop()
         if tracing is not None:
             await tracing.aclose()
 

@@ -32,6 +32,7 @@ FEATURES = (
     "offline.feature:OfflineFeature",
     "audit.feature:AuditFeature",
     "upkeep.feature:UpkeepFeature",
+    "tenants.feature:TenantsFeature",
 )
 """The class of each feature, by its place in ``tidemark/features``; a command imports none that it does not need."""
 _ASKED_FOR: Mapping[str, tuple[str, Callable[[Settings], bool]]] = {

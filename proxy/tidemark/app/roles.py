@@ -50,6 +50,7 @@ RULES: Mapping[str, RouteRule] = {
     f"GET {_API}/stats": _FIGURES,
     f"GET {_API}/gain": _FIGURES,
     f"GET {_API}/audit": _FIGURES,
+    f"DELETE {_API}/tenants/{{tenant}}": RouteRule(_OPERATOR, "tenant.forget", subject="tenant"),
     f"GET {_API}/keys": _MANAGED,
     f"POST {_API}/keys": RouteRule(_OPERATOR, "key.create"),
     f"GET {_API}/keys/{{id}}": _MANAGED,

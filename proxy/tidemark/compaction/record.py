@@ -109,5 +109,13 @@ def flush_of(order: CompactionOrder, summary: PrefixSummary, *, stored: bool = T
     """
     first, messages = leaving(order.original_messages, order.original_tokens, summary, order.in_use, order.left_out)
     return Flush(
-        order.tenant, order.conversation, order.profile.name, order.chain, summary, first, messages, stored=stored
+        order.tenant,
+        order.conversation,
+        order.profile.name,
+        order.chain,
+        summary,
+        first,
+        messages,
+        stored=stored,
+        owner=order.owner,
     )

@@ -8,18 +8,12 @@ from __future__ import annotations
 
 import base64
 import hmac
-import os
-from typing import TYPE_CHECKING
 
+from tidemark.codings.sealing import Box, SealBroken
 from tidemark.core.errors import InvalidRequest
-
-if TYPE_CHECKING:
-    from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
 PREFIX = "tidemark1."
 """Begins what Tidemark has sealed; the number is the version of the format."""
-NONCE_BYTES = 12
-"""The length that NIST SP 800-38D recommends."""
 _PURPOSE = b"tidemark sealed summary 1"
 
 
@@ -35,8 +29,7 @@ class TenantSeal:
 
     def seal(self, tenant: str, text: str) -> str:
         """Return the sealed text; a random nonce makes equal texts differ."""
-        nonce = os.urandom(NONCE_BYTES)
-        sealed = nonce + self._cipher(tenant).encrypt(nonce, text.encode("utf-8", "replace"), _PURPOSE)
+        sealed = self._box(tenant).seal(text.encode("utf-8", "replace"), _PURPOSE)
         return PREFIX + base64.urlsafe_b64encode(sealed).decode()
 
     def open(self, tenant: str, sealed: str) -> str | None:
@@ -46,23 +39,18 @@ class TenantSeal:
         """
         if not sealed.startswith(PREFIX):
             return None
-        from cryptography.exceptions import InvalidTag
-
         try:
             data = base64.b64decode(sealed.removeprefix(PREFIX), altchars=b"-_", validate=True)
-            return self._cipher(tenant).decrypt(data[:NONCE_BYTES], data[NONCE_BYTES:], _PURPOSE).decode()
-        except (InvalidTag, ValueError) as error:
+            return self._box(tenant).open(data, _PURPOSE).decode()
+        except (SealBroken, ValueError) as error:
             raise InvalidRequest(
                 "The encrypted content cannot be opened: it was made for another credential or upstream, with another "
                 "TIDEMARK_SECRET, or was changed since. Send the conversation itself in its place.",
                 code="invalid_encrypted_content",
             ) from error
 
-    def _cipher(self, tenant: str) -> AESGCM:
-        """Return the tenant's cipher. Few clients carry summaries, so the library is imported for those only."""
-        from cryptography.hazmat.primitives.ciphers.aead import AESGCM
-
-        return AESGCM(hmac.digest(self._secret, _PURPOSE + b"\0" + tenant.encode(), "sha256"))
+    def _box(self, tenant: str) -> Box:
+        return Box(hmac.digest(self._secret, _PURPOSE + b"\0" + tenant.encode(), "sha256"))
 
     def __repr__(self) -> str:
         return "TenantSeal(secret=***)"

@@ -10,7 +10,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import assert_never
+from typing import Protocol, assert_never
 
 from tidemark.compaction.order import CompactionOrder, Trigger
 from tidemark.compaction.record import flush_of
@@ -19,6 +19,14 @@ from tidemark.core.errors import StoreError, SummaryOutdated
 from tidemark.core.events import Listener, StoreDegraded
 from tidemark.core.frozen import frozen
 from tidemark.core.ports import ConversationStore, Lease, MemoryFlush
+
+
+class ReplaceStored(Protocol):
+    """``RedisSummaryReplacement.replace``, without its expectation of what stands there."""
+
+    def __call__(self, tenant: str, conversation: str, summary: PrefixSummary, *, owner: str = "") -> Awaitable[None]:
+        """Store a summary in place of any other one."""
+        ...
 
 
 @frozen
@@ -43,7 +51,7 @@ class SummaryStorage:
         self,
         *,
         store: ConversationStore,
-        replace_stored: Callable[[str, str, PrefixSummary], Awaitable[None]],
+        replace_stored: ReplaceStored,
         emit: Listener,
         flushes: Sequence[MemoryFlush] = (),
     ) -> None:
@@ -84,12 +92,13 @@ class SummaryStorage:
                     lease=lease,
                     upon=order.in_use,
                     begun_at=begun_at,
+                    owner=order.owner,
                 )
                 return SummaryOutcome(summary, stored=True)
             case Trigger.MANUAL:
                 for flush in self._flushes if order.keep == "all" else ():
                     await flush.intend(flush_of(order, summary))
-                await self._replace_stored(order.tenant, order.conversation, summary)
+                await self._replace_stored(order.tenant, order.conversation, summary, owner=order.owner)
                 return self._flushed(order, summary, stored=True)
             case Trigger.OFFLINE:
                 return SummaryOutcome(summary, stored=False)
@@ -120,6 +129,7 @@ class SummaryStorage:
             lease=lease,
             upon=order.in_use,
             begun_at=begun_at,
+            owner=order.owner,
         )
         try:
             keeping = keep()

@@ -20,6 +20,7 @@ from tidemark.core.frozen import frozen
 _VARIABLES = {
     "TIDEMARK_STORE_URL": "store.url",
     "TIDEMARK_UPSTREAM": "upstream",
+    "TIDEMARK_KEYS_URL": "encryption.keys_url",
     "TIDEMARK_DATA_DIR": "data_dir",
 }
 _SECRETS = {
@@ -28,6 +29,8 @@ _SECRETS = {
     "TIDEMARK_OPENID_SECRET": "openid",
     "TIDEMARK_SECRET": "signing",
     "TIDEMARK_FLUSH_SECRET": "flush",
+    "TIDEMARK_ENCRYPTION_KEY": "encryption",
+    "TIDEMARK_ENCRYPTION_KEY_FILE": "encryption_file",
 }
 
 

@@ -14,7 +14,7 @@ from pathlib import Path
 from tidemark.config.kinds import Kind, Unfit, kind_of
 from tidemark.config.masking import Address, Secret
 from tidemark.config.reader import Reader
-from tidemark.config.sections import ROOT_KINDS, StoreUrl
+from tidemark.config.sections import ROOT_KINDS, KeysUrl, StoreUrl
 from tidemark.config.settings import Secrets
 from tidemark.config.tree import Scalar, resolve
 from tidemark.core.frozen import frozen
@@ -31,7 +31,10 @@ VARIABLES: Mapping[str, str] = {
     "TIDEMARK_SECRET": "the key of the HMAC that identifies tenants, the same for all replicas on one "
     "store; without it a generated one is stored in `data_dir`",
     "TIDEMARK_FLUSH_SECRET": "signs the posts to `memory_flush.webhook` and `events.webhook`; required if one is set",
-    "TIDEMARK_ENCRYPTION_KEY": "encrypts the store; not available yet, and an error when set",
+    "TIDEMARK_ENCRYPTION_KEY": "encrypts what is stored: 32 bytes in hex or base64; of several, with commas between "
+    "them, the first one writes and all read",
+    "TIDEMARK_ENCRYPTION_KEY_FILE": "the file that has these keys",
+    "TIDEMARK_KEYS_URL": "in place of `encryption.keys_url`",
 }
 """Every variable with its effect; a test compares the documentation with it."""
 _PREFIX = "TIDEMARK_"
@@ -49,14 +52,15 @@ class EnvironmentOverrides:
 
     store_url: Address | None
     upstream: Address | None
+    keys_url: Address | None
     secrets: Secrets
 
 
 def read_overrides(reader: Reader, environ: Mapping[str, str]) -> EnvironmentOverrides:
     """Read the variables that replace keys or contain secrets; the reader notes their problems."""
-    if environ.get("TIDEMARK_ENCRYPTION_KEY"):
-        # ignoring it would leave the history unencrypted without a sign
-        reader.problem(0, "TIDEMARK_ENCRYPTION_KEY: encryption is not available yet; unset it")
+    key_file = environ.get("TIDEMARK_ENCRYPTION_KEY_FILE")
+    if key_file and environ.get("TIDEMARK_ENCRYPTION_KEY"):
+        reader.problem(0, "TIDEMARK_ENCRYPTION_KEY and TIDEMARK_ENCRYPTION_KEY_FILE are both set; unset one")
     for name in ("TIDEMARK_ADMIN_TOKEN", "TIDEMARK_AUDITOR_TOKEN"):
         if 0 < len(environ.get(name, "")) < SHORT_TOKEN_CHARACTERS:
             reader.warn(
@@ -71,12 +75,15 @@ def read_overrides(reader: Reader, environ: Mapping[str, str]) -> EnvironmentOve
     return EnvironmentOverrides(
         _read_variable(reader, environ, "TIDEMARK_STORE_URL", kind_of(StoreUrl)),
         _read_variable(reader, environ, "TIDEMARK_UPSTREAM", ROOT_KINDS["upstream"]),
+        _read_variable(reader, environ, "TIDEMARK_KEYS_URL", kind_of(KeysUrl)),
         Secrets(
             admin_token=_secret(environ, "TIDEMARK_ADMIN_TOKEN"),
             auditor_token=_secret(environ, "TIDEMARK_AUDITOR_TOKEN"),
             openid=_secret(environ, "TIDEMARK_OPENID_SECRET"),
             signing=_secret(environ, "TIDEMARK_SECRET"),
             flush=_secret(environ, "TIDEMARK_FLUSH_SECRET"),
+            encryption=_secret(environ, "TIDEMARK_ENCRYPTION_KEY"),
+            encryption_file=Path(key_file).absolute() if key_file else None,
         ),
     )
 

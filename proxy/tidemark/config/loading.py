@@ -21,7 +21,7 @@ from urllib.parse import urlsplit
 from tidemark.config.access_sections import QuotaSettings
 from tidemark.config.credentials import GENERAL, MASTER_KEY, OPEN_DOOR, check_credentials, with_master_key
 from tidemark.config.effective import sources_of
-from tidemark.config.environment import data_folder, read_overrides, warn_of_unknown
+from tidemark.config.environment import EnvironmentOverrides, data_folder, read_overrides, warn_of_unknown
 from tidemark.config.kinds import is_windows_path
 from tidemark.config.models import (
     ENTRY_KEYS,
@@ -171,6 +171,7 @@ def _settings(reader: Reader, root: Table, path: Path | None, environ: Mapping[s
         if sections[name].get("webhook") and secrets.flush is None:
             reader.problem(0, f"{name}.webhook needs TIDEMARK_FLUSH_SECRET, the secret that signs what is posted")
     _check_openid(reader, sections["openid"], has_token=overrides.secrets.admin_token is not None)
+    sections["encryption"] = _encryption(reader, sections["encryption"], overrides)
     entries = read_model_list(reader, nodes.get("model_list"))
     compaction = _compaction(reader, nodes.get("compaction"), entries, changed(CompactionSettings(), preset.compaction))
     upstream = overrides.upstream or top.get("upstream")
@@ -217,6 +218,14 @@ def _check_openid(reader: Reader, section: StatedKeys, *, has_token: bool) -> No
     parts = urlsplit(str(issuer))
     if parts.scheme != "https" and not is_loopback(parts.hostname or ""):
         reader.problem(0, "openid.issuer must be an https:// address: who reads its answers could sign in as anybody")
+
+
+def _encryption(reader: Reader, stated: StatedKeys, overrides: EnvironmentOverrides) -> StatedKeys:
+    """Return the keys of ``encryption`` with the environment's over them; note two sources of master keys."""
+    secrets = overrides.secrets
+    if stated.get("key_command") and (secrets.encryption is not None or secrets.encryption_file is not None):
+        reader.problem(0, "encryption.key_command and TIDEMARK_ENCRYPTION_KEY are both set; leave one")
+    return stated if overrides.keys_url is None else {**stated, "keys_url": overrides.keys_url}
 
 
 def _tenants(reader: Reader, nodes: Mapping[str, Any]) -> tuple[Mapping[str, Any], Mapping[str, Node]]:

@@ -56,6 +56,7 @@ GONE_METHODS = {"embedding": "it gained little and is gone with its extra; write
 EMBEDDED = Address("embedded")
 _SEVERAL = ("redis+cluster", "rediss+cluster", "redis+sentinel", "rediss+sentinel")
 StoreUrl = Annotated[Address, url("redis", "rediss", *_SEVERAL, "unix", words=(EMBEDDED,), several=_SEVERAL)]
+KeysUrl = Annotated[Address, url("redis", "rediss", "unix", words=(Address("folder"),))]
 _POLICY_FIELDS = frozenset(key.name for key in dataclasses.fields(CompactionPolicy))
 
 
@@ -383,6 +384,18 @@ class EventSettings(Struct, frozen=True, kw_only=True):
     """The URL that live events of all conversations are posted to, signed with ``TIDEMARK_FLUSH_SECRET``."""
 
 
+class EncryptionSettings(Struct, frozen=True, kw_only=True):
+    """The keys by which the store is encrypted, beside ``TIDEMARK_ENCRYPTION_KEY``."""
+
+    key_command: tuple[Text, ...] = ()
+    """A program and its arguments that print the master keys, for a vault. None: the environment has them."""
+    keys_url: KeysUrl | Auto = None
+    """Where the tenants' own keys are kept, apart from every backup of the store. ``auto``: in ``data_dir`` for an
+    embedded store; ``folder``: there for any store; otherwise a Redis or Valkey of its own."""
+    required: bool = False
+    """Refuse what stands in the store unsealed. Off, because a store from before is read until it is sealed."""
+
+
 SECTIONS: Mapping[str, Any] = {
     "compaction.defaults": CompactionSettings,
     "store": StoreSettings,
@@ -396,6 +409,7 @@ SECTIONS: Mapping[str, Any] = {
     "events": EventSettings,
     "audit": AuditSettings,
     "openid": OpenIdSettings,
+    "encryption": EncryptionSettings,
 }
 """The sections whose keys are all listed."""
 ROOT_KINDS: Mapping[str, Kind] = {

@@ -17,6 +17,7 @@ from tidemark.config.people import AuditSettings, OpenIdSettings
 from tidemark.config.sections import (
     AuthSettings,
     CompactionSettings,
+    EncryptionSettings,
     EventSettings,
     HistorySettings,
     LimitSettings,
@@ -64,6 +65,11 @@ class Secrets:
     """``TIDEMARK_OPENID_SECRET``: the secret of this server at the provider. None: a public client."""
     flush: Secret | None = None
     """``TIDEMARK_FLUSH_SECRET``: signs the posts to ``memory_flush.webhook`` and ``events.webhook``."""
+    encryption: Secret | None = None
+    """``TIDEMARK_ENCRYPTION_KEY``: the master keys that wrap those of tenants. None: nothing is encrypted, unless a
+    file or a command has them."""
+    encryption_file: Path | None = None
+    """``TIDEMARK_ENCRYPTION_KEY_FILE``: the file that has them."""
 
 
 @frozen(kw_only=True)
@@ -94,6 +100,7 @@ class Settings:
     events: EventSettings = field(default_factory=EventSettings)
     audit: AuditSettings = field(default_factory=AuditSettings)
     openid: OpenIdSettings = field(default_factory=OpenIdSettings)
+    encryption: EncryptionSettings = field(default_factory=EncryptionSettings)
     secrets: Secrets = field(default_factory=Secrets)
     model_defaults: ModelDefaults = field(default_factory=ModelDefaults, repr=False)
     """The shipped ``config/models.yaml``."""

@@ -13,7 +13,7 @@ from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from tidemark.core.errors import RecordUnreadable
+from tidemark.core.errors import EncryptionKeyLost, RecordUnreadable
 from tidemark.core.frozen import frozen
 from tidemark.core.ports import ConsumerState, DeadLetter, FlushEntry, QueueState
 from tidemark.store import keys
@@ -65,18 +65,22 @@ class RedisFlushQueue:
         self._ttl = max(MARKS_SECONDS, math.ceil(ttl_seconds)) if ttl_seconds else 0
         self._bounds = (bounds.entries, bounds.bytes_held)
 
-    async def intend(self, key: str, note: bytes) -> None:
+    async def intend(self, owner: str, key: str, note: bytes) -> None:
         """Store a note until the entry of that key is added."""
-        await self._ask("HSET", self._notes, key, self._codec.seal(note), briefly=True)
+        await self._codec.prepare(owner)
+        sealed = self._codec.seal(note, owner, "flush note", key)
+        await self._ask("HSET", self._notes, key, sealed, briefly=True)
 
     async def intents(self) -> Mapping[str, bytes]:
         """Return the notes whose entries have not been added; one that cannot be read is empty."""
         notes: dict[str, bytes] = {}
         for key, sealed in (await self._ask("HGETALL", self._notes)).items():
             try:
-                notes[key.decode()] = self._codec.open(sealed)
+                notes[key.decode()] = self._codec.open(sealed, "flush note", key)
             except RecordUnreadable:
                 notes[key.decode()] = b""
+            except EncryptionKeyLost:  # it waits until the key is back
+                continue
         return notes
 
     async def forget_intent(self, key: str) -> None:
@@ -84,8 +88,9 @@ class RedisFlushQueue:
 
     async def add(self, entry: FlushEntry) -> bool:
         """Append an entry, unless one of its key ever was; False if it was. One without a body is only marked."""
-        body = await self._packed(entry.body) if entry.body else b""
-        about = (entry.tenant, entry.conversation, entry.at, body)
+        await self._codec.prepare(_owner(entry))
+        body = await self._packed(entry) if entry.body else b""
+        about = (entry.tenant, entry.conversation, entry.at, body, entry.owner)
         return await self._run(_ADD, entry.key, self._ttl, *self._bounds, *about) is not None
 
     async def read(self, consumer: str, reader: str, count: int, after: str = "") -> Sequence[FlushEntry]:
@@ -113,9 +118,20 @@ class RedisFlushQueue:
 
     async def bury(self, consumer: str, entry: FlushEntry, reason: str, attempts: int) -> bool:
         """Make it a dead letter, which nobody delivers until it is replayed; False if the queue lost it."""
-        about = ("key", entry.key, "tenant", entry.tenant, "conversation", entry.conversation, "at", entry.at)
-        packed = (*about, "body", await self._packed(entry.body))
-        sealed = self._codec.seal(reason.encode(errors="replace"))
+        about = (
+            "key",
+            entry.key,
+            "tenant",
+            entry.tenant,
+            "conversation",
+            entry.conversation,
+            "at",
+            entry.at,
+            "owner",
+            entry.owner,
+        )
+        packed = (*about, "body", await self._packed(entry))
+        sealed = self._codec.seal(reason.encode(errors="replace"), _owner(entry), "flush reason", entry.key)
         return bool(await self._run(_BURY, consumer, entry.id, sealed, attempts, *self._bounds, *packed))
 
     async def lead(self, reader: str, seconds: float) -> bool:
@@ -149,15 +165,15 @@ class RedisFlushQueue:
             if not page:
                 break
             entries += await self._entries(page)
-            end = f"({entries[-1].id}"
+            end = f"({page[-1][0].decode()}"
         return entries[::-1]
 
     async def since(self, first: str) -> AsyncIterator[FlushEntry]:
         """Yield all entries from an id on, oldest first; ``-`` is the oldest, ``(ID`` the one after an id."""
         while page := await self._run(_RANGE, "s", first, "+", PAGE):
             for entry in await self._entries(page):
-                first = f"({entry.id}"
                 yield entry
+            first = f"({page[-1][0].decode()}"
 
     async def dead(self) -> AsyncIterator[DeadLetter]:
         """Yield all dead letters, oldest first."""
@@ -165,9 +181,13 @@ class RedisFlushQueue:
         while page := await self._run(_RANGE, "d", first, "+", PAGE):
             for name, flat in page:
                 fields, first = _fields(flat), f"({name.decode()}"
-                reason = self._codec.open(fields[b"reason"]).decode(errors="replace")
-                consumer, attempts = fields[b"consumer"].decode(), int(fields[b"attempts"])
-                yield DeadLetter(self._entry(name, fields), consumer, reason, attempts, float(fields[b"died"]))
+                entry = self._readable(name, fields)
+                if entry is not None:
+                    reason = self._codec.open(fields[b"reason"], "flush reason", fields[b"key"]).decode(
+                        errors="replace"
+                    )
+                    consumer, attempts = fields[b"consumer"].decode(), int(fields[b"attempts"])
+                    yield DeadLetter(entry, consumer, reason, attempts, float(fields[b"died"]))
 
     async def replay(self, entry: str, *, dead: bool, only: str = "") -> bool:
         """Queue an entry once more: for all consumers or for ``only``; a dead letter for its own consumer.
@@ -192,31 +212,45 @@ class RedisFlushQueue:
         """Run a script by its source: this is rare beside the commands of requests."""
         return await self._ask("EVAL", script, 1, self._prefix, *arguments)
 
-    async def _packed(self, body: bytes) -> bytes:
-        if len(body) < INLINE_BYTES:
-            return self._pack(body)
-        return await asyncio.to_thread(self._pack, body)
+    async def _packed(self, entry: FlushEntry) -> bytes:
+        if len(entry.body) < INLINE_BYTES:
+            return self._pack(entry)
+        return await asyncio.to_thread(self._pack, entry)
 
-    def _pack(self, body: bytes) -> bytes:
-        return self._codec.seal(zlib.compress(body, 1))
+    def _pack(self, entry: FlushEntry) -> bytes:
+        return self._codec.seal(zlib.compress(entry.body, 1), _owner(entry), "flush", entry.key)
 
     async def _entries(self, page: Sequence[Any]) -> list[FlushEntry]:
         def unpacked() -> list[FlushEntry]:
-            return [self._entry(name, _fields(flat)) for name, flat in page]
+            entries = (self._readable(name, _fields(flat)) for name, flat in page)
+            return [entry for entry in entries if entry is not None]
 
         small = sum(len(piece) for _, flat in page for piece in flat) < INLINE_BYTES
         return unpacked() if small else await asyncio.to_thread(unpacked)
+
+    def _readable(self, name: bytes, fields: Mapping[bytes, bytes]) -> FlushEntry | None:
+        """Return an entry; None if its tenant's key is gone, so that it blocks nobody else's."""
+        try:
+            return self._entry(name, fields)
+        except (RecordUnreadable, EncryptionKeyLost):
+            return None
 
     def _entry(self, name: bytes, fields: Mapping[bytes, bytes]) -> FlushEntry:
         return FlushEntry(
             key=fields[b"key"].decode(),
             tenant=fields[b"tenant"].decode(),
             conversation=fields[b"conversation"].decode(),
-            body=zlib.decompress(self._codec.open(fields[b"body"])),
+            body=zlib.decompress(self._codec.open(fields[b"body"], "flush", fields[b"key"])),
             at=float(fields[b"at"]),
             only=fields.get(b"only", b"").decode(),
             id=name.decode(),
+            owner=fields.get(b"owner", b"").decode(),
         )
+
+
+def _owner(entry: FlushEntry) -> str:
+    """Return whose key seals an entry; one of a version before has no owner, only a tenant."""
+    return entry.owner or entry.tenant
 
 
 def _fields(flat: Sequence[bytes]) -> Mapping[bytes, bytes]:

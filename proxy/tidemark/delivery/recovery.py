@@ -38,6 +38,7 @@ def note_of(flush: Flush, at: float) -> bytes:
     ]
     fields = {
         "tenant": flush.tenant,
+        "owner": flush.owner,
         "conversation": flush.conversation,
         "model": flush.model,
         "family": flush.chain.family,
@@ -98,9 +99,9 @@ class Recovery:
     async def _entry(self, key: str, note: Mapping[str, Any]) -> FlushEntry | None:
         """Return the entry of a note; None if the history lacks a message, or the summary was never stored."""
         conversation, first, last = note["conversation"], int(note["first"]), int(note["last"])
-        tenant, at = note["tenant"], float(note["at"])
+        tenant, owner, at = note["tenant"], note.get("owner", ""), float(note["at"])
         if first > last and not note["systems"]:
-            return FlushEntry(key, tenant, conversation, b"", at)
+            return FlushEntry(key, tenant, conversation, b"", at, owner=owner)
         prefix = bytes.fromhex(note["prefix"])
         summaries = [
             summary  # with masked results, the messages still stand
@@ -126,7 +127,7 @@ class Recovery:
         # The flush's key depends on the absorbed messages.
         summary = replace(summaries[-1], absorbed=tuple(map(bytes.fromhex, note["absorbed"])))
         flush = Flush(tenant, conversation, note["model"], chain, summary, first, tuple(leaving))
-        return FlushEntry(key, tenant, conversation, document(flush, at), at)
+        return FlushEntry(key, tenant, conversation, document(flush, at), at, owner=owner)
 
 
 def _message(raw: bytes) -> Message:

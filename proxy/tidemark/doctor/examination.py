@@ -20,6 +20,7 @@ from tidemark.config import Settings, exposure_warnings, load
 from tidemark.core.conversation.summary import Strategy
 from tidemark.core.errors import ConfigError, TidemarkError
 from tidemark.core.ports import Caller
+from tidemark.doctor.encryption import check_encryption
 from tidemark.doctor.findings import Finding, Progress, Status, secrets_of, without_secrets
 from tidemark.doctor.guard import Guard, failure, in_thread
 from tidemark.doctor.stores import check_store
@@ -70,7 +71,7 @@ async def examine(
     checks: dict[str, Awaitable[list[Finding]]] = {
         "configuration": in_thread(lambda: check_configuration(settings)),
         "data folder": in_thread(lambda: check_data_folder(settings)),
-        "store": in_thread(lambda: asyncio.run(check_store(settings, progress))),
+        "store": in_thread(lambda: [*asyncio.run(check_store(settings, progress)), *check_encryption(settings)]),
     }
     warnings: list[Finding] = []
     parts = _parts(settings, warnings)

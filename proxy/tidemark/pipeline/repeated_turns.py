@@ -17,6 +17,7 @@ from functools import partial
 
 from tidemark.core.bounded import BoundedCache
 from tidemark.core.conversation.messages import digest_of
+from tidemark.core.conversation.prefix import owner_of
 from tidemark.core.conversation.records import TurnRecord
 from tidemark.core.conversation.request import ModelRequest
 from tidemark.core.errors import InvalidRequest, StoreError
@@ -77,7 +78,11 @@ class RepeatedTurns:
                 return answer
             if earlier.is_under_way:
                 return None
-        keep = partial(self._keep, _name_of(request, caller, controls), body) if controls.idempotency_key else None
+        keep = (
+            partial(self._keep, owner_of(caller.fingerprint), _name_of(request, caller, controls), body)
+            if controls.idempotency_key
+            else None
+        )
         turn = RepeatableTurn(body, self._timer, partial(self._forget, key), keep)
         self._turns.put(key, turn)
         return turn
@@ -102,12 +107,12 @@ class RepeatedTurns:
             raise _reused_key()
         return Repeated(BufferedReply(answer.status, answer.headers, answer.data), answer.data, answer.report)
 
-    async def _keep(self, name: bytes, body: bytes, conversation: str, answer: Repeated) -> None:
+    async def _keep(self, owner: str, name: bytes, body: bytes, conversation: str, answer: Repeated) -> None:
         """Let other workers have an answer; an outage of the store only makes them ask again."""
         reply = answer.reply
         own = KeptAnswer(name, body, reply.status, reply.headers, answer.data, answer.report)
         with suppress(StoreError):
-            await self._answers.keep(conversation, own, int(KEYED_SECONDS))
+            await self._answers.keep(owner, conversation, own, int(KEYED_SECONDS))
 
     def _forget(self, key: _Key, turn: RepeatableTurn) -> None:
         """Free the place of a turn that is remembered no longer, for those that are."""

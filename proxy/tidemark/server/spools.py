@@ -12,6 +12,7 @@ from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import asynccontextmanager
 from tempfile import SpooledTemporaryFile
 
+from tidemark.codings.sealing import Box
 from tidemark.core.errors import BodyTooLarge, RequestTimedOut, ServerBusy
 from tidemark.core.frozen import frozen
 
@@ -49,10 +50,14 @@ class SpoolBounds:
 
 
 class Spools:
-    """The kept beginnings of one worker. Mutable: how much each credential keeps, and each form."""
+    """The kept beginnings of one worker. Mutable: how much each credential keeps, and each form.
 
-    def __init__(self, bounds: SpoolBounds) -> None:
+    :param box: seals what is kept, with a key that this process alone has; None leaves it as it is
+    """
+
+    def __init__(self, bounds: SpoolBounds, box: Box | None = None) -> None:
         self.bounds = bounds
+        self.box = box
         self.total = 0
         """The bytes of all forms."""
         self._forms: dict[KeptBeginning, int] = {}
@@ -98,6 +103,8 @@ class KeptBeginning:
         self.size = 0
         self._spools = spools
         self._file = SpooledTemporaryFile(max_size=IN_MEMORY_BYTES)  # noqa: SIM115 - closed by close()
+        self._pieces: list[tuple[int, int, int]] = []
+        """Of sealed pieces: where each begins, its length, and its length in the file."""
         self._timeout: asyncio.Timeout | None = None
         self._refusal: ServerBusy | None = None
 
@@ -135,13 +142,18 @@ class KeptBeginning:
         :raises BodyTooLarge: the beginning is longer than its bound
         :raises ServerBusy: the budget is full, or the disk takes no more
         """
-        bounds = self._spools.bounds
+        bounds, box = self._spools.bounds, self._spools.box
+        start = self.size
         self.size += len(piece)
         if self.size > bounds.form_bytes:
             raise BodyTooLarge(_LATE_MODEL.format(bytes=bounds.form_bytes, mend=_MEND))
         if not has_field and self.size > bounds.file_first_bytes:
             raise BodyTooLarge(_LATE_FIELD.format(bytes=bounds.file_first_bytes, mend=_MEND))
         self._spools.add(self, len(piece))
+        if box is not None:
+            sealed = box.seal(piece, b"%d" % start)
+            self._pieces.append((start, len(piece), len(sealed)))
+            piece = sealed
         try:
             if self.size > IN_MEMORY_BYTES:
                 await asyncio.to_thread(self._file.write, piece)
@@ -164,7 +176,20 @@ class KeptBeginning:
         self._spools.release(self)
         self._file.close()
 
+    async def _sealed_stretch(self, box: Box, start: int, end: int) -> AsyncGenerator[bytes, None]:
+        at = 0
+        for begin, length, sealed_length in self._pieces:
+            if begin < end and begin + length > start:
+                self._file.seek(at)
+                piece = box.open(await asyncio.to_thread(self._file.read, sealed_length), b"%d" % begin)
+                yield piece[max(0, start - begin) : end - begin]
+            at += sealed_length
+
     async def _stretch(self, start: int, end: int) -> AsyncGenerator[bytes, None]:
+        if self._spools.box is not None:
+            async for piece in self._sealed_stretch(self._spools.box, start, end):
+                yield piece
+            return
         self._file.seek(start)
         while start < end:
             size = min(PIECE_BYTES, end - start)

@@ -30,22 +30,22 @@ class RedisAnswers:
     async def find(self, conversation: str) -> KeptAnswer | None:
         packed = await self._ask("GET", keys.newest_answer(conversation))
         try:
-            return None if packed is None else unpack_answer(self._codec, packed)
+            return None if packed is None else unpack_answer(self._codec, packed, conversation)
         except RecordUnreadable:
             return None
 
-    async def keep(self, conversation: str, answer: KeptAnswer, seconds: int) -> None:
-        packed = self._codec.seal(VERSION + _pack(answer))
+    async def keep(self, owner: str, conversation: str, answer: KeptAnswer, seconds: int) -> None:
+        packed = self._codec.seal(VERSION + _pack(answer), owner, "k", conversation)
         names = (keys.newest_answer(conversation), keys.record_hash(conversation))
         await self._ask("EVAL", _KEEP, 2, *names, packed, seconds)
 
 
-def unpack_answer(codec: Codec, packed: bytes) -> KeptAnswer:
+def unpack_answer(codec: Codec, packed: bytes, conversation: str) -> KeptAnswer:
     """Return a kept answer.
 
     :raises RecordUnreadable: another version wrote it, or its bytes have changed since
     """
-    plain = codec.open(packed)
+    plain = codec.open(packed, "k", conversation)
     if plain[:1] != VERSION:
         raise unreadable(f"version {plain[:1].hex()} of an answer")
     try:

@@ -24,11 +24,10 @@ from tidemark.core.audit_chain import (
     read_entry,
     read_head,
 )
-from tidemark.core.errors import RecordUnreadable, StoreUnavailable
+from tidemark.core.errors import StoreUnavailable
 from tidemark.core.events import Audited
 from tidemark.core.frozen import frozen
 from tidemark.store import keys
-from tidemark.store.codec import Codec
 from tidemark.store.commands import Ask
 
 MAX_TRIES = 200
@@ -75,7 +74,6 @@ class AuditLog:
     def __init__(
         self,
         ask: Ask,
-        codec: Codec,
         secret: bytes,
         *,
         worker: str,
@@ -83,7 +81,6 @@ class AuditLog:
         keep_days: int | None = None,
     ) -> None:
         self._ask = ask
-        self._codec = codec
         self.key = ChainKey(secret)
         self._worker = worker
         self._clock = clock
@@ -130,7 +127,7 @@ class AuditLog:
         head = ChainHead(before.number + 1, self.key.sign(before.signature, plain))
         packed, place = self.key.pack_head(head), f"{head.number}-0".encode()
         stays = head.number - removed if removed else 0
-        entry = (self._codec.seal(plain), head.signature)
+        entry = (plain, head.signature)
         found_end = await self._ask(
             "EVAL", _ADD, 1, keys.AUDIT, known_end.packed_head, known_end.place, place, *entry, packed, stays
         )
@@ -189,10 +186,7 @@ class AuditLog:
         plain = signature = b""
         if len(fields) == 4 and (fields[0], fields[2]) == (b"e", b"s"):
             signature = fields[3]
-            try:
-                plain = self._codec.open(fields[1])
-            except RecordUnreadable:
-                plain = b""
+            plain = fields[1]
         return StoredEntry(place.decode("latin-1"), plain, signature)
 
 

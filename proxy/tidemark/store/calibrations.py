@@ -48,7 +48,7 @@ class RedisCalibrations:
 
     async def calibration(self, key: CalibrationKey) -> Calibration:
         try:
-            own, overall = map(self._unpack, await self._read(key, briefly=True))
+            own, overall = self._unpacked(key, await self._read(key, briefly=True))
         except StoreError:
             return self._newest.get(key, UNCALIBRATED)
         calibration = own or overall or UNCALIBRATED
@@ -65,16 +65,20 @@ class RedisCalibrations:
 
     async def _learn(self, key: CalibrationKey, counted: int, reported: int, now: float) -> Calibration:
         """Store what one more reply teaches, and return the tool set's calibration after it."""
+        await self._codec.prepare(key.owner)
         before = await self._read(key)
         for _ in range(TRIES):
-            own, overall = ((self._unpack(packed) or UNCALIBRATED).learned(counted, reported, now) for packed in before)
-            of_set = (_field(key), before[0] or "", self._pack(own))
-            of_model = (_field(_any(key)), before[1] or "", self._pack(overall))
+            stored = self._unpacked(key, before)
+            own, overall = [(entry or UNCALIBRATED).learned(counted, reported, now) for entry in stored]
+            at, fields = keys.calibrations(key.owner), _fields(key)
+            of_set = (fields[0], before[0] or "", self._pack(own, key.owner, at, fields[0]))
+            of_model = (fields[1], before[1] or "", self._pack(overall, key.owner, at, fields[1]))
             arguments = (MOST_TOOL_SETS, self._ttl, *of_set, *of_model)
-            before = await self._ask("EVAL", _KEEP, 1, keys.calibrations(key.owner), *arguments)
+            before = await self._ask("EVAL", _KEEP, 1, at, *arguments)
             if not before:
-                newest = (MOST_MODELS, 0, key.model, "*", self._pack(overall))
-                await self._ask("EVAL", _KEEP, 1, keys.models_part("k"), *newest)
+                newest_at = keys.models_part("k")
+                newest = (MOST_MODELS, 0, key.model, "*", self._pack(overall, "", newest_at, key.model))
+                await self._ask("EVAL", _KEEP, 1, newest_at, *newest)
                 return own
         raise StoreUnavailable("Too many replies end at once.")
 
@@ -88,31 +92,34 @@ class RedisCalibrations:
         for field, packed in sorted((await self._ask("HGETALL", key)).items()):
             model, _, rest = field.decode().partition("\0")
             tools = rest.partition("\0")[2] if rest else ANY_TOOLS
-            if calibration := self._unpack(packed):
+            if calibration := self._unpack(packed, key, field):
                 entries.setdefault(model, []).append(CalibrationEntry(tools, calibration))
         return {model: sorted(own, key=lambda entry: entry.tools != ANY_TOOLS) for model, own in entries.items()}
 
     async def _read(self, key: CalibrationKey, *, briefly: bool = False) -> Sequence[bytes | None]:
         """Return the stored calibrations of the tool set and of its model."""
-        fields = (_field(key), _field(_any(key)))
         packed: Sequence[bytes | None] = await self._ask(
-            "HMGET", keys.calibrations(key.owner), *fields, briefly=briefly
+            "HMGET", keys.calibrations(key.owner), *_fields(key), briefly=briefly
         )
         return packed
 
-    def _pack(self, calibration: Calibration) -> bytes:
+    def _unpacked(self, key: CalibrationKey, packed: Sequence[bytes | None]) -> Sequence[Calibration | None]:
+        at = keys.calibrations(key.owner)
+        return [self._unpack(entry, at, field) for entry, field in zip(packed, _fields(key), strict=True)]
+
+    def _pack(self, calibration: Calibration, owner: str, at: str, field: str) -> bytes:
         content = {
             "counted": calibration.local_tokens,
             "told": calibration.provider_tokens,
             "replies": calibration.replies,
             "updated_at": calibration.updated_at,
         }
-        return self._codec.pack_json(content)
+        return self._codec.pack_json(content, owner, at, field)
 
-    def _unpack(self, packed: bytes | None) -> Calibration | None:
+    def _unpack(self, packed: bytes | None, at: str, field: str | bytes) -> Calibration | None:
         """Return None for a record that another version wrote and this one cannot read."""
         try:
-            content = None if packed is None else self._codec.unpack_json(packed)
+            content = None if packed is None else self._codec.unpack_json(packed, at, field)
             if content is None:
                 return None
             return Calibration(content["counted"], content["told"], content["replies"], content["updated_at"])
@@ -122,6 +129,11 @@ class RedisCalibrations:
 
 def _any(key: CalibrationKey) -> CalibrationKey:
     return replace(key, tools=ANY_TOOLS)
+
+
+def _fields(key: CalibrationKey) -> tuple[str, str]:
+    """Return the fields of the tool set's calibration, and of its model's."""
+    return _field(key), _field(_any(key))
 
 
 def _field(key: CalibrationKey) -> str:

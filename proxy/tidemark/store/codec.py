@@ -1,8 +1,10 @@
 """Packs what the store holds into bytes, and unpacks it again.
 
 All adapters of this package share the one ``Codec`` of the process (``worker/stored.py``): a cipher seals all stored
-text or none. A record is one version byte and msgpack in array form. A field may be added at the end, with a
-default: old records are still read, and old programs ignore it. Anything else is a new version.
+text or none. It seals for an owner, whose key it takes, and for a place, so that no value opens elsewhere.
+
+A record is one version byte and msgpack in array form. A field may be added at the end, with a default: old records are
+still read, and old programs ignore it. Anything else is a new version.
 
 Sealed, which means given to the cipher as a whole:
 
@@ -17,25 +19,29 @@ Not sealed, because Lua scripts, Redis itself or another worker must read it:
 * references to summaries, leases, and the digest by which a repeated turn is recognized: hashes and numbers
 * numbers and times of a conversation's record, its tenant and its owner, which are HMACs of a credential
 * of a flush its key, tenant, conversation, time and consumer; all counters, lists of ids and versions
+* the last model's name in the sums of a conversation's bill
 """
 
 from __future__ import annotations
 
+import asyncio
 import base64
 import json
 from collections.abc import Callable, Sequence
-from typing import Any, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 import msgspec
 
 from tidemark.codings.compression import compress, decompress
 from tidemark.core.conversation.messages import DIGEST_BYTES, Message, digest_of
-from tidemark.core.conversation.native import NativeForm
 from tidemark.core.conversation.records import MessageRecord, TurnRecord
-from tidemark.core.conversation.summary import Cause, Maker, MaskedResults, PrefixSummary, Strategy, SummaryRecipe
+from tidemark.core.conversation.summary import PrefixSummary
 from tidemark.core.errors import RecordUnreadable
-from tidemark.core.receipt import DetailKind, KindCount, Receipt
+from tidemark.store.summary_fields import SummaryFields, fields_of, summary_of
 from tidemark.store.turn_parts import PlacedSystem
+
+if TYPE_CHECKING:
+    from tidemark.store.encryption.cipher import Place
 
 T = TypeVar("T")
 
@@ -45,16 +51,34 @@ MOVED = b"\x00moved aside"
 
 
 class Cipher(Protocol):
-    """Changes bytes so that only its own ``open`` can read them; called in threads too."""
+    """Changes bytes so that only its own ``open`` can read them; called in threads too (``encryption/cipher.py``)."""
 
-    def seal(self, plain: bytes) -> bytes:
-        """Return the bytes to store; equal input may give different output."""
+    def seal(self, plain: bytes, owner: str, place: Place) -> bytes:
+        """Return the bytes to store; equal input may give different output.
+
+        :raises EncryptionKeyLost: the owner's key cannot be had
+        """
         ...
 
-    def open(self, sealed: bytes) -> bytes:
-        """Return the bytes that were sealed.
+    def open(self, stored: bytes, place: Place) -> bytes:
+        """Return the bytes that were sealed for the place.
 
-        :raises RecordUnreadable: they were changed since, or sealed by another cipher
+        :raises RecordUnreadable: they were changed since, or sealed by another cipher or for another place
+        """
+        ...
+
+    def is_sealed(self, stored: bytes) -> bool:
+        """Tell whether bytes are sealed, or of a store from before."""
+        ...
+
+    def holds(self, owner: str) -> bool:
+        """Tell whether sealing for an owner takes no time."""
+        ...
+
+    def prepare(self, owner: str) -> object:
+        """Get an owner's key, or make it. It may take a while, so it is called in a thread.
+
+        :raises EncryptionKeyLost: it cannot be had
         """
         ...
 
@@ -64,40 +88,9 @@ class _Message(msgspec.Struct, array_like=True, frozen=True):
     created_at: float
     raw: bytes
     scheme: str = ""
-
-
-class _Summary(msgspec.Struct, array_like=True, frozen=True):
-    prefix: bytes
-    covered: int
-    text: str
-    strategy: Strategy
-    template: str
-    version: int
-    model: str
-    made_by: Maker
-    cause: Cause
-    created_at: float
-    previous: bytes | None
-    tokens: int
-    absorbed: tuple[bytes, ...] = ()
-    edited: bool = False
-    written_with: str = ""
-    receipt: tuple[tuple[DetailKind, int, int, int], ...] = ()
-    """Each kind with its total, and how many are kept and shortened."""
-    first_question: int = 0
-    stated: str = ""
-    model_text: tuple[tuple[DetailKind, int, int, int, tuple[str, ...]], ...] = ()
-    """The counts of the receipt that earlier versions cannot read, whole: ``statements``, and what nobody said."""
-    native: tuple[str, str, tuple[bytes, ...], int, bytes] | None = None
-    """The fields of ``NativeForm``, in their order."""
-    chosen: bool = False
-    masked: _Masked | None = None
-    results: tuple[str, ...] = ()
-
-
-class _Masked(msgspec.Struct, array_like=True, frozen=True):
-    base: _Summary | None
-    lines: tuple[tuple[int, str], ...]
+    position: int = 0
+    chain_hash: bytes = b""
+    """A sealed message names its own place, so that it is read in no other."""
 
 
 class TurnEntry(msgspec.Struct, array_like=True, frozen=True):
@@ -129,7 +122,7 @@ MAX_NUMBER = 2**53
 """A larger number of tokens that a client names is stored as this one."""
 _pack = msgspec.msgpack.Encoder().encode
 _MESSAGE = msgspec.msgpack.Decoder(_Message)
-_SUMMARY = msgspec.msgpack.Decoder(_Summary)
+_SUMMARY = msgspec.msgpack.Decoder(SummaryFields)
 _TURN = msgspec.msgpack.Decoder(TurnEntry)
 
 
@@ -144,9 +137,6 @@ def is_object(raw: bytes) -> bool:
 class Codec:
     """Packs and unpacks every stored value; its state is its cipher, and whether it compresses.
 
-    Without a cipher, ``seal``, ``open`` and their forms for text are the built-in ``bytes`` and ``str``: these return
-    their argument, in a tenth of the time of a method.
-
     :param cipher: seals all stored text; None stores it as it is
     :param is_message: whether stored bytes are a message of any dialect; an unreadable record is reported if not
     :param compress_messages: compress long messages; compressed ones are read in any case
@@ -159,33 +149,81 @@ class Codec:
         is_message: Callable[[bytes], bool] = is_object,
         compress_messages: bool = True,
     ) -> None:
-        self._cipher = cipher
+        self.cipher = cipher
         self._is_message = is_message
         self.compress_messages(enabled=compress_messages)
-        self.seal: Callable[[bytes], bytes] = bytes if cipher is None else cipher.seal
-        """Return the bytes to store."""
-        self.open: Callable[[bytes], bytes] = bytes if cipher is None else cipher.open
-        """Return the bytes that were sealed; raises ``RecordUnreadable``."""
-        self.seal_text: Callable[[str], str] = str if cipher is None else self._seal_text
-        """Return the text to store, for scripts that take no bytes; an empty text stays empty, which they ask for."""
-        self.open_text: Callable[[str], str] = str if cipher is None else self._open_text
-        """Return the text that was sealed; raises ``RecordUnreadable``."""
 
     def compress_messages(self, *, enabled: bool) -> None:
         """Compress long messages from now on, or leave them as they are; compressed ones are read in any case."""
         self._compress: Callable[[bytes], bytes] = compress if enabled else bytes
 
+    async def prepare(self, owner: str) -> None:
+        """Have an owner's key before something is sealed for it, so that the event loop waits for no disk.
+
+        :raises EncryptionKeyLost: it cannot be had
+        """
+        if self.cipher is not None and not self.cipher.holds(owner):
+            await asyncio.to_thread(self.cipher.prepare, owner)
+
+    def seal(self, plain: bytes, owner: str, *place: str | bytes) -> bytes:
+        """Return the bytes to store.
+
+        :param owner: whose they are; empty for what belongs to no tenant
+        :param place: what they are, then what identifies their record
+        :raises EncryptionKeyLost: the owner's key cannot be had
+        """
+        return plain if self.cipher is None else self.cipher.seal(plain, owner, place)
+
+    def open(self, stored: bytes, *place: str | bytes) -> bytes:
+        """Return the bytes that were sealed for a place.
+
+        :raises RecordUnreadable: they were changed since, or sealed for another place
+        """
+        return stored if self.cipher is None else self.cipher.open(stored, place)
+
+    def seal_text(self, text: str, owner: str, *place: str | bytes) -> str:
+        """Return the text to store, for scripts that take no bytes; an empty text stays empty, which they ask for."""
+        if self.cipher is None or not text:
+            return text
+        return base64.b64encode(self.cipher.seal(text.encode(), owner, place)).decode()
+
+    def open_text(self, text: str, *place: str | bytes) -> str:
+        """Return the text that was sealed; raises ``RecordUnreadable``."""
+        if self.cipher is None or not text:
+            return text
+        try:
+            stored = base64.b64decode(text, validate=True)
+        except ValueError:
+            stored = b""
+        if not self.cipher.is_sealed(stored):
+            stored = text.encode()
+        try:
+            return self.cipher.open(stored, place).decode()
+        except ValueError as error:
+            raise unreadable(str(error)) from error
+
     def pack_message(self, message: Message, tokens: int, created_at: float, scheme: str = "") -> bytes:
         """Pack one entry of a conversation's list of messages; its chain hash stands in the list of hashes."""
-        packed = VERSION + _pack((tokens, created_at, self._compress(message.raw), scheme))  # _Message's fields
-        return packed if self._cipher is None else self.seal(packed)
+        return VERSION + _pack((tokens, created_at, self._compress(message.raw), scheme))  # _Message's fields
 
-    def unpack_message(self, packed: bytes, position: int, chain_hash: bytes) -> MessageRecord:
+    def seal_message(
+        self, turn: TurnRecord, message: Message, tokens: int, position: int, chain_hash: bytes = b""
+    ) -> bytes:
+        """Pack and seal one entry, which says what its own place is."""
+        fields = (tokens, turn.created_at, self._compress(message.raw), turn.scheme, position, chain_hash)
+        return self.seal(VERSION + _pack(fields), turn.owner or turn.tenant, "m", turn.chain.family)
+
+    def unpack_message(self, packed: bytes, position: int, chain_hash: bytes, family: str) -> MessageRecord:
         """Return the message at ``position``.
 
-        :raises RecordUnreadable: another version wrote it, or its bytes have changed since
+        :param position: 0 if it is not known
+        :param chain_hash: empty if it is not known
+        :raises RecordUnreadable: another version wrote it, its bytes have changed since, or it is another one
         """
-        record = self._read(_MESSAGE, packed)
+        record = self._read(_MESSAGE, packed, "m", family)
+        is_other = record.chain_hash and chain_hash and record.chain_hash != chain_hash
+        if is_other or (record.position and position and record.position != position):
+            raise unreadable("it is a message of another place")
         try:
             raw = decompress(record.raw)
         except ValueError as error:
@@ -194,10 +232,10 @@ class Codec:
             raise unreadable("its bytes are no message")
         return MessageRecord(position, chain_hash.hex(), raw, record.tokens, record.created_at, record.scheme)
 
-    def readable_message(self, packed: bytes, position: int, chain_hash: bytes) -> MessageRecord:
+    def readable_message(self, packed: bytes, position: int, chain_hash: bytes, family: str) -> MessageRecord:
         """Return the message; an unreadable one has no bytes, and its ``unreadable`` says why."""
         try:
-            return self.unpack_message(packed, position, chain_hash)
+            return self.unpack_message(packed, position, chain_hash, family)
         except RecordUnreadable as error:
             return MessageRecord(position, chain_hash.hex(), b"", 0, 0.0, unreadable=error.internal)
 
@@ -224,147 +262,72 @@ class Codec:
                 min(turn.max_output_tokens, MAX_NUMBER),
             )
         )
-        return digest_of(turn.chain.tip, _pack(identity)) + (record if self._cipher is None else self.seal(record))
+        digest = digest_of(turn.chain.tip, _pack(identity))
+        if self.cipher is None:
+            return digest + record
+        return digest + self.cipher.seal(record, turn.owner or turn.tenant, ("t", turn.chain.family, digest))
 
-    def unpack_turn(self, packed: bytes) -> TurnEntry:
+    def unpack_turn(self, packed: bytes, family: str) -> TurnEntry:
         """Return the turn of an entry.
 
         :raises RecordUnreadable: another version wrote it, or its bytes have changed since
         """
-        return self._read(_TURN, packed[DIGEST_BYTES:])
+        return self._read(_TURN, packed[DIGEST_BYTES:], "t", family, packed[:DIGEST_BYTES])
 
-    def readable_turn(self, packed: bytes) -> TurnEntry | None:
+    def readable_turn(self, packed: bytes, family: str) -> TurnEntry | None:
         """Return the turn of an entry, or None for an unreadable one."""
         try:
-            return self.unpack_turn(packed)
+            return self.unpack_turn(packed, family)
         except RecordUnreadable:
             return None
 
-    def pack_summary(self, summary: PrefixSummary) -> bytes:
+    def pack_summary(self, summary: PrefixSummary, owner: str, family: str) -> bytes:
         # An earlier program would read masked results as a summary without a text, so it must not read them.
         version = VERSION if summary.masked is None else MASKED_VERSION
-        return self.seal(version + _pack(_summary_record(summary)))
+        return self.seal(version + _pack(fields_of(summary)), owner, "s", family)
 
-    def unpack_summary(self, packed: bytes) -> PrefixSummary:
-        """Return the summary of a record.
+    def unpack_summary(self, packed: bytes, family: str) -> PrefixSummary:
+        """Return the summary of a record, which says itself for which prefix it stands.
 
         :raises RecordUnreadable: another version wrote it, or its bytes have changed since
         """
-        return _summary_of(self._read(_SUMMARY, packed, (VERSION, MASKED_VERSION)))
+        return summary_of(self._read(_SUMMARY, packed, "s", family, versions=(VERSION, MASKED_VERSION)))
 
-    def readable_summary(self, packed: bytes) -> PrefixSummary | None:
+    def readable_summary(self, packed: bytes, family: str) -> PrefixSummary | None:
         """Return the summary of a record, or None for an unreadable one: a summary can be made again."""
         try:
-            return self.unpack_summary(packed)
+            return self.unpack_summary(packed, family)
         except RecordUnreadable:
             return None
 
-    def pack_json(self, content: object) -> bytes:
+    def pack_json(self, content: object, owner: str, *place: str | bytes) -> bytes:
         """Pack a record that is read by name, such as a model's settings."""
-        return self.seal(json.dumps(content).encode())
+        return self.seal(json.dumps(content).encode(), owner, *place)
 
-    def unpack_json(self, packed: bytes) -> Any:
+    def unpack_json(self, packed: bytes, *place: str | bytes) -> Any:
         """Return the content of a record that ``pack_json`` wrote.
 
         :raises RecordUnreadable: it is no JSON, or its bytes have changed since
         """
         try:
-            return json.loads(self.open(packed))
+            return json.loads(self.open(packed, *place))
         except ValueError as error:
             raise unreadable(str(error)) from error
 
-    def _read(self, decoder: msgspec.msgpack.Decoder[T], packed: bytes, versions: Sequence[bytes] = (VERSION,)) -> T:
-        plain = self.open(packed)
+    def _read(
+        self,
+        decoder: msgspec.msgpack.Decoder[T],
+        packed: bytes,
+        *place: str | bytes,
+        versions: Sequence[bytes] = (VERSION,),
+    ) -> T:
+        plain = packed if self.cipher is None else self.cipher.open(packed, place)
         if plain[:1] not in versions:
             raise unreadable(f"record version {plain[:1].hex()}, this program reads {VERSION.hex()}")
         try:
             return decoder.decode(memoryview(plain)[1:])
         except msgspec.MsgspecError as error:
             raise unreadable(str(error)) from error
-
-    def _seal_text(self, text: str) -> str:
-        return base64.b64encode(self.seal(text.encode())).decode() if text else ""
-
-    def _open_text(self, text: str) -> str:
-        try:
-            return self.open(base64.b64decode(text, validate=True)).decode() if text else ""
-        except ValueError as error:
-            raise unreadable(str(error)) from error
-
-
-def _summary_record(summary: PrefixSummary) -> _Summary:
-    recipe, masked = summary.recipe, summary.masked
-    return _Summary(
-        summary.prefix,
-        summary.covered,
-        summary.text,
-        recipe.strategy,
-        recipe.template,
-        recipe.version,
-        recipe.model,
-        summary.made_by,
-        summary.cause,
-        summary.created_at,
-        summary.previous,
-        summary.tokens,
-        summary.absorbed,
-        summary.edited,
-        summary.written_with,
-        tuple(
-            (count.kind, count.total, count.verbatim_count, count.shortened_count)
-            for count in summary.receipt
-            if count.kind != "statements"
-        ),
-        summary.first_question,
-        summary.stated,
-        tuple(
-            (count.kind, count.total, count.verbatim_count, count.shortened_count, count.unsupported)
-            for count in summary.receipt
-            if count.kind == "statements" or count.unsupported
-        ),
-        _fields_of(summary.native),
-        summary.chosen,
-        None if masked is None else _Masked(_summary_record(masked.base) if masked.base else None, masked.lines),
-        summary.results,
-    )
-
-
-def _summary_of(record: _Summary) -> PrefixSummary:
-    masked = record.masked
-    return PrefixSummary(
-        prefix=record.prefix,
-        covered=record.covered,
-        text=record.text,
-        recipe=SummaryRecipe(record.strategy, record.template, record.version, record.model),
-        made_by=record.made_by,
-        cause=record.cause,
-        created_at=record.created_at,
-        previous=record.previous,
-        tokens=record.tokens,
-        absorbed=record.absorbed,
-        edited=record.edited,
-        written_with=record.written_with,
-        receipt=_receipt_of(record),
-        first_question=record.first_question,
-        stated=record.stated,
-        native=None if record.native is None else NativeForm(*record.native),
-        chosen=record.chosen,
-        results=record.results,
-        masked=None
-        if masked is None
-        else MaskedResults(_summary_of(masked.base) if masked.base else None, masked.lines),
-    )
-
-
-def _fields_of(native: NativeForm | None) -> tuple[str, str, tuple[bytes, ...], int, bytes] | None:
-    if native is None:
-        return None
-    return (native.dialect, native.model, native.raws, native.tokens, native.stands_for)
-
-
-def _receipt_of(record: _Summary) -> Receipt:
-    counts = {count[0]: KindCount(*count) for count in record.receipt}
-    return tuple((counts | {count[0]: KindCount(*count) for count in record.model_text}).values())
 
 
 def clipped(turn: TurnEntry, last: int) -> TurnEntry:

@@ -139,8 +139,8 @@ class RedisStore(RecordReader):
             conversation=chain.family + own.decode() if own else None,
             stored_count=shared,
             diverges=count > shared,
-            summary=self._codec.readable_summary(summary) if summary else None,
-            prepared=self._codec.readable_summary(prepared) if prepared else None,
+            summary=self._standing(summary, chain),
+            prepared=self._standing(prepared, chain),
             preparing_count=preparing,
             preparing_absorbed=absorbed,
             preparing_lease=name.decode() if lease else "",
@@ -165,7 +165,9 @@ class RedisStore(RecordReader):
             )
         branches: list[DivergingBranch] = []
         for own, count, tip, turns, entries in zip(*[iter(answer)] * 5, strict=True):
-            messages = [self._codec.readable_message(entry, shared + i, tip) for i, entry in enumerate(entries, 1)]
+            messages = [
+                self._codec.readable_message(entry, shared + i, b"", chain.family) for i, entry in enumerate(entries, 1)
+            ]
             if any(message.unreadable for message in messages):
                 alone = 0  # it may hold anything
                 continue
@@ -175,7 +177,11 @@ class RedisStore(RecordReader):
 
     def record(self, turn: TurnRecord) -> Coroutine[Any, Any, str]:
         """Append what a turn adds, in one atomic write; see ``TurnWriter``."""
-        return self._writer.record(turn)
+        return self._writer.record(turn) if self._codec.cipher is None else self._record_sealed(turn)
+
+    async def _record_sealed(self, turn: TurnRecord) -> str:
+        await self._codec.prepare(turn.owner or turn.tenant)
+        return await self._writer.record(turn)
 
     async def keep_summary(
         self,
@@ -189,6 +195,7 @@ class RedisStore(RecordReader):
         replacing: bool = False,
         upon: PrefixSummary | None = None,
         begun_at: float | None = None,
+        owner: str = "",
     ) -> PrefixSummary | None:
         """Store a summary of the first ``summary.covered`` messages of ``chain``; the first one stays.
 
@@ -199,7 +206,8 @@ class RedisStore(RecordReader):
         family, own = split_id(conversation)
         if family != chain.family:
             raise StoreError("The summary is of another conversation.", internal=f"{conversation} {chain.family}")
-        packed = self._codec.pack_summary(summary)
+        await self._codec.prepare(owner or tenant)
+        packed = self._codec.pack_summary(summary, owner or tenant, family)
         with self._node(family).recording:
             stored = await self._run(
                 scripts.KEEP_SUMMARY,
@@ -223,7 +231,7 @@ class RedisStore(RecordReader):
             )
         if stored == 0:
             raise SummaryOutdated
-        return None if stored is None else self._codec.readable_summary(stored) or summary
+        return None if stored is None else self._codec.readable_summary(stored, family) or summary
 
     async def find_by_name(self, owner: str, name: str) -> str | None:
         await self.listing.settle()
@@ -285,6 +293,13 @@ class RedisStore(RecordReader):
         await self.listing.aclose()
         await self.usage.aclose()
         await self._sender.aclose()
+
+    def _standing(self, packed: bytes | None, chain: PrefixChain) -> PrefixSummary | None:
+        """Return a summary, unless it cannot be read or stands for another prefix: somebody has moved it."""
+        summary = self._codec.readable_summary(packed, chain.family) if packed else None
+        if summary is None or summary.covered > len(chain) or chain.at(summary.covered) != summary.prefix:
+            return None
+        return summary
 
     def _recall(self, chain: PrefixChain, before: int, recipe: SummaryRecipe, systems: InnerSystems) -> Awaitable[Any]:
         arguments = scripts.recall_arguments(chain, before, recipe, systems)

@@ -61,17 +61,19 @@ class RedisKeptConversations:
 
     async def create(self, owner: str, conversation: KeptConversation, items: Sequence[KeptItem]) -> None:
         """Store a new conversation."""
-        await self._write(owner, conversation, items, head=self._packed_head(conversation), is_new=True)
+        await self._codec.prepare(owner)
+        await self._write(owner, conversation, items, head=self._packed_head(owner, conversation), is_new=True)
         index, longest = keys.kept_index(owner), self._lifetimes.longest
         await self._ask("SADD", index, conversation.id)
         await (self._ask("EXPIRE", index, longest) if longest else self._ask("PERSIST", index))
 
     async def find(self, owner: str, identifier: str) -> KeptHistory | None:
-        fields = await self._ask("HGETALL", keys.kept_conversation(owner, identifier))
+        at = keys.kept_conversation(owner, identifier)
+        fields = await self._ask("HGETALL", at)
         if _HEAD not in fields:
             return None
         try:
-            head = self._codec.unpack_json(fields[_HEAD])
+            head = self._codec.unpack_json(fields[_HEAD], at, _HEAD)
         except RecordUnreadable:
             return None
         conversation = KeptConversation(
@@ -80,7 +82,7 @@ class RedisKeptConversations:
         items: list[KeptItem] = []
         for number in sorted(int(name) for name in fields if name.isdigit()):
             try:
-                items.append(_item(self._codec, fields[b"%d" % number]))
+                items.append(_item(self._codec, fields[b"%d" % number], at))
             except RecordUnreadable:
                 continue
         if not await self._write(owner, conversation, ()):  # it has expired meanwhile
@@ -95,13 +97,13 @@ class RedisKeptConversations:
     async def change(self, owner: str, conversation: KeptConversation, metadata: bytes) -> KeptConversation | None:
         """Replace the metadata; None if the conversation is gone."""
         changed = replace(conversation, metadata=metadata)
-        return changed if await self._write(owner, changed, (), head=self._packed_head(changed)) else None
+        return changed if await self._write(owner, changed, (), head=self._packed_head(owner, changed)) else None
 
     async def remove(self, owner: str, conversation: KeptConversation, item: str) -> bool:
         """Delete the items with an id, and return whether there was one."""
         at, numbers = keys.kept_conversation(owner, conversation.id), []
         for name, packed in (await self._ask("HGETALL", at)).items():
-            if name.isdigit() and _has_id(self._codec, packed, item):
+            if name.isdigit() and _has_id(self._codec, packed, at, item):
                 numbers.append(name)
         return bool(numbers) and bool(await self._ask("HDEL", at, *numbers))
 
@@ -130,17 +132,19 @@ class RedisKeptConversations:
         tenant: str = "",
         is_new: bool = False,
     ) -> bool:
-        packed = [self._codec.pack_json([item.id, item.raw.decode("utf-8", "surrogatepass")]) for item in items]
+        await self._codec.prepare(owner)
+        at, pack = keys.kept_conversation(owner, conversation.id), self._codec.pack_json
+        packed = [pack([item.id, item.raw.decode("utf-8", "surrogatepass")], owner, at, "item") for item in items]
         arguments = (head, tenant, self._seconds(owner, conversation), int(is_new), *packed)
-        at = keys.kept_conversation(owner, conversation.id)
         is_written = bool(await self._ask("EVAL", _WRITE, 1, at, *arguments))
         if is_written and packed:
             self._note_size(owner, sum(map(len, packed)))
         return is_written
 
-    def _packed_head(self, conversation: KeptConversation) -> bytes:
+    def _packed_head(self, owner: str, conversation: KeptConversation) -> bytes:
         metadata = conversation.metadata.decode("utf-8", "surrogatepass")
-        return self._codec.pack_json({"created_at": conversation.created_at, "metadata": metadata})
+        at = keys.kept_conversation(owner, conversation.id)
+        return self._codec.pack_json({"created_at": conversation.created_at, "metadata": metadata}, owner, at, _HEAD)
 
     def _seconds(self, owner: str, conversation: KeptConversation) -> int:
         """Return how long a conversation lives on after this use; 0 for no limit."""
@@ -151,23 +155,23 @@ class RedisKeptConversations:
         return min(bounds, default=0)
 
 
-def check_kept(codec: Codec, field: bytes, packed: bytes) -> None:
+def check_kept(codec: Codec, field: bytes, packed: bytes, at: str) -> None:
     """Check that a field of a conversation can be read; raises ``RecordUnreadable``."""
     if field == _HEAD:
-        codec.unpack_json(packed)
+        codec.unpack_json(packed, at, _HEAD)
     elif field.isdigit():
-        _item(codec, packed)
+        _item(codec, packed, at)
 
 
-def _item(codec: Codec, packed: bytes) -> KeptItem:
-    entry = codec.unpack_json(packed)
+def _item(codec: Codec, packed: bytes, at: str) -> KeptItem:
+    entry = codec.unpack_json(packed, at, "item")
     if not (isinstance(entry, list) and len(entry) == 2 and all(isinstance(text, str) for text in entry)):
         raise unreadable("it is no item")
     return KeptItem(entry[0], entry[1].encode("utf-8", "surrogatepass"))
 
 
-def _has_id(codec: Codec, packed: bytes, identifier: str) -> bool:
+def _has_id(codec: Codec, packed: bytes, at: str, identifier: str) -> bool:
     try:
-        return _item(codec, packed).id == identifier
+        return _item(codec, packed, at).id == identifier
     except RecordUnreadable:
         return False

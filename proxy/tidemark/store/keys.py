@@ -82,6 +82,7 @@ key                      type     content
 ``tm:{audit}:h``         string   its head: number, signature of the newest entry, signature of both
 ``tm:aside:KEY``         any      what ``tidemark store check --repair`` moved aside (``upkeep_aside.lua``)
 ``tm:import:DIGEST``     string   how far the import of an exported store is (``upkeep/importing.py``); for a week
+``tm:rotation``          string   the token of the ``tidemark store rotate`` that runs; for a minute after its last page
 ``tm:schema``            string   the number of the form in which the store holds everything (``schema.py``)
 ``tm:probe``             string   what a process writes to learn whether the store takes writes; for a minute
 =======================  =======  ====================================================================
@@ -109,6 +110,8 @@ SCHEMA = "tm:schema"
 """Its value is the number of the store's schema."""
 ACCOUNTS = "tm:accounts"
 """Which credentials made something in accounts that they share."""
+ROTATION = "tm:rotation"
+"""The lease of ``tidemark store rotate``."""
 PROBE = "tm:probe"
 """Its value is empty; writing it shows whether the store takes writes."""
 

@@ -41,9 +41,10 @@ class RedisLearnedWindows:
         :raises StoreUnavailable: the store did not answer in time
         """
         lessons: list[bytes] = []
-        for sealed in await self._ask("HVALS", keys.lessons(owner), briefly=True):
+        at = keys.lessons(owner)
+        for name, sealed in (await self._ask("HGETALL", at, briefly=True)).items():
             with contextlib.suppress(RecordUnreadable):
-                lessons.append(self._codec.open(sealed))
+                lessons.append(self._codec.open(sealed, at, name))
         return lessons
 
     async def keep_lesson(self, owner: str, name: str, packed: bytes) -> None:
@@ -51,5 +52,7 @@ class RedisLearnedWindows:
 
         :raises StoreUnavailable: the store did not answer in time
         """
-        sealed = self._codec.seal(packed)
-        await self._ask("EVAL", _KEEP, 1, keys.lessons(owner), name, sealed, MOST_LESSONS, self._ttl)
+        await self._codec.prepare(owner)
+        at = keys.lessons(owner)
+        sealed = self._codec.seal(packed, owner, at, name)
+        await self._ask("EVAL", _KEEP, 1, at, name, sealed, MOST_LESSONS, self._ttl)

@@ -75,7 +75,7 @@ class RedisModels:
         if record is None:
             await self._ask("ZADD", keys.models_part("t"), "XX", now, model)
         else:
-            await self._run(_SIGHT, model, self._pack(record, asdict(sighting)), now, MOST_MODELS)
+            await self._run(_SIGHT, model, self._pack(record, asdict(sighting), "r"), now, MOST_MODELS)
 
     async def override(
         self, record: ModelRecord, change: Callable[[ModelOverrides], ModelOverrides], now: float
@@ -88,11 +88,11 @@ class RedisModels:
         """
         for _ in range(TRIES):
             before: bytes | None = await self._ask("HGET", keys.models_part("o"), record.id)
-            stored = self._read(before, _overrides)
+            stored = self._read(before, _overrides, "o", record.id)
             overrides = change(stored.overrides if stored else NOTHING_SET)
             created_at = _earliest(record.created_at, stored.created_at if stored else None)
             after = replace(record, created_at=now if created_at is None else created_at, updated_at=now)
-            packed = b"" if overrides == NOTHING_SET else self._pack(after, overrides.set_fields)
+            packed = b"" if overrides == NOTHING_SET else self._pack(after, overrides.set_fields, "o")
             if await self._run(_OVERRIDE, record.id, before or "", packed, uuid.uuid4().hex):
                 return
         raise StoreUnavailable("Too many change this model at once. Nothing was changed; send it again.")
@@ -105,10 +105,11 @@ class RedisModels:
         """Run a script by its source: this is rare, and the source is short."""
         return await self._ask("EVAL", script, 1, keys.MODELS, *arguments)
 
-    def _pack(self, record: ModelRecord, content: Mapping[str, Any]) -> bytes:
+    def _pack(self, record: ModelRecord, content: Mapping[str, Any], kind: str) -> bytes:
         about = {"provider": record.provider, "model": record.model, "name": record.name}
         times = {"created_at": record.created_at, "updated_at": record.updated_at}
-        return self._codec.pack_json({**about, **times, "told": content})
+        at = keys.models_part(kind)
+        return self._codec.pack_json({**about, **times, "told": content}, "", at, record.id)
 
     def _merged(
         self, settings: Mapping[str, bytes | None], observations: Mapping[str, bytes | None]
@@ -116,17 +117,22 @@ class RedisModels:
         """Return the records of both hashes; a record that cannot be read is left out."""
         ids = dict.fromkeys([*observations, *settings])
         pairs = (
-            (self._read(observations.get(model), _observation), self._read(settings.get(model), _overrides))
+            (
+                self._read(observations.get(model), _observation, "r", model),
+                self._read(settings.get(model), _overrides, "o", model),
+            )
             for model in ids
         )
         return [record for pair in pairs if (record := _joined(*pair)) is not None]
 
-    def _read(self, packed: bytes | None, fields: Callable[[Any], Mapping[str, Any]]) -> ModelRecord | None:
+    def _read(
+        self, packed: bytes | None, fields: Callable[[Any], Mapping[str, Any]], kind: str, model: str
+    ) -> ModelRecord | None:
         """Return a record, or None for one that another version wrote and this one cannot read."""
         if packed is None:
             return None
         try:
-            content = self._codec.unpack_json(packed)
+            content = self._codec.unpack_json(packed, keys.models_part(kind), model)
             own = fields(content.pop("told"))
             return ModelRecord(**content, **own)
         except (RecordUnreadable, ValueError, TypeError, KeyError, AttributeError):

@@ -22,14 +22,14 @@ _pack = msgspec.msgpack.Encoder().encode
 _PAIR = msgspec.msgpack.Decoder(tuple[bytes, bytes])
 
 
-def check_preview(codec: Codec, entry: bytes) -> None:
+def check_preview(codec: Codec, entry: bytes, family: str) -> None:
     """Check that a preview can be read; raises ``RecordUnreadable``."""
     try:
         summary, present = _PAIR.decode(entry[ID_BYTES:])
     except msgspec.MsgspecError as error:
         raise unreadable(str(error)) from error
-    codec.unpack_summary(summary)
-    codec.unpack_summary(present)
+    codec.unpack_summary(summary, family)
+    codec.unpack_summary(present, family)
 
 
 class RedisPreviews:
@@ -40,7 +40,14 @@ class RedisPreviews:
         self._codec = codec
 
     async def keep(
-        self, conversation: str, preview_id: bytes, summary: PrefixSummary, present: PrefixSummary, seconds: int
+        self,
+        conversation: str,
+        preview_id: bytes,
+        summary: PrefixSummary,
+        present: PrefixSummary,
+        seconds: int,
+        *,
+        owner: str,
     ) -> bool:
         """Store a preview for some seconds, and return whether the conversation is still there.
 
@@ -49,7 +56,7 @@ class RedisPreviews:
         :raises StoreUnavailable: the store did not answer in time
         """
         family, own = split_id(conversation)
-        entry = preview_id + _pack((self._codec.pack_summary(summary), self._codec.pack_summary(present)))
+        entry = preview_id + _pack([self._codec.pack_summary(record, owner, family) for record in (summary, present)])
         arguments = (b"", 0, own, entry, seconds, MAX_PREVIEWS)
         answer = await self._ask("EVAL", scripts.KEEP_PREVIEW.source, 1, keys.family_prefix(family), *arguments)
         return bool(answer)
@@ -63,5 +70,6 @@ class RedisPreviews:
         for entry in await self._ask("LRANGE", keys.preview_list(conversation), 0, -1):
             if entry[:ID_BYTES] == preview_id:
                 summary, present = _PAIR.decode(entry[ID_BYTES:])
-                return self._codec.unpack_summary(summary), self._codec.unpack_summary(present)
+                family, _ = split_id(conversation)
+                return self._codec.unpack_summary(summary, family), self._codec.unpack_summary(present, family)
         return None

@@ -83,7 +83,7 @@ class RecordReader:
             for field, entry in (await self.ask("HGETALL", keys.answer_hash(holder))).items():
                 position = int(field)
                 if position <= last and position not in originals:
-                    originals[position] = self._codec.readable_message(entry, position, b"")
+                    originals[position] = self._codec.readable_message(entry, position, b"", split_id(holder)[0])
             last = min(last, base)
         return originals
 
@@ -107,7 +107,7 @@ class RecordReader:
     ) -> PrefixSummary | None:
         digest, prefix = recipe_digest(recipe), chain.at(covered)
         packed = await self.ask("GET", keys.summary(chain.family, digest, prefix, absorbed, waiting=waiting))
-        return self._codec.readable_summary(packed) if packed else None
+        return self._codec.readable_summary(packed, chain.family) if packed else None
 
     async def summaries(self, conversation: str, *, standing: bool = False) -> Sequence[PrefixSummary]:
         """Return all summaries of a conversation, oldest first.
@@ -116,7 +116,7 @@ class RecordReader:
             another one
         """
         records = await self._sender.read(scripts.SUMMARIES, conversation, *(["standing"] if standing else []))
-        readable = [summary for record in records if (summary := self._codec.readable_summary(record)) is not None]
+        readable = self._readable(records, conversation)
         return sorted(readable, key=lambda summary: (summary.created_at, summary.covered))
 
     async def summary_versions(self, conversation: str) -> Sequence[PrefixSummary]:
@@ -125,7 +125,7 @@ class RecordReader:
         :raises StoreUnavailable: the store did not answer in time
         """
         records = await self.ask("LRANGE", keys.version_list(conversation), 0, -1)
-        return [summary for record in records if (summary := self._codec.readable_summary(record)) is not None]
+        return self._readable(records, conversation)
 
     async def all_turns(self, conversation: str) -> Sequence[TurnEntry]:
         """Return all turns of a conversation, oldest first; of a fork's parents those that it shares."""
@@ -143,7 +143,7 @@ class RecordReader:
         :raises StoreUnavailable: the store did not answer in time
         """
         entry = await self.ask("LINDEX", keys.turn_list(conversation), -1)
-        return self._codec.readable_turn(entry) if entry else None
+        return self._codec.readable_turn(entry, split_id(conversation)[0]) if entry else None
 
     async def system_messages(self, conversation: str) -> Mapping[bytes, bytes]:
         """Return every system message that a conversation ever had: digest to the client's bytes."""
@@ -151,16 +151,20 @@ class RecordReader:
         for holder, _, _ in await self._path(conversation):
             for digest, sealed in (await self.ask("HGETALL", keys.system_hash(holder))).items():
                 try:
-                    messages[digest] = self._codec.open(sealed)
+                    messages[digest] = self._codec.open(sealed, "y", split_id(holder)[0], digest)
                 except RecordUnreadable as error:
                     self._emit(RecordBroken(holder, f"system message {digest.hex()}", error.internal))
         return messages
+
+    def _readable(self, records: Sequence[bytes], conversation: str) -> list[PrefixSummary]:
+        read, family = self._codec.readable_summary, split_id(conversation)[0]
+        return [summary for record in records if (summary := read(record, family)) is not None]
 
     def _turns(self, holder: str, entries: Sequence[bytes]) -> list[TurnEntry]:
         turns: list[TurnEntry] = []
         for place, entry in enumerate(entries, 1):
             try:
-                turns.append(self._codec.unpack_turn(entry))
+                turns.append(self._codec.unpack_turn(entry, split_id(holder)[0]))
             except RecordUnreadable as error:
                 self._emit(RecordBroken(holder, f"turn {place}", error.internal))
         return turns
@@ -173,11 +177,11 @@ class RecordReader:
         low, high = first - base - 1, last - base - 1
         entries = await self.ask("LRANGE", keys.message_list(holder), low, high)
         hashes = await self.ask("GETRANGE", keys.hash_string(holder), 16 * low, 16 * high + 15)
-        unpack = self._codec.readable_message
-        return [unpack(entry, first + i, hashes[16 * i : 16 * i + 16]) for i, entry in enumerate(entries)]
+        unpack, family = self._codec.readable_message, split_id(holder)[0]
+        return [unpack(entry, first + i, hashes[16 * i : 16 * i + 16], family) for i, entry in enumerate(entries)]
 
 
-def read_conversation(family: str, answer: Sequence[Any], open_text: Callable[[str], str]) -> ConversationRecord | None:
+def read_conversation(family: str, answer: Sequence[Any], open_text: Callable[..., str]) -> ConversationRecord | None:
     """Return a conversation's record from what ``describe.lua`` answers; without a turn it counts no messages.
 
     A field that cannot be read is 0 or empty, and ``broken`` names it.
@@ -203,7 +207,7 @@ def read_conversation(family: str, answer: Sequence[Any], open_text: Callable[[s
 
     def text(name: str) -> str:
         try:
-            return open_text(fields.get(name, ""))
+            return open_text(fields.get(name, ""), "c", family, name)
         except RecordUnreadable:
             broken.append(name)
             return ""

@@ -8,6 +8,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Sequence
 
+from tidemark.core.conversation.prefix import split_id
 from tidemark.core.errors import RecordUnreadable
 from tidemark.store import keys
 from tidemark.store.codec import Codec
@@ -34,19 +35,20 @@ class RedisRequestHeads:
 
     async def with_missing(self, conversation: str) -> tuple[Sequence[bytes], str]:
         entries = await self._ask("LRANGE", keys.turn_list(conversation), -_NEWEST_TURNS, -1)
-        readable = (turn for entry in reversed(entries) if (turn := self._codec.readable_turn(entry)) is not None)
+        read, family = self._codec.readable_turn, split_id(conversation)[0]
+        readable = (turn for entry in reversed(entries) if (turn := read(entry, family)) is not None)
         newest = next(readable, None)
         digests = [digest for position, digest in newest.systems if position == 0] if newest is not None else []
         sealed = await self._ask("HMGET", keys.system_hash(conversation), *digests) if digests else ()
         messages: list[bytes] = []
-        for message in sealed:
+        for digest, message in zip(digests, sealed, strict=False):
             if message is not None:
                 with contextlib.suppress(RecordUnreadable):
-                    messages.append(self._codec.open(message))
+                    messages.append(self._codec.open(message, "y", family, digest))
         missing = str(len(digests) - len(messages)) if len(messages) < len(digests) else ""
         return messages, missing if entries else "unknown"
 
     async def summarized_count(self, conversation: str) -> int:
         entry = await self._ask("LINDEX", keys.turn_list(conversation), -1)
-        turn = self._codec.readable_turn(entry) if entry else None
+        turn = self._codec.readable_turn(entry, split_id(conversation)[0]) if entry else None
         return turn.summarized if turn is not None else 0

@@ -158,7 +158,7 @@ class RedisResponses:
         if packed is None:
             return None
         try:
-            return _record(response_id, conversation, self._read(packed))
+            return _record(response_id, conversation, self._read(packed, conversation, response_id))
         except RecordUnreadable:
             return None
 
@@ -171,10 +171,12 @@ class RedisResponses:
         packed = await self._sender.ask("HGET", at, response.id)
         if packed is None:
             return response
-        head = self._read(packed).head
-        digests = [digest for _, _, digest in head if digest]
+        head = self._read(packed, response.conversation, response.id).head
+        digests, family = [digest for _, _, digest in head if digest], split_id(response.conversation)[0]
         sealed = await self._sender.ask("HMGET", at, *[_MARK + digest for digest in digests]) if digests else ()
-        long = {digest: self._opened(member) for digest, member in zip(digests, sealed, strict=True)}
+        long = {
+            digest: self._opened(member, family, _MARK + digest) for digest, member in zip(digests, sealed, strict=True)
+        }
         return replace(response, head={name: long[digest] if digest else raw for name, raw, digest in head})
 
     async def system_messages(self, response: ResponseRecord) -> Mapping[bytes, bytes]:
@@ -186,7 +188,7 @@ class RedisResponses:
         for digest, message in zip(digests, sealed, strict=True):
             if message is not None:
                 with contextlib.suppress(RecordUnreadable):
-                    messages[digest] = self._codec.open(message)
+                    messages[digest] = self._codec.open(message, "y", split_id(response.conversation)[0], digest)
         return messages
 
     async def forget(self, owner: str, response: ResponseRecord) -> None:
@@ -208,12 +210,13 @@ class RedisResponses:
         :param is_whole: whether all long members are sent, those too that the store should have
         """
         head, long = _split(response.head)
-        packed = self._codec.seal(VERSION + _pack(_packable(response, head)))
+        family = split_id(conversation)[0]
+        packed = self._codec.seal(VERSION + _pack(_packable(response, head)), owner, "o", family, response.id)
         new = [digest for digest in long if is_whole or (conversation, digest) not in self._stored]
         arguments: list[Argument] = [response.id, packed, self._keep_seconds, len(new), owner, self._owned_seconds]
         size = len(packed)
         for digest in new:
-            sealed = self._codec.seal(long[digest])
+            sealed = self._codec.seal(long[digest], owner, "o", family, _MARK + digest)
             arguments += (_MARK + digest, sealed)
             size += len(sealed)
         arguments += [_MARK + digest for digest in long if digest not in new]
@@ -237,30 +240,30 @@ class RedisResponses:
         seconds = self._keep_seconds
         return self._sender.ask("EXPIRE", at, seconds) if seconds else self._sender.ask("PERSIST", at)
 
-    def _read(self, packed: bytes) -> _Response:
-        return _decode(self._codec, packed)
+    def _read(self, packed: bytes, conversation: str, response_id: str) -> _Response:
+        return _decode(self._codec, packed, split_id(conversation)[0], response_id)
 
-    def _opened(self, member: bytes | None) -> bytes:
+    def _opened(self, member: bytes | None, family: str, field: bytes) -> bytes:
         try:
-            return b"null" if member is None else self._codec.open(member)
+            return b"null" if member is None else self._codec.open(member, "o", family, field)
         except RecordUnreadable:
             return b"null"
 
 
-def check_response(codec: Codec, field: bytes, packed: bytes) -> None:
+def check_response(codec: Codec, field: bytes, packed: bytes, family: str) -> None:
     """Check that a field of a conversation's responses can be read.
 
     :param field: a response's id, or the mark and the digest of a long member
     :raises RecordUnreadable: it cannot
     """
     if field.startswith(_MARK):
-        codec.open(packed)
+        codec.open(packed, "o", family, field)
     else:
-        _decode(codec, packed)
+        _decode(codec, packed, family, field)
 
 
-def _decode(codec: Codec, packed: bytes) -> _Response:
-    plain = codec.open(packed)
+def _decode(codec: Codec, packed: bytes, family: str, response_id: str | bytes) -> _Response:
+    plain = codec.open(packed, "o", family, response_id)
     if plain[:1] != VERSION:
         raise unreadable(f"record version {plain[:1].hex()}, this program reads {VERSION.hex()}")
     try:

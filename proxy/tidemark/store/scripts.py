@@ -117,6 +117,7 @@ def record_arguments(
     :param answered: the arguments of the turn's response, if it is stored together with it
     """
     family, own = split_id(turn.conversation)
+    owner = turn.owner or turn.tenant
     new = listed = parts.systems
     if new and skip:
         new = [system for system in new if (turn.conversation, system.digest) not in stored_systems]
@@ -130,9 +131,9 @@ def record_arguments(
             created,
             turn.tenant,
             turn.owner,
-            codec.seal_text(turn.model),
+            codec.seal_text(turn.model, owner, "c", turn.chain.family, "model"),
             parts.total_tokens,
-            codec.seal_text(turn.name),
+            codec.seal_text(turn.name, owner, "c", turn.chain.family, "name"),
             turn.base_branch,
             turn.lease_name,
             len(new),
@@ -146,9 +147,14 @@ def record_arguments(
     hashes = chain_arguments(turn.chain, max(0, skip - NEAR))
     arguments: list[Argument] = [*hashes, facts, codec.pack_turn(turn, skip, listed), turn.lease_value]
     for system in new:
-        arguments += (system.digest, codec.seal(system.raw))
-    pack, created_at, scheme = codec.pack_message, turn.created_at, turn.scheme
-    arguments += [pack(message, tokens, created_at, scheme) for message, tokens in parts.new]
+        arguments += (system.digest, codec.seal(system.raw, owner, "y", turn.chain.family, system.digest))
+    if codec.cipher is None:
+        pack, created_at, scheme = codec.pack_message, turn.created_at, turn.scheme
+        arguments += [pack(message, tokens, created_at, scheme) for message, tokens in parts.new]
+    else:
+        placed = enumerate(zip(parts.new, turn.chain.hashes[-len(parts.new) :], strict=True), skip + 1)
+        seal = codec.seal_message
+        arguments += [seal(turn, message, tokens, place, link) for place, ((message, tokens), link) in placed]
     arguments += answered
     return arguments
 

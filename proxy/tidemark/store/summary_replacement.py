@@ -35,7 +35,13 @@ class RedisSummaryReplacement:
         self._lifetimes = lifetimes or Lifetimes(lifetime(ttl_seconds))
 
     async def replace(
-        self, tenant: str, conversation: str, summary: PrefixSummary, present: PrefixSummary | None = None
+        self,
+        tenant: str,
+        conversation: str,
+        summary: PrefixSummary,
+        present: PrefixSummary | None = None,
+        *,
+        owner: str = "",
     ) -> None:
         """Store a summary of a prefix of ``conversation`` in place of any other one, which stays as an earlier version.
 
@@ -44,8 +50,9 @@ class RedisSummaryReplacement:
         :raises StoreUnavailable: the store did not answer in time
         """
         family, own = split_id(conversation)
+        await self._codec.prepare(owner or tenant)
         expected = b"" if present is None else await self._packed(family, present)
-        ttl, packed = self._lifetimes.of(tenant).idle, self._codec.pack_summary(summary)
+        ttl, packed = self._lifetimes.of(tenant).idle, self._codec.pack_summary(summary, owner or tenant, family)
         reference = pack_reference(summary)
         arguments = (own, ttl, summary.created_at, tenant, reference, packed, expected, MAX_VERSIONS, MARK_SECONDS)
         prefix = keys.family_prefix(family)
@@ -61,6 +68,6 @@ class RedisSummaryReplacement:
         recipe = recipe_digest(present.recipe)
         at = keys.summary(family, recipe, present.prefix, present.absorbed, waiting=False)
         packed: bytes | None = await self._ask("GET", at)
-        if packed is None or self._codec.readable_summary(packed) != present:
+        if packed is None or self._codec.readable_summary(packed, family) != present:
             raise SummaryConflict
         return packed

@@ -23,9 +23,8 @@ async def audit(ask: Ask, settings: Settings, action: str, subject: str = "") ->
     from tidemark.config.signing import secret_of
     from tidemark.core.events import Audited
     from tidemark.store.audit_log import AuditLog
-    from tidemark.store.codec import Codec
 
-    log = AuditLog(ask, Codec(), secret_of(settings), worker=f"command-{os.getpid()}", clock=time.time)
+    log = AuditLog(ask, secret_of(settings), worker=f"command-{os.getpid()}", clock=time.time)
     await log.append(Audited(action, "operator", f"command of {_user()}", subject=subject))
 
 

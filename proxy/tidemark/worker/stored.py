@@ -38,6 +38,8 @@ from tidemark.store.audit_log import AuditLog
 from tidemark.store.calibrations import RedisCalibrations
 from tidemark.store.codec import Codec
 from tidemark.store.conversations import RedisStore
+from tidemark.store.encryption.cipher import TenantCipher
+from tidemark.store.encryption.keyring import KeyRing
 from tidemark.store.leases import RedisLeases
 from tidemark.store.lessons import RedisLearnedWindows
 from tidemark.store.lifetimes import Lifetime, Lifetimes, lifetime
@@ -55,6 +57,7 @@ from tidemark.upstream.answer_bounds import MEGABYTE, AnswerBounds
 from tidemark.upstream.upstream import LiteLLMUpstream
 from tidemark.upstream.wire import WireLane
 from tidemark.worker.dialects import CHAT, build_dialects
+from tidemark.worker.encryption import cipher_of
 
 SECONDS_A_DAY = 86_400
 BYTES_A_MEGABYTE = 1_048_576
@@ -160,9 +163,7 @@ class StoreParts(ModelParts):
         super().__init__(settings, warn, dialects)
         self.store_url = store_url or ""
         self.secret = secret
-        # It compresses no message until the store's schema says that all workers can read it (``store/schema.py``).
-        self.codec = codec or Codec(is_message=self.formats.is_message, compress_messages=False)
-        """Packs every stored value of the process; a cipher would be given to it here."""
+        self._codec = codec
         self.emit = Listeners()
         """Takes the events of all parts."""
         self.deletion_hooks: list[DeletionHook] = []
@@ -206,6 +207,19 @@ class StoreParts(ModelParts):
         )
 
     # The store
+
+    @cached_property
+    def codec(self) -> Codec:
+        """Packs every stored value of the process, and seals it if the configuration has a key."""
+        # It compresses no message until the store's schema says that all workers can read it (``store/schema.py``).
+        cipher = None if self._codec else cipher_of(self.settings, self.warn)
+        return self._codec or Codec(cipher, is_message=self.formats.is_message, compress_messages=False)
+
+    @property
+    def tenant_keys(self) -> KeyRing | None:
+        """The keys of the tenants; None without encryption."""
+        cipher = self.codec.cipher
+        return cipher.keys if isinstance(cipher, TenantCipher) else None
 
     @cached_property
     def lifetimes(self) -> Lifetimes:
@@ -330,7 +344,6 @@ class StoreParts(ModelParts):
     def audit_log(self) -> AuditLog:
         return AuditLog(
             self.store.ask,
-            self.codec,
             self.secret,
             worker=f"{socket.gethostname()}-{os.getpid()}",
             clock=time.time,

@@ -7,9 +7,11 @@ knows the worker: each takes what it needs in its constructor. Features take it 
 from __future__ import annotations
 
 import asyncio
+import os
 import time
 from functools import cached_property, lru_cache, partial
 
+from tidemark.codings.sealing import KEY_BYTES, Box
 from tidemark.compaction.compactor import Compactor
 from tidemark.compaction.sealing import TenantSeal
 from tidemark.core.events import Event, TurnStored
@@ -270,7 +272,7 @@ class Worker(StoreParts):
             self.upstream,
             PromptCheck(self.catalog, self.counter),
             reads_models=bool(settings.model_list) or not settings.upstream,
-            spools=Spools(bounds),
+            spools=Spools(bounds, Box(os.urandom(KEY_BYTES)) if self.tenant_keys is not None else None),
         )
         return ForwardingEndpoint(
             destinations,

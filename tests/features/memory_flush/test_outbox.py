@@ -178,7 +178,7 @@ async def test_a_note_without_its_messages_waits_for_them_and_is_given_up_in_the
     soon = Recovery(queue, store, emit=facts.append, clock=lambda: NOW + SETTLED_SECONDS)
     assert await soon.sweep() == 0
     assert len(await queue.intents()) == 2
-    await queue.intend("odd", b"not json")
+    await queue.intend(TENANT, "odd", b"not json")
     late = Recovery(queue, store, emit=facts.append, clock=lambda: NOW + ABANDON_SECONDS + 1)
     assert await late.sweep() == 0
     assert await queue.intents() == {}

@@ -12,11 +12,11 @@ from tests.store.turns import Client, assistant, dialogue, user
 from tests.support.sealing import XorCipher
 from tidemark.core.errors import SchemaUnknown
 from tidemark.features.upkeep.examination import StoreExaminer, Unreadable
-from tidemark.features.upkeep.places import FAMILY, place_of
-from tidemark.features.upkeep.whole_store import WholeStore
 from tidemark.store import keys
 from tidemark.store.codec import Codec
 from tidemark.store.embedded.server import EmbeddedValkey
+from tidemark.store.places import FAMILY, place_of
+from tidemark.store.whole_store import WholeStore
 
 
 @pytest.fixture(scope="module")

@@ -19,7 +19,7 @@ from tidemark.codings.frames import FrameWriter
 from tidemark.core.errors import StoreError
 from tidemark.core.ports import FlushEntry
 from tidemark.delivery.queue import RedisFlushQueue
-from tidemark.features.upkeep import exporting, whole_store
+from tidemark.features.upkeep import exporting
 from tidemark.features.upkeep.examination import StoreExaminer
 from tidemark.features.upkeep.export_lines import (
     FORMAT,
@@ -33,12 +33,12 @@ from tidemark.features.upkeep.export_lines import (
 )
 from tidemark.features.upkeep.exporting import StoreExport
 from tidemark.features.upkeep.importing import StoreImport
-from tidemark.features.upkeep.whole_store import ScanState, WholeStore
-from tidemark.store import keys
+from tidemark.store import keys, whole_store
 from tidemark.store.codec import Codec
 from tidemark.store.conversations import RedisStore
 from tidemark.store.embedded.server import EmbeddedValkey
 from tidemark.store.schema import SCHEMA
+from tidemark.store.whole_store import ScanState, WholeStore
 
 
 @pytest.fixture(scope="module")

@@ -18,10 +18,13 @@ from tests.features.memory_flush.test_memory_flush import CONFIG, daily_lines
 from tests.request.conftest import Bench, benched
 from tests.request.talk import Said, assistant, system, user
 from tests.support.scripted import says
-from tests.support.sealing import TAG, XorCipher
+from tests.support.sealing import TAG, XorCipher, key_ring
 from tests.support.waiting import wait_until
+from tidemark.features.memory_flush.daily import opened_line
 from tidemark.store.codec import Codec
 from tidemark.store.embedded.server import EmbeddedValkey
+from tidemark.store.encryption.cipher import TenantCipher
+from tidemark.store.encryption.keyring import MARK
 
 STORED = {"history": "stored"}
 TEXTS = {
@@ -36,6 +39,9 @@ TEXTS = {
 
 SEALED_WHOLE = re.compile(r"tm:\{models\}:[ork]|tm:k:|tm:\{.*\}:[my]:|.*b'(body|reason)'$", re.DOTALL)
 """Where a value is nothing but what the cipher returned."""
+
+BILL = re.compile(r"tm:\{[0-9a-f]{32}\}:p:")
+"""Sums of what a conversation cost; they name the last model, as fields of hashes do."""
 
 
 @pytest.fixture
@@ -80,7 +86,7 @@ def values(admin: redis.Redis) -> Iterator[tuple[str, bytes]]:
 
 def found_texts(admin: redis.Redis) -> set[str]:
     """Which of the texts can be read in the store."""
-    stored = [value for _, value in values(admin)]
+    stored = [value for where, value in values(admin) if not BILL.match(where)]
     return {name for name, word in TEXTS.items() if any(word.encode() in value for value in stored)}
 
 
@@ -120,21 +126,36 @@ def converse(bench: Bench, codec: Codec, tmp_path: Path) -> None:
     assert goes_on.headers["x-tidemark-action"] == "reused"
     shown = reader.http.get("/tidemark/models/openai:scripted").json()
     assert shown["overrides"]["threshold"] == 0.6543
-    flushed = [message for line in daily_lines(tmp_path) for message in line["messages"]]
+    lines = [json.loads(opened_line(codec, json.dumps(line).encode())) for line in daily_lines(tmp_path)]
+    flushed = [message for line in lines for message in line["messages"]]
     assert flushed
     assert [{name: message[name] for name in ("role", "content")} for message in flushed] == sent[: len(flushed)]
 
 
+def plain_bytes(folder: Path) -> set[str]:
+    """Which of the texts stand in a file of a folder as they are, in base64 or in hex."""
+    written = b"".join(path.read_bytes() for path in sorted(folder.rglob("*")) if path.is_file())
+    forms = {
+        name: (word.encode(), base64.b64encode(word.encode())[:6], word.encode().hex().encode())
+        for name, word in TEXTS.items()
+    }
+    return {name for name, of in forms.items() if any(form in written for form in of)}
+
+
+@pytest.mark.parametrize("kind", ["tag", "keys"])
 def test_a_cipher_in_the_codec_hides_every_text_from_a_reader_of_the_store(
-    bench: Bench, valkey: EmbeddedValkey, tmp_path: Path
+    bench: Bench, valkey: EmbeddedValkey, tmp_path: Path, kind: str
 ) -> None:
     """Every path of a stored text leads through the codec: writing, reading back, compaction, flush, registry."""
-    converse(bench, Codec(XorCipher()), tmp_path)
+    cipher = TenantCipher(key_ring(tmp_path / "apart")) if kind == "keys" else XorCipher()
+    converse(bench, Codec(cipher), tmp_path)
     with redis.Redis.from_url(valkey.url) as admin:
         assert found_texts(admin) == set()
         for where, value in values(admin):
             if SEALED_WHOLE.match(where):
-                assert value.startswith(TAG), where
+                assert value.startswith((TAG, MARK)), where
+    assert plain_bytes(tmp_path / "flush") == set()
+    assert plain_bytes(tmp_path / "store") - {"model in a conversation's record"} == set()
 
 
 def test_without_a_cipher_the_same_texts_are_found(bench: Bench, valkey: EmbeddedValkey, tmp_path: Path) -> None:

@@ -25,10 +25,10 @@ class CountingCodec(Codec):
 
     read = 0
 
-    def readable_message(self, packed: bytes, position: int, chain_hash: bytes) -> MessageRecord:
+    def readable_message(self, packed: bytes, position: int, chain_hash: bytes, family: str) -> MessageRecord:
         """Count one message more."""
         self.read += 1
-        return super().readable_message(packed, position, chain_hash)
+        return super().readable_message(packed, position, chain_hash, family)
 
 
 def counting_codec() -> CountingCodec:

@@ -44,6 +44,8 @@ class Flush:
     leaving: tuple[LeavingMessage, ...]
     stored: bool = True
     """Whether the summary is stored; if not, it holds for one request, and the next one sends the messages again."""
+    owner: str = ""
+    """Whose key seals it in the store; empty for the tenant's."""
 
     @property
     def key(self) -> str:

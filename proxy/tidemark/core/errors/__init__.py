@@ -54,6 +54,7 @@
             * ``FlushRefused``
     * ``StoreError``: the store is at fault
         * ``StoreUnavailable``
+            * ``EncryptionKeyLost``
             * ``StoreDamaged``
             * ``StoreRefuses``
                 * ``SchemaUnknown``
@@ -120,6 +121,7 @@ from tidemark.core.errors.client import (
 from tidemark.core.errors.service import (
     CompactionFailed,
     ConfigError,
+    EncryptionKeyLost,
     FlushNotTaken,
     FlushRefused,
     KeysUnread,
@@ -160,6 +162,7 @@ __all__ = [
     "EarlierResponseElsewhere",
     "EarlierResponseUnknown",
     "EarlierResponseUnreachable",
+    "EncryptionKeyLost",
     "FlushNotTaken",
     "FlushRefused",
     "Forbidden",

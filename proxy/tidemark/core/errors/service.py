@@ -102,6 +102,13 @@ class SchemaUnknown(StoreRefuses):
     code = "store_schema_unknown"
 
 
+class EncryptionKeyLost(StoreUnavailable):
+    """The key of a tenant, or of everything, cannot be had. What is stored under it stays as it is."""
+
+    code = "encryption_key_lost"
+    retry_after = 0.0
+
+
 class RecordUnreadable(StoreError):
     """One record is broken or of a newer version. The store works, and all other records can be read."""
 

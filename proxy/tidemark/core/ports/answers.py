@@ -36,6 +36,6 @@ class AnswerStore(Protocol):
         """Return the answer; None if none is kept, or it cannot be read."""
         ...
 
-    async def keep(self, conversation: str, answer: KeptAnswer, seconds: int) -> None:
+    async def keep(self, owner: str, conversation: str, answer: KeptAnswer, seconds: int) -> None:
         """Keep an answer in place of the one before, unless the conversation is gone."""
         ...

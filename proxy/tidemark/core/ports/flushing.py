@@ -37,6 +37,8 @@ class FlushEntry:
     """The only consumer of a replayed entry; empty for all consumers."""
     id: str = ""
     """Its place in the queue; empty while it has none."""
+    owner: str = ""
+    """Whose key seals it in the store; empty for the tenant's."""
 
 
 @frozen

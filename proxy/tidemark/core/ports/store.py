@@ -64,6 +64,7 @@ class ConversationStore(Protocol):
         replacing: bool = False,
         upon: PrefixSummary | None = None,
         begun_at: float | None = None,
+        owner: str = "",
     ) -> PrefixSummary | None:
         """Store a summary of the first ``summary.covered`` messages of ``chain``; of two for one prefix, the first.
 

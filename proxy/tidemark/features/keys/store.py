@@ -36,7 +36,7 @@ class RedisKeys:
     async def all(self) -> Sequence[ApplicationKey]:
         """Return all keys, the oldest first; one that this version cannot read is left out, and so is refused."""
         records: Mapping[bytes, bytes] = await self._ask("HGETALL", keys.models_part("a"))
-        stored = [key for record in records.values() if (key := self._read(record)) is not None]
+        stored = [key for name, record in records.items() if (key := self._read(record, name)) is not None]
         return sorted(stored, key=lambda key: (key.created, key.id))
 
     async def add(self, make: Callable[[Sequence[ApplicationKey]], ApplicationKey]) -> ApplicationKey:
@@ -63,7 +63,7 @@ class RedisKeys:
         """
         for _ in range(TRIES):
             before: bytes | None = await self._ask("HGET", keys.models_part("a"), identifier)
-            stored = None if before is None else self._read(before)
+            stored = None if before is None else self._read(before, identifier)
             if before is None or stored is None:
                 return None
             after = change(stored)
@@ -78,12 +78,13 @@ class RedisKeys:
     def _pack(self, key: ApplicationKey) -> bytes:
         fields: dict[str, JsonValue] = asdict(key)
         digests = {name: getattr(key, name).hex() for name in ("digest", "former_digest")}
-        return self._codec.pack_json({**fields, **digests, "models": [*key.models], "quota": asdict(key.quota)})
+        content = {**fields, **digests, "models": [*key.models], "quota": asdict(key.quota)}
+        return self._codec.pack_json(content, "", keys.models_part("a"), key.id)
 
-    def _read(self, packed: bytes) -> ApplicationKey | None:
+    def _read(self, packed: bytes, identifier: str | bytes) -> ApplicationKey | None:
         """Return a record, or None for one that another version wrote and this one cannot read."""
         try:
-            content = self._codec.unpack_json(packed)
+            content = self._codec.unpack_json(packed, keys.models_part("a"), identifier)
             return read_key(content) if isinstance(content, dict) else None
         except (RecordUnreadable, ValueError, TypeError, KeyError):
             return None

@@ -7,12 +7,15 @@ that run, for listeners that come meanwhile.
 
 from __future__ import annotations
 
+import json
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
-from tidemark.core.errors import RecordUnreadable
+from tidemark.core.conversation.messages import JsonValue
+from tidemark.core.errors import EncryptionKeyLost, RecordUnreadable
 from tidemark.features.live_events.events import LiveEvent
 from tidemark.store import keys
 from tidemark.store.codec import Codec
@@ -42,7 +45,7 @@ class RedisLiveEvents:
 
     async def publish(self, events: Sequence[LiveEvent]) -> bool:
         """Add a batch, and return whether somebody listens; otherwise only the compactions that run are stored."""
-        batch = self._codec.pack_json([(event.kind, event.owner, event.fields) for event in events])
+        batch = json.dumps([(event.kind, event.owner, self._sealed(event)) for event in events]).encode()
         bounds = (MAX_BATCHES, STORED_SECONDS, MAX_RUNNING)
         added = await self._ask("EVAL", _ADD, 1, keys.EVENTS, batch, *bounds, *self._running_changes(events))
         return added is not None
@@ -73,16 +76,28 @@ class RedisLiveEvents:
             if event.kind.startswith("compaction."):
                 yield f"{event.owner}:{event.fields['conversation']}"
                 is_start = event.kind == "compaction.started"
-                yield self._codec.pack_json((time.time(), event.owner, event.fields)) if is_start else b""
+                yield json.dumps((time.time(), event.owner, self._sealed(event))).encode() if is_start else b""
 
     def _read_start(self, packed: bytes) -> Iterator[tuple[float, LiveEvent]]:
         """Yield the event with which a compaction began, and when; nothing if it cannot be read."""
-        with suppress(RecordUnreadable, ValueError, TypeError):
-            at, owner, fields = self._codec.unpack_json(packed)
-            yield float(at), LiveEvent("compaction.started", owner, fields)
+        with suppress(RecordUnreadable, EncryptionKeyLost, ValueError, TypeError):
+            at, owner, fields = json.loads(packed)
+            yield float(at), LiveEvent("compaction.started", owner, self._opened(fields, "compaction.started"))
 
     def _events(self, packed: bytes) -> Sequence[LiveEvent]:
-        try:
-            return [LiveEvent(kind, owner, fields) for kind, owner, fields in self._codec.unpack_json(packed)]
-        except (RecordUnreadable, ValueError, TypeError):
-            return []
+        events: list[LiveEvent] = []
+        with suppress(ValueError, TypeError):
+            for kind, owner, fields in json.loads(packed):
+                with suppress(RecordUnreadable, EncryptionKeyLost):  # each tenant's are sealed by themselves
+                    events.append(LiveEvent(kind, owner, self._opened(fields, kind)))
+        return events
+
+    def _sealed(self, event: LiveEvent) -> JsonValue:
+        fields = event.fields
+        if self._codec.cipher is None:
+            return fields
+        return self._codec.seal_text(json.dumps(fields), event.owner, "events", event.kind)
+
+    def _opened(self, fields: Any, kind: str) -> Any:
+        opened = self._codec.open_text(fields, "events", kind) if isinstance(fields, str) else fields
+        return json.loads(opened) if isinstance(opened, str) else opened

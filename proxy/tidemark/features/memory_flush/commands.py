@@ -192,6 +192,29 @@ def work(config: Path | None) -> None:
     _run_with_flushing(config, deliver, FactLog())
 
 
+@flush.command(
+    epilog=example("tidemark flush read 2026-11-27.jsonl"), short_help="Print a daily FILE, with what is sealed opened."
+)
+@config_option
+@click.argument("file", type=click.Path(exists=True, dir_okay=False, path_type=Path))
+def read(config: Path | None, file: Path) -> None:
+    """Print the lines of a daily FILE; sealed ones are opened."""
+    from tidemark.config import load
+    from tidemark.core.errors import RecordUnreadable, StoreError
+    from tidemark.features.memory_flush.daily import opened_line
+    from tidemark.worker.worker import Worker
+
+    codec = Worker(load(config, os.environ), lambda warning: click.echo(f"warning: {warning}", err=True)).codec
+    with file.open("rb") as lines:
+        for number, line in enumerate(lines, 1):
+            try:
+                click.echo(opened_line(codec, line.rstrip(b"\n")).decode())
+            except RecordUnreadable as error:
+                click.echo(f"{file}:{number}: {error.internal}", err=True)
+            except StoreError as error:
+                raise click.ClickException(str(error)) from error
+
+
 def _run_with_flushing(config: Path | None, ask: Ask, emit: Listener = lambda _: None, *, action: str = "") -> None:
     """Run an operation with the store open, and stop everything that this started.
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import fcntl
+import json
 import os
 import re
 from collections.abc import Callable, Iterator
@@ -18,6 +19,7 @@ from pathlib import Path
 
 from tidemark.core.bounded import BoundedCache
 from tidemark.core.ports import FlushEntry
+from tidemark.store.codec import Codec
 
 MAX_CACHED_FILES = 64
 """Files whose keys are cached, so that they are not read again for each line."""
@@ -32,12 +34,16 @@ class DailyFiles:
 
     :param keep_days: files of earlier days are removed; None keeps them for good
     :param clock: Unix time in seconds
+    :param codec: seals the lines, if it has a cipher
     """
 
     name = "daily"
 
-    def __init__(self, folder: Path, *, keep_days: int | None, clock: Callable[[], float]) -> None:
+    def __init__(
+        self, folder: Path, *, keep_days: int | None, clock: Callable[[], float], codec: Codec | None = None
+    ) -> None:
         self._folder = folder
+        self._codec = codec or Codec()
         self._keep_days = keep_days
         self._clock = clock
         self._cached_keys: BoundedCache[Path, tuple[int, set[bytes]]] = BoundedCache(MAX_CACHED_FILES)
@@ -94,7 +100,7 @@ class DailyFiles:
         with _locked(folder):
             size, keys = self._keys(path)
             if entry.key.encode() not in keys:
-                line = entry.body + b"\n"
+                line = sealed_line(self._codec, entry) + b"\n"
                 is_new = not size
                 _append(path, line, size)
                 if is_new:
@@ -134,6 +140,25 @@ class DailyFiles:
                 with contextlib.suppress(OSError):
                     (folder / ".lock").unlink(missing_ok=True)
                     folder.rmdir()
+
+
+def sealed_line(codec: Codec, entry: FlushEntry) -> bytes:
+    """Return the line of an entry: its document, or what can be told of a sealed one."""
+    if codec.cipher is None:
+        return entry.body
+    sealed = codec.seal_text(entry.body.decode(), entry.owner or entry.tenant, "daily", entry.key)
+    return json.dumps({"key": entry.key, "conversation": entry.conversation, "sealed": sealed}).encode()
+
+
+def opened_line(codec: Codec, line: bytes) -> bytes:
+    """Return the document of a line, sealed or not.
+
+    :raises RecordUnreadable: it was changed, or its key is gone
+    """
+    fields = json.loads(line) if b'"sealed": "' in line else {}
+    if set(fields) != {"key", "conversation", "sealed"}:
+        return line
+    return codec.open_text(fields["sealed"], "daily", fields["key"]).encode()
 
 
 def _day(at: float) -> str:

@@ -46,6 +46,7 @@ class MemoryFlushFeature(Feature):
         self._settings = worker.settings
         self._emit = emit = Listeners(worker.emit, FlushSeries(worker.metrics.registry))
         self._waits = RetryWaits(attempts=section.attempts)
+        self.codec = worker.codec
         ttl_seconds, bounds = worker.ttl_seconds, QueueBounds(section.max_entries, section.max_mb * 2**20)
         self.store = store = worker.other_store(ttl_seconds, STORE_SECONDS)
         self.queue = RedisFlushQueue(store.ask, worker.codec, ttl_seconds=ttl_seconds, bounds=bounds)
@@ -124,7 +125,8 @@ class MemoryFlushFeature(Feature):
 
     def daily(self) -> DailyFiles:
         section = self._settings.memory_flush
-        return DailyFiles(self._settings.data_dir / FOLDER, keep_days=section.keep_days, clock=time.time)
+        folder = self._settings.data_dir / FOLDER
+        return DailyFiles(folder, keep_days=section.keep_days, clock=time.time, codec=self.codec)
 
     def _courier(self, consumer: Consumer, reader: str) -> Courier:
         return Courier(consumer, self.queue, reader, waits=self._waits, emit=self._emit, clock=time.time)

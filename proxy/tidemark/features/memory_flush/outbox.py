@@ -69,7 +69,7 @@ class Outbox:
         if not flush.leaving:
             return
         with contextlib.suppress(StoreError):
-            await self._notes.intend(flush.key, note_of(flush, self._clock()))
+            await self._notes.intend(flush.owner or flush.tenant, flush.key, note_of(flush, self._clock()))
 
     def put(self, flush: Flush) -> None:
         """Accept a flush, which a task of its own queues.
@@ -136,7 +136,7 @@ class Outbox:
             return
         is_small = flush.size < INLINE_BYTES
         body = document(flush, at) if is_small else await asyncio.to_thread(document, flush, at)
-        entry = FlushEntry(flush.key, flush.tenant, flush.conversation, body, at)
+        entry = FlushEntry(flush.key, flush.tenant, flush.conversation, body, at, owner=flush.owner)
         if await self._queue.add(entry):
             self._emit(FlushQueued(flush.conversation, flush.key, len(flush.leaving), self._clock() - at))
             self._nudge()

@@ -44,7 +44,7 @@ class RedisSettings:
         for _ in range(TRIES):
             before: bytes | None = await self._ask("GET", keys.models_part("s"))
             after = change(self._read(before))
-            packed = self._codec.pack_json(dict(after)) if after else b""
+            packed = self._codec.pack_json(dict(after), "", keys.models_part("s"), "") if after else b""
             if await self._ask("EVAL", _CHANGE, 1, keys.MODELS, before or "", packed, uuid.uuid4().hex):
                 return
         raise StoreUnavailable("Too many change the settings at once. Nothing was changed; send it again.")
@@ -53,7 +53,7 @@ class RedisSettings:
         if packed is None:
             return {}
         try:
-            content = self._codec.unpack_json(packed)
+            content = self._codec.unpack_json(packed, keys.models_part("s"), "")
         except (RecordUnreadable, ValueError):
             return {}
         return content if isinstance(content, dict) else {}

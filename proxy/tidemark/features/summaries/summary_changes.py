@@ -137,7 +137,10 @@ class SummaryChanges:
             message = f"No preview could be made, and nothing was changed: {answer.reason}"
             raise CompactionFailed(message, retry_after=answer.retry_after)
         preview_id = secrets.token_bytes(PREVIEW_BYTES)
-        if not await self._previews.keep(place.record.id, preview_id, answer, place.present, PREVIEW_SECONDS):
+        owner = place.record.owner or place.record.tenant
+        if not await self._previews.keep(
+            place.record.id, preview_id, answer, place.present, PREVIEW_SECONDS, owner=owner
+        ):
             raise PreviewNotFound
         present = self._shown(place, place.present)
         return SummaryPreview(preview_id.hex(), PREVIEW_SECONDS, self._shown(place, answer), present)

@@ -28,7 +28,8 @@ if TYPE_CHECKING:
 
     from tidemark.config import Settings
     from tidemark.features.upkeep.examination import Unreadable
-    from tidemark.features.upkeep.whole_store import WholeStore
+    from tidemark.store.codec import Codec
+    from tidemark.store.whole_store import WholeStore
 
 Done = TypeVar("Done")
 MOST_LISTED = 1000
@@ -55,10 +56,7 @@ def check(config: Path | None, as_json: bool, repair: bool) -> None:
 
     The exit code is 1 if there are some, and after --repair if one could not be moved aside.
     """
-    from tidemark.dialects.message_formats import MessageFormats
     from tidemark.features.upkeep.examination import StoreExaminer
-    from tidemark.store.codec import Codec
-    from tidemark.worker.dialects import build_dialects
 
     listed: list[dict[str, Any]] = []
     counts = {"unreadable": 0, "moved": 0}
@@ -67,7 +65,7 @@ def check(config: Path | None, as_json: bool, repair: bool) -> None:
         await whole.check_schema()
         if repair:
             await audit(whole.call, settings, "store.repair")
-        examiner = StoreExaminer(whole, Codec(is_message=MessageFormats(build_dialects().values()).is_message))
+        examiner = StoreExaminer(whole, _codec(settings))
         with progress("examining", await whole.count_keys(), unit="keys", is_shown=not as_json) as bar:
             async for keys, unreadable in examiner.examine():
                 bar.advance(keys)
@@ -189,6 +187,60 @@ def import_(config: Path | None, as_json: bool, replace: bool, file: Path) -> No
         click.echo(f"differing, left as the store has it: {names} (--replace overwrites)", err=True)
 
 
+@store.command(
+    epilog=example("tidemark store rotate", "tidemark store rotate --renew --json"),
+    short_help="Seal the store anew with the present keys.",
+)
+@config_option
+@json_option
+@click.option("--renew", is_flag=True, help="Give each tenant a new key too, and delete the old ones at the end.")
+def rotate(config: Path | None, as_json: bool, renew: bool) -> None:
+    """Wrap the tenants' keys by the first master key, and seal what is still plain, while the store is in use.
+
+    After an interruption the same command goes on. The exit code is 1 if some values could not be sealed.
+    """
+    from msgspec import to_builtins
+
+    from tidemark.features.upkeep.rotation import StoreRotation
+    from tidemark.store.encryption.cipher import TenantCipher
+
+    async def seal(whole: WholeStore, settings: Settings) -> StoreRotation:
+        await whole.check_schema()
+        codec = _codec(settings)
+        if not isinstance(codec.cipher, TenantCipher):
+            raise ConfigError("There is no master key. Set TIDEMARK_ENCRYPTION_KEY.")
+        codec.cipher.required = False  # what is plain is to be sealed
+        codec.cipher.keys.start()
+        work = StoreRotation(whole, codec, codec.cipher.keys)
+        with progress("sealing", await whole.count_keys(), unit="keys", is_shown=not as_json) as bar:
+            async for keys in work.run(renew=renew):
+                bar.advance(keys)
+        return work
+
+    with _going_on("What was sealed stays so; the same command goes on with the rest."):
+        done = run_with_store(config, seal).progress
+    if as_json:
+        print_json({"ok": not done.left, **to_builtins(done)})
+    else:
+        click.echo(
+            f"{done.rewrapped:,} tenants' keys wrapped anew, {done.sealed:,} plain values sealed, "
+            f"{done.resealed:,} sealed anew, {done.left:,} left as they are"
+            + (f"; old keys stay for {done.waiting:,} queued entries, so run it again later" if done.waiting else "")
+        )
+    sys.exit(1 if done.left else 0)
+
+
+def _codec(settings: Settings) -> Codec:
+    """Return the codec that a server with these settings has."""
+    from tidemark.dialects.message_formats import MessageFormats
+    from tidemark.store.codec import Codec
+    from tidemark.worker.dialects import build_dialects
+    from tidemark.worker.encryption import cipher_of
+
+    cipher = cipher_of(settings, lambda warning: click.echo(f"warning: {warning}", err=True))
+    return Codec(cipher, is_message=MessageFormats(build_dialects().values()).is_message)
+
+
 @contextmanager
 def _going_on(words: str) -> Iterator[None]:
     """Say at an interruption how the work goes on."""
@@ -210,7 +262,7 @@ def run_with_store(
     :param tell: mend the files of an embedded store that does not run, if they are damaged, and say so
     """
     from tidemark.config import load
-    from tidemark.features.upkeep.whole_store import WholeStore
+    from tidemark.store.whole_store import WholeStore
 
     async def run(settings: Settings, url: str) -> Done:
         whole = WholeStore(url, library=settings.transport.store == "library")

@@ -9,7 +9,8 @@ from collections.abc import AsyncIterator, Sequence
 from typing import Any
 
 from tidemark.core.frozen import frozen
-from tidemark.features.upkeep.whole_store import WholeStore, script
+from tidemark.features.upkeep.upkeep_scripts import script
+from tidemark.store.whole_store import WholeStore
 
 ELEMENTS = 200
 """Elements of one page; a message is a kilobyte or a few."""

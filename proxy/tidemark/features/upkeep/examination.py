@@ -14,11 +14,12 @@ from tidemark.core.conversation.messages import DIGEST_BYTES
 from tidemark.core.errors import RecordUnreadable
 from tidemark.core.frozen import frozen
 from tidemark.features.upkeep.elements import Element, read_pages
-from tidemark.features.upkeep.places import KeyPlace, aside_of, place_of, printable
 from tidemark.features.upkeep.rules import RULES, UNREADABLE, Rule
-from tidemark.features.upkeep.whole_store import KeyScan, WholeStore, script
+from tidemark.features.upkeep.upkeep_scripts import script
 from tidemark.store import keys
 from tidemark.store.codec import MOVED, Codec
+from tidemark.store.places import KeyPlace, aside_of, place_of, printable
+from tidemark.store.whole_store import KeyScan, WholeStore
 
 AT_ONCE = 16
 """Keys that are read side by side."""
@@ -129,7 +130,7 @@ class StoreExaminer:
             if page.type not in ("none", rule.type):
                 return [Unreadable(name, f"it is a {page.type} and no {rule.type}", "key")]
             self.progress.records += len(page.elements)
-            unreadable += [record for element in page.elements if (record := self._checked(name, rule, element))]
+            unreadable += [record for element in page.elements if (record := self._checked(name, place, rule, element))]
         if place.is_conversation and place.kind == "c" and (reason := await self._gap(place)):
             unreadable = [Unreadable(name, reason, "conversation")]
         return unreadable
@@ -139,14 +140,14 @@ class StoreExaminer:
         answer: bytes = await self._store.call("EVAL", _WHOLE, 1, place.beginning, place.rest)
         return answer.decode()
 
-    def _checked(self, name: bytes, rule: Rule, element: Element) -> Unreadable | None:
+    def _checked(self, name: bytes, place: KeyPlace, rule: Rule, element: Element) -> Unreadable | None:
         """Return the element as a finding, if it cannot be read."""
         value = element.value
         if rule.is_positional and value in (MOVED, value[:DIGEST_BYTES] + MOVED):
             self.progress.moved_before += 1
             return None
         try:
-            rule.check(self._codec, element)
+            rule.check(self._codec, element, place)
         except UNREADABLE as error:
             reason = error.internal if isinstance(error, RecordUnreadable) else f"{type(error).__name__}: {error}"
             return Unreadable(name, reason, _movement(rule), element.place, value)

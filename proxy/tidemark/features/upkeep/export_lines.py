@@ -11,7 +11,7 @@ from collections.abc import Sequence
 
 import msgspec
 
-from tidemark.features.upkeep.whole_store import ScanState
+from tidemark.store.whole_store import ScanState
 
 FORMAT = 1
 """The version of the format. A reader refuses a newer one."""

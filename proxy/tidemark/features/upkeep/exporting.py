@@ -31,10 +31,11 @@ from tidemark.features.upkeep.export_lines import (
     read_lines,
     write_line,
 )
-from tidemark.features.upkeep.places import KeyPlace, place_of
-from tidemark.features.upkeep.whole_store import KeyScan, ScanState, WholeStore, script
+from tidemark.features.upkeep.upkeep_scripts import script
 from tidemark.store import keys
+from tidemark.store.places import KeyPlace, place_of
 from tidemark.store.schema import SCHEMA
+from tidemark.store.whole_store import KeyScan, ScanState, WholeStore
 
 FRAME_BYTES = 1_048_576
 """Content of a frame, after which it ends with a checkpoint. One conversation is never cut, and may be longer."""

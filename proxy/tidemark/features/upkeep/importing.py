@@ -29,11 +29,12 @@ from tidemark.features.upkeep.export_lines import (
     Record,
     read_lines,
 )
-from tidemark.features.upkeep.places import place_of, printable
-from tidemark.features.upkeep.whole_store import WholeStore, script
+from tidemark.features.upkeep.upkeep_scripts import script
 from tidemark.store import keys
 from tidemark.store.connection.pipelined import Argument
+from tidemark.store.places import place_of, printable
 from tidemark.store.schema import SCHEMA
+from tidemark.store.whole_store import WholeStore
 
 AT_ONCE = 16
 """Records that are stored side by side."""

@@ -15,17 +15,17 @@ from tidemark.core.conversation.prefix import OWN_CHARACTERS, is_id
 from tidemark.core.errors import RecordUnreadable
 from tidemark.core.frozen import frozen
 from tidemark.features.upkeep.elements import Element
-from tidemark.features.upkeep.places import FAMILY
 from tidemark.store.answers import unpack_answer
 from tidemark.store.bills import TEXTS
 from tidemark.store.codec import MOVED, Codec, unreadable
 from tidemark.store.kept_conversations import check_kept
+from tidemark.store.places import FAMILY, KeyPlace
 from tidemark.store.previews import check_preview
 from tidemark.store.references import RECIPE_BYTES
 from tidemark.store.responses import check_response
 
 KeyType = Literal["string", "list", "hash", "set", "zset", "stream"]
-Check = Callable[[Codec, Element], object]
+Check = Callable[[Codec, Element, KeyPlace], object]
 """Reads an element; raises one of ``UNREADABLE`` if it cannot."""
 UNREADABLE = (RecordUnreadable, ValueError, KeyError, TypeError, AttributeError, zlib.error)
 """What a check raises for an element that cannot be read."""
@@ -45,102 +45,103 @@ class Rule:
     """Whether an element's place in its list means something, so that the others must not move."""
 
 
-def _anything(_: Codec, element: Element) -> None:
+def _anything(_: Codec, element: Element, __: KeyPlace) -> None:
     """Accept any element: it counts only that there is one."""
 
 
-def _own_id(_: Codec, element: Element) -> None:
+def _own_id(_: Codec, element: Element, __: KeyPlace) -> None:
     own = element.value or element.place
     if len(own) != OWN_CHARACTERS or int(own, 16) < 0:
         raise unreadable("it is no part of a conversation's id")
 
 
-def _conversation_id(_: Codec, element: Element) -> None:
+def _conversation_id(_: Codec, element: Element, __: KeyPlace) -> None:
     if not is_id((element.value or element.place).decode()):
         raise unreadable("it is no conversation's id")
 
 
-def _listed_id(_: Codec, element: Element) -> None:
+def _listed_id(_: Codec, element: Element, __: KeyPlace) -> None:
     float(element.value)
     if not is_id(element.place.decode()):
         raise unreadable("it is no conversation's id")
 
 
-def _record_field(codec: Codec, element: Element) -> None:
+def _record_field(codec: Codec, element: Element, place: KeyPlace) -> None:
     if element.place in _WHOLE_NUMBERS:
         int(element.value)
     elif element.place in _TIMES:
         float(element.value)
     elif element.place in _SEALED_TEXTS:
-        codec.open_text(element.value.decode())
+        codec.open_text(element.value.decode(), "c", place.family, element.place.decode())
 
 
-def _hashes(_: Codec, element: Element) -> None:
+def _hashes(_: Codec, element: Element, __: KeyPlace) -> None:
     if len(element.value) % DIGEST_BYTES:
         raise unreadable("the last chain hash is cut")
 
 
-def _message(codec: Codec, element: Element) -> None:
+def _message(codec: Codec, element: Element, place: KeyPlace) -> None:
     if element.value != MOVED:
-        codec.unpack_message(element.value, 1, b"")
+        codec.unpack_message(element.value, 0, b"", place.family)
 
 
-def _changed_answer(codec: Codec, element: Element) -> None:
-    codec.unpack_message(element.value, int(element.place), b"")
+def _changed_answer(codec: Codec, element: Element, place: KeyPlace) -> None:
+    codec.unpack_message(element.value, int(element.place), b"", place.family)
 
 
-def _turn(codec: Codec, element: Element) -> None:
+def _turn(codec: Codec, element: Element, place: KeyPlace) -> None:
     if element.value[DIGEST_BYTES:] != MOVED:
-        codec.unpack_turn(element.value)
+        codec.unpack_turn(element.value, place.family)
 
 
-def _sealed(codec: Codec, element: Element) -> None:
-    codec.open(element.value)
+def _sealed(codec: Codec, element: Element, place: KeyPlace) -> None:
+    codec.open(element.value, *place.sealed_as(element.place))
 
 
-def _summary(codec: Codec, element: Element) -> None:
-    codec.unpack_summary(element.value)
+def _summary(codec: Codec, element: Element, place: KeyPlace) -> None:
+    codec.unpack_summary(element.value, place.family)
 
 
-def _reference(_: Codec, element: Element) -> None:
+def _reference(_: Codec, element: Element, __: KeyPlace) -> None:
     if len(element.value) < _REFERENCE_BYTES or (len(element.value) - _REFERENCE_BYTES) % DIGEST_BYTES:
         raise unreadable("a reference to a summary is cut")
 
 
-def _preview(codec: Codec, element: Element) -> None:
-    check_preview(codec, element.value)
+def _preview(codec: Codec, element: Element, place: KeyPlace) -> None:
+    check_preview(codec, element.value, place.family)
 
 
-def _answer(codec: Codec, element: Element) -> None:
-    unpack_answer(codec, element.value)
+def _answer(codec: Codec, element: Element, place: KeyPlace) -> None:
+    unpack_answer(codec, element.value, place.family + place.rest.decode())
 
 
-def _response(codec: Codec, element: Element) -> None:
-    check_response(codec, element.place, element.value)
+def _response(codec: Codec, element: Element, place: KeyPlace) -> None:
+    check_response(codec, element.place, element.value, place.family)
 
 
-def _kept_conversation(codec: Codec, element: Element) -> None:
-    check_kept(codec, element.place, element.value)
+def _kept_conversation(codec: Codec, element: Element, place: KeyPlace) -> None:
+    check_kept(codec, element.place, element.value, f"tm:cv:{place.rest.decode()}")
 
 
-def _json(codec: Codec, element: Element) -> None:
-    if not isinstance(codec.unpack_json(element.value), dict):
+def _json(codec: Codec, element: Element, place: KeyPlace) -> None:
+    if not isinstance(codec.unpack_json(element.value, *place.sealed_as(element.place)), dict):
         raise unreadable("it is no object")
 
 
-def _number(_: Codec, element: Element) -> None:
+def _number(_: Codec, element: Element, __: KeyPlace) -> None:
     float(element.value)
 
 
-def _bill(_: Codec, element: Element) -> None:
+def _bill(_: Codec, element: Element, __: KeyPlace) -> None:
     if element.place not in TEXTS:
         float(element.value)
 
 
-def _queued(codec: Codec, element: Element) -> None:
+def _queued(codec: Codec, element: Element, __: KeyPlace) -> None:
     fields = dict(zip(element.fields[::2], element.fields[1::2], strict=True))
-    zlib.decompress(codec.open(fields[b"body"]))
-    codec.open(fields.get(b"reason", fields[b"body"]))
+    zlib.decompress(codec.open(fields[b"body"], "flush", fields[b"key"]))
+    if b"reason" in fields:
+        codec.open(fields[b"reason"], "flush reason", fields[b"key"])
     float(fields[b"at"])
 
 
@@ -205,6 +206,7 @@ _OTHER: Mapping[str, Rule] = {
     "w": Rule("hash", _sealed),
     "schema": Rule("string", _number),
     "probe": Rule("string", _anything),
+    "rotation": Rule("string", _anything),
     "doctor": Rule("string", _anything),
     "import": Rule("string", _anything),
 }

@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from dataclasses import fields
 from typing import Any, Protocol
 
+import redis
 import redis.exceptions
 from redis.asyncio import BlockingConnectionPool, Redis, SSLConnection
 from redis.asyncio.connection import AbstractConnection, parse_url
@@ -65,6 +66,17 @@ _REMOVED_WORDS: dict[type[BaseException], str] = {
     redis.exceptions.ReadOnlyError: "READONLY",
 }
 """redis-py removes the first word of these, too."""
+
+
+def blocking_client(url: str, seconds: float) -> Any:
+    """Return a client whose calls block, for keys, which are needed in the middle of a step.
+
+    :raises ConfigError: the URL cannot be used
+    """
+    try:
+        return redis.Redis.from_url(url, socket_timeout=seconds, socket_connect_timeout=seconds)
+    except ValueError as error:
+        raise ConfigError(f"The address of the keys cannot be used: {error}.") from error
 
 
 def words_of(error: BaseException) -> str:

@@ -1,6 +1,6 @@
 """Goes through all keys of a store, on every server that has some, while it is in use.
 
-``examination.py`` and ``exporting.py`` read what it finds. A key that exists all the while is met at least once
+The features ``upkeep`` and ``tenants`` read what it finds. A key that exists all the while is met at least once
 (https://valkey.io/commands/scan). Slots that move meanwhile could hide one, so a cluster whose layout has changed is
 gone through again.
 """
@@ -10,7 +10,6 @@ from __future__ import annotations
 import asyncio
 import hashlib
 from collections.abc import AsyncIterator, Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -32,12 +31,6 @@ PAGE = 500
 """Keys, or elements of one key, that are asked for at once."""
 MOST_PASSES = 5
 """How often a cluster is gone through whose slots move all the while."""
-_FOLDER = Path(__file__).with_name("lua")
-
-
-def script(name: str) -> str:
-    """Return the source of a script of this package."""
-    return (_FOLDER / f"upkeep_{name}.lua").read_text("utf-8")
 
 
 class ScanState(msgspec.Struct):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 
 from tidemark.core.frozen import frozen
 from tidemark.store import keys
@@ -16,7 +17,7 @@ _AREAS = {b"event-posts": "flush"}
 """Areas with the same keys as another."""
 _ASIDE = keys.ASIDE.encode()
 _TEMPORARY = {
-    "": frozenset({"probe", "doctor", "schema", "import", "d"}),
+    "": frozenset({"probe", "doctor", "schema", "import", "rotation", "d"}),
     FAMILY: frozenset({"l"}),
     "flush": frozenset({"l"}),
     "models": frozenset({"v"}),
@@ -46,6 +47,20 @@ class KeyPlace:
     def is_temporary(self) -> bool:
         """Whether the key means nothing in another store."""
         return self.kind in _TEMPORARY.get(self.area, ()) or self.area in ("events", "audit")
+
+    @property
+    def family(self) -> str:
+        """The family, of a key that belongs to one."""
+        return self.beginning[4:-1].decode()
+
+    def sealed_as(self, field: bytes) -> Sequence[str | bytes]:
+        """Return the place for which a value is sealed that is nothing but sealed bytes."""
+        if self.area == FAMILY:
+            return (self.kind, self.family, field)
+        if self.area == "flush":
+            return ("flush note", field)
+        at = b":".join([self.beginning, self.kind.encode()]) if self.area else self.beginning
+        return (at, field)
 
     def part(self, kind: str) -> bytes:
         """Return the key of another part of the same conversation."""

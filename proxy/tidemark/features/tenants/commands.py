@@ -1,0 +1,117 @@
+"""The command ``tidemark tenants``: it erases a tenant, with or without a running server, and checks certificates.
+
+``cli/main.py`` adds it to its group; ``erasure.py`` has the work.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sys
+from contextlib import ExitStack
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from tidemark.core.errors import ConfigError, InvalidRequest
+from tidemark.terminal.examples import example
+from tidemark.terminal.options import config_option, json_option, store_url
+from tidemark.terminal.tables import print_json, printable
+
+if TYPE_CHECKING:
+    from tidemark.config import Settings
+
+
+@click.group(epilog=example("tidemark tenants forget 3f2a"), short_help="Erase a tenant, and check its certificate.")
+def tenants() -> None:
+    """Erase all that is stored of a tenant, and check what was signed about it."""
+
+
+@tenants.command(
+    epilog=example("tidemark tenants forget 3f2a", "tidemark tenants forget 3f2a --yes --json > certificate.json"),
+    short_help="Erase TENANT, in backups too.",
+)
+@config_option
+@json_option
+@click.option("--yes", is_flag=True, help="Ask nothing.")
+@click.argument("tenant")
+def forget(config: Path | None, as_json: bool, yes: bool, tenant: str) -> None:
+    """Delete the key of TENANT, then all its records, and print a signed certificate.
+
+    TENANT is its fingerprint, or the beginning of it. No copy of the store can be read any more, unless nothing was
+    encrypted: the certificate says so then.
+    """
+    from tidemark.config import load
+    from tidemark.features.tenants.erasure import TenantErasure
+    from tidemark.features.tenants.feature import erasure_parts, note_erasure
+    from tidemark.store.whole_store import WholeStore
+    from tidemark.worker.worker import Worker
+
+    if as_json and not yes:
+        raise click.UsageError("--json prints nothing but the certificate, so say --yes with it.")
+    settings = load(config, os.environ)
+
+    async def run(url: str) -> dict[str, Any]:
+        worker = Worker(settings, lambda warning: click.echo(f"warning: {warning}", err=True), store_url=url)
+        worker.emit.listeners.append(worker.log)
+        whole = WholeStore(url, library=settings.transport.store == "library")
+        try:
+            await whole.check_schema()
+            erasure = TenantErasure(erasure_parts(settings, whole, worker.tenant_keys, _secret(settings)))
+            owner = await erasure.find(tenant)
+            if not yes:
+                click.confirm(f"Erase all of tenant {printable(owner)}? This cannot be undone.", abort=True)
+            certificate = await erasure.erase(owner, lambda step: click.echo(f"erasing: {step}", err=True))
+            note_erasure(worker.emit, owner)
+            return certificate
+        finally:
+            await whole.aclose()
+
+    with ExitStack() as stack:
+        certificate = asyncio.run(run(store_url(settings, stack)))
+    print_json(certificate)
+
+
+@tenants.command(
+    epilog=example("tidemark tenants verify certificate.json"), short_help="Check the certificate in FILE."
+)
+@config_option
+@json_option
+@click.argument("file", type=click.Path(dir_okay=False, path_type=Path))
+def verify(config: Path | None, as_json: bool, file: Path) -> None:
+    """Tell whether the certificate in FILE is as this installation signed it.
+
+    The exit code is 1 if it was changed, or another installation's key signed it.
+    """
+    from tidemark.config import load
+    from tidemark.features.tenants.certificates import is_own, is_whole, read_certificate
+
+    try:
+        certificate = read_certificate(file.read_bytes())
+    except OSError as error:
+        raise ConfigError(f"{file} cannot be read: {error.strerror}.") from error
+    try:
+        whole = is_whole(certificate)
+    except InvalidRequest as error:
+        raise click.ClickException(str(error)) from error
+    own = is_own(certificate, _secret(load(config, os.environ)))
+    if as_json:
+        print_json({"ok": whole and own, "unchanged": whole, "signed_here": own})
+    elif not whole:
+        click.echo("changed since it was signed")
+    elif not own:
+        click.echo("unchanged, but signed by another installation, or with another TIDEMARK_SECRET")
+    else:
+        click.echo(f"unchanged: tenant {certificate.get('tenant')} was erased at {certificate.get('erased_at')}")
+    sys.exit(0 if whole and own else 1)
+
+
+def _secret(settings: Settings) -> bytes:
+    from tidemark.config.signing import stored_secret
+
+    signing = settings.secrets.signing
+    return (stored_secret(settings.data_dir) if signing is None else signing.reveal()).encode()
+
+
+COMMANDS = (tenants,)

@@ -1,0 +1,156 @@
+"""Erases a tenant: its key first, so that no copy of the store can be read any more, then everything that it has.
+
+``feature.py`` serves it, and ``commands.py`` runs it without a server.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import shutil
+import time
+from collections.abc import Callable, Mapping, Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from tidemark.core.errors import InvalidRequest, StoreUnavailable
+from tidemark.core.frozen import frozen
+from tidemark.features.tenants.certificates import signed
+from tidemark.features.tenants.traces import TraceEraser, owners_in, traces_of
+from tidemark.store.encryption.keyring import LOOK_SECONDS, KeyRing, scope_of
+from tidemark.store.whole_store import WholeStore
+
+MOST_PASSES = 4
+"""How often the store is gone through: a turn that was under way may still have been stored after the first time."""
+REWRITE_SECONDS = 600.0
+_PAUSE_SECONDS = 0.05
+FORGOTTEN_SECONDS = 2 * LOOK_SECONDS + 0.1
+"""After this no worker has an erased key any more."""
+
+
+@frozen(kw_only=True)
+class ErasureParts:
+    """What an erasure works on."""
+
+    store: WholeStore
+    keys: KeyRing | None
+    """None without encryption."""
+    flush_folder: Path
+    """The folder of the daily files."""
+    secret: bytes
+    is_embedded: bool
+    clock: Callable[[], float] = time.time
+
+
+class TenantErasure:
+    """Erases tenants. It holds no state of its own."""
+
+    def __init__(self, parts: ErasureParts) -> None:
+        self._parts = parts
+
+    async def find(self, text: str) -> str:
+        """Return the owner that a fingerprint, or the beginning of one, names.
+
+        :raises InvalidRequest: there is none, or there are several
+        """
+        parts, owners = self._parts, dict(await owners_in(self._parts.store))
+        if parts.keys is not None:
+            for scope, owner in (await asyncio.to_thread(parts.keys.owners)).items():
+                owners.setdefault(owner or scope, set())
+        owners.pop("", None)
+        fitting = [
+            owner
+            for owner, tenants in owners.items()
+            if text and (owner.startswith(text) or any(tenant.startswith(text) for tenant in tenants))
+        ]
+        if text in owners:
+            fitting = [text]
+        if not fitting:
+            raise InvalidRequest(f"Nothing is stored for a tenant {text}.", param="tenant", code="tenant_not_found")
+        if len(fitting) > 1:
+            raise InvalidRequest(
+                f"{len(fitting)} tenants begin with {text}. Name more of the fingerprint.", param="tenant"
+            )
+        return fitting[0]
+
+    async def erase(self, owner: str, tell: Callable[[str], None] = lambda _: None) -> dict[str, Any]:
+        """Erase all of an owner, and return the signed certificate.
+
+        :param tell: takes what is done now
+        :raises StoreUnavailable: the store does not answer, or the tenant writes all the while
+        :raises EncryptionKeyLost: the keys cannot be reached; nothing is deleted then
+        """
+        parts, key_ids = self._parts, list[str]()
+        traces = await traces_of(parts.store, owner)
+        eraser = TraceEraser(parts.store, traces)
+        await eraser.mark()
+        if parts.keys is not None:
+            tell("key")
+            key_ids = [*await asyncio.to_thread(parts.keys.erase, owner)]
+            await asyncio.sleep(FORGOTTEN_SECONDS)
+        tell("records")
+        for _ in range(MOST_PASSES):
+            if not await eraser.erase():
+                break
+            later = await traces_of(parts.store, owner)
+            traces.families |= later.families
+            traces.conversations |= later.conversations
+            traces.kept |= later.kept
+            traces.tenants |= later.tenants
+            await eraser.mark()
+        else:
+            raise StoreUnavailable("The tenant is in use. Revoke its credential, then run the command again.")
+        tell("files")
+        files = await asyncio.to_thread(_remove_folders, parts.flush_folder, sorted(traces.tenants))
+        if parts.is_embedded:
+            await _rewrite(parts.store)
+        counts = {
+            "conversations": len(traces.conversations),
+            "keys": eraser.deleted.keys,
+            "entries": eraser.deleted.entries,
+            "files": files,
+        }
+        return signed(self._statement(owner, key_ids, counts, plain=eraser.deleted.plain), parts.secret)
+
+    def _statement(
+        self, owner: str, key_ids: Sequence[str], counts: Mapping[str, int], *, plain: int
+    ) -> dict[str, Any]:
+        at = datetime.fromtimestamp(self._parts.clock(), UTC).isoformat(timespec="seconds")
+        copies = "cannot be read: the key is gone"
+        if not key_ids:
+            copies = "can be read: nothing was encrypted. Delete them"
+        elif plain:
+            copies = f"cannot be read, but for {plain} conversations with messages from before the encryption"
+        return {
+            "certificate": 1,
+            "tenant": owner,
+            "erased_at": at,
+            "key_scope": scope_of(owner).hex(),
+            "key_ids": [*key_ids],
+            "erased": dict(counts),
+            "backups_and_exports": copies,
+        }
+
+
+async def _rewrite(store: WholeStore) -> None:
+    """Have the append-only file of an embedded store written anew, without what was deleted, and wait for it."""
+    await store.call("BGREWRITEAOF")
+    deadline = time.monotonic() + REWRITE_SECONDS
+    while time.monotonic() < deadline:
+        facts = await store.call("INFO", "persistence")
+        text = facts.decode() if isinstance(facts, bytes) else str(facts)
+        if "aof_rewrite_in_progress:0" in text and "aof_rewrite_scheduled:0" in text:
+            return
+        await asyncio.sleep(_PAUSE_SECONDS)
+    raise StoreUnavailable("The append-only file is not rewritten yet. Run the command again.")
+
+
+def _remove_folders(folder: Path, tenants: Sequence[str]) -> int:
+    """Remove the daily files of tenants, and return how many they were."""
+    removed = 0
+    for tenant in tenants:
+        own = folder / tenant
+        if tenant.isalnum() and own.is_dir():
+            removed += sum(path.suffix == ".jsonl" for path in own.iterdir())
+            shutil.rmtree(own)
+    return removed

@@ -1,0 +1,69 @@
+"""The command ``tidemark tenants`` as operators run it, without a server."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tests.features.upkeep.stored import fill
+from tests.support.sealing import key_ring
+from tidemark.store.codec import Codec
+from tidemark.store.embedded.server import EmbeddedValkey
+from tidemark.store.encryption.cipher import TenantCipher
+
+pytestmark = pytest.mark.e2e
+Run = Callable[..., subprocess.CompletedProcess[str]]
+
+
+@pytest.fixture
+def owner(tmp_path: Path) -> str:
+    """A tenant with records of every kind in an embedded store that does not run."""
+    ring = key_ring(tmp_path / "data" / "keys")
+    with EmbeddedValkey(tmp_path / "data" / "store") as server:
+        asyncio.run(fill(server.url, codec=Codec(TenantCipher(ring))))
+    return max(ring.owners().values(), key=lambda name: (len(name) == 32, name))
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> Run:
+    """Runs the command on that store."""
+
+    def tidemark(*words: str, group: str = "tenants") -> subprocess.CompletedProcess[str]:
+        environ = {name: os.environ[name] for name in ("PYTHONPATH",) if name in os.environ}
+        environ |= {"HOME": str(tmp_path), "TIDEMARK_DATA_DIR": str(tmp_path / "data")}
+        environ["TIDEMARK_ENCRYPTION_KEY"] = (b"m" * 32).hex()
+        command = [sys.executable, "-m", "tidemark", group, *words]
+        return subprocess.run(command, env=environ, capture_output=True, text=True, timeout=60, check=False)
+
+    return tidemark
+
+
+def test_a_tenant_is_erased_without_a_server_and_its_certificate_is_checked(
+    run: Run, owner: str, tmp_path: Path
+) -> None:
+    """A changed certificate, and one that names nobody's key, are told."""
+    assert run("forget", "f" * 31 + "x", "--yes").returncode == 1
+    assert run("forget", owner, "--json").returncode == 2
+    assert run("forget", owner).returncode == 130  # nobody said yes
+    done = run("forget", owner, "--yes", "--json")
+    assert done.returncode == 0, done.stderr
+    certificate = json.loads(done.stdout)
+    assert (certificate["tenant"], len(certificate["key_ids"])) == (owner, 1)
+    assert certificate["erased"]["conversations"] >= 3
+    path = tmp_path / "certificate.json"
+    path.write_text(done.stdout)
+    assert run("verify", str(path)).returncode == 0
+    path.write_text(done.stdout.replace(owner, "f" * 32))
+    changed = run("verify", str(path), "--json")
+    assert (changed.returncode, json.loads(changed.stdout)["unchanged"]) == (1, False)
+    path.write_text("no certificate")
+    assert run("verify", str(path)).returncode == 1
+    assert run("verify", str(tmp_path / "nothing")).returncode == 2
+    assert run("check", group="store").returncode == 0
