@@ -283,6 +283,7 @@ def run(test: Callable[[], None]) -> None:
     if not SECONDS:
         settings(quiet, derandomize=True, max_examples=EXAMPLES)(test)()
         return
+    others = settings(quiet, derandomize=False, database=None, max_examples=ROUND_EXAMPLES)(test)
     end = time.monotonic() + SECONDS / (len(TARGETS) + 1)
     while time.monotonic() < end:
-        settings(quiet, derandomize=False, database=None, max_examples=ROUND_EXAMPLES)(test)()
+        others()
