@@ -88,11 +88,11 @@ async def test_what_is_plain_is_sealed_and_read_as_before(
     sealed, plain = await rotation(whole, ring).survey(10_000)
     assert (sealed, plain > 30) == (0, True)
     first = await rotated(whole, ring)
-    assert (first.sealed, first.left) == (plain, 0)
+    assert (first.sealed, first.unchanged) == (plain, 0)
     await read_whole(server, whole, ring, stored)
     assert (await rotation(whole, ring).survey(10_000)) == (plain, 0)
     again = await rotated(whole, ring)
-    assert (again.sealed, again.resealed, again.rewrapped, again.left) == (0, 0, 0, 0)
+    assert (again.sealed, again.resealed, again.rewrapped, again.unchanged) == (0, 0, 0, 0)
 
 
 async def test_a_run_that_was_interrupted_is_gone_on_with(
@@ -104,7 +104,7 @@ async def test_a_run_that_was_interrupted_is_gone_on_with(
     begun = rotation(whole, ring).run()
     await anext(begun)
     await begun.aclose()
-    assert (await rotated(whole, ring)).left == 0
+    assert (await rotated(whole, ring)).unchanged == 0
     await read_whole(server, whole, ring, stored)
 
 
@@ -116,7 +116,7 @@ async def test_new_keys_seal_everything_and_the_old_ones_go(
     ring = key_ring(tmp_path / "keys", b"b", b"a")
     before = {scope: ring.source.read(scope) for scope in ring.source.scopes()}
     done = await rotated(whole, ring, renew=True)
-    assert (done.rewrapped, done.sealed, done.left) == (len(before), 0, 0)
+    assert (done.rewrapped, done.sealed, done.unchanged) == (len(before), 0, 0)
     assert done.resealed > 30
     assert done.waiting == 4  # entries of the flush queue, whose keys stay so long
     only = key_ring(tmp_path / "keys", b"b")
@@ -140,7 +140,7 @@ async def test_the_second_of_two_operators_is_told(server: EmbeddedValkey, whole
         await rotated(whole, ring)
     async for _ in first:
         pass
-    assert (await rotated(whole, ring)).left == 0
+    assert (await rotated(whole, ring)).unchanged == 0
 
 
 async def test_lifetimes_stay_and_a_changed_value_is_left_alone(

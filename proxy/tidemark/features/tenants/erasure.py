@@ -1,4 +1,6 @@
-"""Erases a tenant: its key first, so that no copy of the store can be read any more, then everything that it has.
+"""Erases a tenant: its key first, then everything that it has.
+
+Without the key no copy of the store can be read any more.
 
 ``feature.py`` serves it, and ``commands.py`` runs it without a server.
 """
@@ -21,7 +23,7 @@ from tidemark.store.encryption.keyring import LOOK_SECONDS, KeyRing, scope_of
 from tidemark.store.whole_store import WholeStore
 
 MOST_PASSES = 4
-"""How often the store is gone through: a turn that was under way may still have been stored after the first time."""
+"""How often the store is gone through. A turn that was under way may be stored after the first time."""
 REWRITE_SECONDS = 600.0
 _PAUSE_SECONDS = 0.05
 FORGOTTEN_SECONDS = 2 * LOOK_SECONDS + 0.1
@@ -66,7 +68,7 @@ class TenantErasure:
         if text in owners:
             fitting = [text]
         if not fitting:
-            raise InvalidRequest(f"Nothing is stored for a tenant {text}.", param="tenant", code="tenant_not_found")
+            raise InvalidRequest(f"Nothing is stored for a tenant {text}.", param="tenant")
         if len(fitting) > 1:
             raise InvalidRequest(
                 f"{len(fitting)} tenants begin with {text}. Name more of the fingerprint.", param="tenant"
@@ -95,7 +97,7 @@ class TenantErasure:
             later = await traces_of(parts.store, owner)
             traces.families |= later.families
             traces.conversations |= later.conversations
-            traces.kept |= later.kept
+            traces.api_keys |= later.api_keys
             traces.tenants |= later.tenants
             await eraser.mark()
         else:

@@ -32,7 +32,7 @@ class Traces:
     tenants: set[str] = field(default_factory=set)
     """The owner's credential at each upstream, by which flushes and daily files go."""
     conversations: set[str] = field(default_factory=set)
-    kept: set[str] = field(default_factory=set)
+    api_keys: set[str] = field(default_factory=set)
     """Keys of its conversations of the Conversations API."""
 
 
@@ -70,7 +70,7 @@ async def traces_of(store: WholeStore, owner: str) -> Traces:
     for conversation in await store.call("ZRANGE", keys.owner_index(owner), 0, -1):
         traces.families.add(conversation[:FAMILY_CHARACTERS].decode())
     for identifier in await store.call("SMEMBERS", keys.kept_index(owner)):
-        traces.kept.add(keys.kept_conversation(owner, identifier.decode(errors="surrogateescape")))
+        traces.api_keys.add(keys.kept_conversation(owner, identifier.decode(errors="surrogateescape")))
     async for names in KeyScan(store).pages():
         for name in names:
             place = place_of(name)
@@ -148,7 +148,7 @@ class TraceEraser:
             owned = (await self._store.call("GET", name) or b"") == traces.owner.encode()
         elif kind == "cv":
             tenant: bytes = await self._store.call("HGET", name, "tenant") or b"-"
-            owned = name.decode() in traces.kept or tenant.decode() in traces.tenants
+            owned = name.decode() in traces.api_keys or tenant.decode() in traces.tenants
         return owned
 
     async def _erase_entries(self, name: bytes, place: KeyPlace) -> int:

@@ -195,9 +195,10 @@ def import_(config: Path | None, as_json: bool, replace: bool, file: Path) -> No
 @json_option
 @click.option("--renew", is_flag=True, help="Give each tenant a new key too, and delete the old ones at the end.")
 def rotate(config: Path | None, as_json: bool, renew: bool) -> None:
-    """Wrap the tenants' keys by the first master key, and seal what is still plain, while the store is in use.
+    """Wrap the tenants' keys by the first master key, and seal what is still plain.
 
-    After an interruption the same command goes on. The exit code is 1 if some values could not be sealed.
+    The store may be in use meanwhile. After an interruption the same command goes on. The exit code is 1 if some values
+    could not be sealed.
     """
     from msgspec import to_builtins
 
@@ -220,14 +221,14 @@ def rotate(config: Path | None, as_json: bool, renew: bool) -> None:
     with _going_on("What was sealed stays so; the same command goes on with the rest."):
         done = run_with_store(config, seal).progress
     if as_json:
-        print_json({"ok": not done.left, **to_builtins(done)})
+        print_json({"ok": not done.unchanged, **to_builtins(done)})
     else:
         click.echo(
             f"{done.rewrapped:,} tenants' keys wrapped anew, {done.sealed:,} plain values sealed, "
-            f"{done.resealed:,} sealed anew, {done.left:,} left as they are"
+            f"{done.resealed:,} sealed anew, {done.unchanged:,} left as they are"
             + (f"; old keys stay for {done.waiting:,} queued entries, so run it again later" if done.waiting else "")
         )
-    sys.exit(1 if done.left else 0)
+    sys.exit(1 if done.unchanged else 0)
 
 
 def _codec(settings: Settings) -> Codec:

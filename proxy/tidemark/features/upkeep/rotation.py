@@ -1,4 +1,6 @@
-"""Seals a store anew while it is in use: what is still plain, and what an old key of a tenant has sealed.
+"""Seals a store anew while it is in use.
+
+That is what is still plain, and what an old key of a tenant has sealed.
 
 ``tidemark store rotate`` runs it, and ``tidemark doctor`` lets it count. It may be interrupted at any time: the next
 run finds what is left. Entries of streams are not changed, since they leave by themselves.
@@ -54,7 +56,7 @@ class Rotated:
     """Tenants whose keys the first master key wraps now, or that got a new one."""
     waiting: int = 0
     """Entries of queues under an old key, which therefore stays until they have left: run it again then."""
-    left: int = 0
+    unchanged: int = 0
     """Values that changed meanwhile, or that nobody can open: they stay as they are."""
 
 
@@ -70,7 +72,7 @@ class StoreRotation:
         self._ring = ring
         self._token = uuid.uuid4().hex
         self._owners: dict[str, str] = {}
-        self._kept: dict[str, str] = {}
+        self._api_owners: dict[str, str] = {}
         self.progress = Rotated()
 
     async def run(self, *, renew: bool = False) -> AsyncGenerator[int, None]:
@@ -86,7 +88,7 @@ class StoreRotation:
                 try:
                     self.progress.rewrapped += await asyncio.to_thread(self._ring.rewrap, scope, renew=renew)
                 except EncryptionKeyLost:
-                    self.progress.left += 1
+                    self.progress.unchanged += 1
                 await self._renew_lease()
             if renew:
                 await asyncio.sleep(2 * LOOK_SECONDS)  # other processes seal with the new keys from then on
@@ -94,7 +96,7 @@ class StoreRotation:
             async for count in self._seal_all():
                 await self._renew_lease()
                 yield count
-            if renew and not self.progress.left and not self.progress.waiting:
+            if renew and not self.progress.unchanged and not self.progress.waiting:
                 for scope in scopes:
                     await asyncio.to_thread(self._ring.drop_old_keys, scope)
         finally:
@@ -105,15 +107,15 @@ class StoreRotation:
 
         :param most: keys that are looked at
         """
-        seen, sealed, plain = 0, 0, 0
+        looked_at, sealed, plain = 0, 0, 0
         async for names in KeyScan(self._store).pages():
             for name in names:
                 place = place_of(name)
                 async for element in self._sealable(name, place):
                     is_sealed = self._value(element[0], element[1]).startswith(MARK)
                     sealed, plain = sealed + is_sealed, plain + (not is_sealed)
-            seen += len(names)
-            if seen >= most:
+            looked_at += len(names)
+            if looked_at >= most:
                 break
         return sealed, plain
 
@@ -139,7 +141,7 @@ class StoreRotation:
                     yield element, sealing
 
     async def _note_waiting(self, name: bytes) -> None:
-        """Count the values of a key that are not sealed anew, and that an old key of a tenant has sealed."""
+        """Count the values of an old key that are not sealed anew."""
         async for page in read_pages(self._store, name):
             for element in page.elements:
                 for value in (element.value, *element.fields):
@@ -158,16 +160,16 @@ class StoreRotation:
             return
         owner = await self._owner_of(name, place)
         if owner is None:
-            self.progress.left += 1
+            self.progress.unchanged += 1
             return
         try:
             fresh = await asyncio.to_thread(self._sealed_anew, element, sealing, owner)
         except (RecordUnreadable, EncryptionKeyLost):
-            self.progress.left += 1
+            self.progress.unchanged += 1
             return
         arguments = (element.place, element.value, fresh)
         done = int(await self._store.call_large("EVAL", _RESEAL, 1, name, *arguments))
-        self.progress.left += not done
+        self.progress.unchanged += not done
         self.progress.sealed += done and is_plain
         self.progress.resealed += done and not is_plain
 
@@ -191,7 +193,7 @@ class StoreRotation:
             return self._owners.get(place.family)
         if place.area == "models":
             return ""
-        return self._kept.get(name.decode()) if place.kind == "cv" else place.rest.decode()
+        return self._api_owners.get(name.decode()) if place.kind == "cv" else place.rest.decode()
 
     async def _note_family(self, family: str) -> None:
         """Find the owner of a family in one of its records."""
@@ -216,7 +218,9 @@ class StoreRotation:
                 if place is not None and not place.area and place.kind == "ci":
                     owner = place.rest.decode()
                     for identifier in await self._store.call("SMEMBERS", name):
-                        self._kept[keys.kept_conversation(owner, identifier.decode(errors="surrogateescape"))] = owner
+                        self._api_owners[keys.kept_conversation(owner, identifier.decode(errors="surrogateescape"))] = (
+                            owner
+                        )
                 elif place is not None and place.area == FAMILY and place.kind == "c":
                     stored, tenant = await self._store.call("HMGET", name, "owner", "tenant")
                     if stored or tenant:

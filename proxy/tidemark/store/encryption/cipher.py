@@ -79,9 +79,10 @@ def key_id_of(stored: bytes) -> tuple[bytes, bytes]:
 
 
 def joined(place: Place) -> bytes:
-    """Return a place as bytes, so that no two places are the same bytes: each part has its length before it.
+    """Return a place as bytes, so that no two places are the same bytes.
 
-    A text counts as its bytes in UTF-8. It is put together as text of single bytes, in a third of the time.
+    Each part has its length before it, and a text counts as its bytes in UTF-8. Put together as text of single bytes,
+    it takes a third of the time.
     """
     text = ""
     for piece in place:

@@ -1,4 +1,6 @@
-"""Keeps the wrapped keys of the tenants apart from the store: in a folder, or on a server of their own.
+"""Keeps the wrapped keys of the tenants apart from the store.
+
+They are in a folder, or on a server of their own.
 
 A backup of the store must not hold them: whoever has the backup, a wrapped key and the master key could read a tenant
 that was erased since (docs/adr/0041). The calls block, since sealing needs a key at once; ``keyring.py`` caches.
