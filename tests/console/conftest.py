@@ -18,6 +18,7 @@ from tests.support.scripted import ScriptedUpstream
 from tests.support.serving import NO_TLS, Serving
 from tidemark.app.application import create_app
 from tidemark.config import load
+from tidemark.console.openid_pages import CALLBACK
 from tidemark.store.embedded.server import EmbeddedValkey
 from tidemark.upstream.litellm import load as load_litellm
 
@@ -78,7 +79,8 @@ def paths(console: Console, method: str) -> list[str]:
     """The paths of all pages or forms that need a session, those of new families too."""
     routes = [route for route in console.app.routes if isinstance(route, Route) and "/console" in route.path]
     found = {route.path for route in routes if method in (route.methods or ())}
-    return sorted(found - {"/console/login", "/console/static/{name}", "/console/{path:path}", "/console/events"})
+    sign_in = {"/console/login", "/console/login/openid", CALLBACK}
+    return sorted(found - sign_in - {"/console/static/{name}", "/console/{path:path}", "/console/events"})
 
 
 @pytest.fixture(scope="session", autouse=True)

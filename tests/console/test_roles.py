@@ -51,7 +51,13 @@ def guarded_routes(console: Console) -> list[tuple[str, str]]:
 
 def address(path: str, conversation: str) -> str:
     """A path of a route, with a conversation's id and others."""
-    known = {"id": conversation, "model:path": "openai:scripted", "handle": "abcd", "path:path": "nothing"}
+    known = {
+        "id": conversation,
+        "model:path": "openai:scripted",
+        "handle": "abcd",
+        "path:path": "nothing",
+        "tenant": "f" * 32,
+    }
     return re.sub(r"\{([^}]+)\}", lambda match: known[match[1]], path)
 
 

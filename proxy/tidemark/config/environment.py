@@ -13,8 +13,9 @@ from pathlib import Path
 
 from tidemark.config.kinds import Kind, Unfit, kind_of
 from tidemark.config.masking import Address, Secret
+from tidemark.config.people import KeysUrl
 from tidemark.config.reader import Reader
-from tidemark.config.sections import ROOT_KINDS, KeysUrl, StoreUrl
+from tidemark.config.sections import ROOT_KINDS, StoreUrl
 from tidemark.config.settings import Secrets
 from tidemark.config.tree import Scalar, resolve
 from tidemark.core.frozen import frozen

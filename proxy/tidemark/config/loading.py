@@ -38,6 +38,7 @@ from tidemark.config.sections import (
     SECTIONS,
     CompactionSettings,
     ModelStoreSettings,
+    Section,
     StatedKeys,
     StoreSettings,
     TenantSettings,
@@ -149,15 +150,9 @@ def _settings(reader: Reader, root: Table, path: Path | None, environ: Mapping[s
     sections: dict[str, Any] = {name: reader.section(SECTIONS[name], nodes.get(name), name) for name in PLAIN_SECTIONS}
     tenants = _by_tenant(reader, tenant_nodes, changed(StoreSettings(), sections["store"]))
     _check_tls(reader, root, sections, path)
-    store_models = {
-        name: changed(ModelStoreSettings(), reader.section(ModelStoreSettings, node, f"store.models.{name}"))
-        for name, node in model_nodes.items()
-    }
+    store_models = _by_name(reader, model_nodes, ModelStoreSettings(), "store.models")
     everybody = changed(QuotaSettings(), sections["limits"].get("per_tenant", {}))
-    quotas = {
-        name: changed(everybody, reader.section(QuotaSettings, node, f"limits.tenants.{name}"))
-        for name, node in quota_nodes.items()
-    }
+    quotas = _by_name(reader, quota_nodes, everybody, "limits.tenants")
     preset = _preset(reader, root, top.get("preset"))
     sections["tokenizer"] = {**preset.tokenizer, **sections["tokenizer"]}
     overrides = read_overrides(reader, environ)
@@ -170,7 +165,7 @@ def _settings(reader: Reader, root: Table, path: Path | None, environ: Mapping[s
     for name in ("memory_flush", "events"):
         if sections[name].get("webhook") and secrets.flush is None:
             reader.problem(0, f"{name}.webhook needs TIDEMARK_FLUSH_SECRET, the secret that signs what is posted")
-    _check_openid(reader, sections["openid"], has_token=overrides.secrets.admin_token is not None)
+    _check_openid(reader, sections["openid"], has_token=secrets.admin_token is not None)
     sections["encryption"] = _encryption(reader, sections["encryption"], overrides)
     entries = read_model_list(reader, nodes.get("model_list"))
     compaction = _compaction(reader, nodes.get("compaction"), entries, changed(CompactionSettings(), preset.compaction))
@@ -180,14 +175,7 @@ def _settings(reader: Reader, root: Table, path: Path | None, environ: Mapping[s
     if isinstance(upstream, str) and lacks_version(upstream):
         line = 0 if overrides.upstream else root.key_lines["upstream"]
         reader.warn(line, NO_VERSION)
-    if is_windows_path(environ.get("TIDEMARK_DATA_DIR", "")):
-        reader.problem(
-            0, "TIDEMARK_DATA_DIR is a path of Windows; write one of this machine, such as /home/me/tidemark"
-        )
-    configured = top.get("data_dir")
-    folder = data_folder(None if configured is MISSING else configured, path, environ)
-    if folder is None:
-        reader.problem(0, "there is no home folder to keep data in; set TIDEMARK_DATA_DIR")
+    folder = _folder(reader, top.get("data_dir"), path, environ)
     if folder is None or reader.problems:
         return None
     return Settings(
@@ -204,6 +192,18 @@ def _settings(reader: Reader, root: Table, path: Path | None, environ: Mapping[s
         path=path,
         **{name: changed(SECTIONS[name](), keys) for name, keys in sections.items()},
     )
+
+
+def _folder(reader: Reader, configured: Any, path: Path | None, environ: Mapping[str, str]) -> Path | None:
+    """Return the folder for data; note a path of another system, or that there is none."""
+    if is_windows_path(environ.get("TIDEMARK_DATA_DIR", "")):
+        reader.problem(
+            0, "TIDEMARK_DATA_DIR is a path of Windows; write one of this machine, such as /home/me/tidemark"
+        )
+    folder = data_folder(None if configured is MISSING else configured, path, environ)
+    if folder is None:
+        reader.problem(0, "there is no home folder to keep data in; set TIDEMARK_DATA_DIR")
+    return folder
 
 
 def _check_openid(reader: Reader, section: StatedKeys, *, has_token: bool) -> None:
@@ -264,7 +264,12 @@ def _split(
 def _by_tenant(reader: Reader, nodes: Mapping[str, Node], store: StoreSettings) -> Mapping[str, TenantSettings]:
     """Return each tenant's settings: its own keys, including null, over those of the store."""
     base = TenantSettings(ttl_days=store.ttl_days, max_age_days=store.max_age_days)
-    stated = {name: reader.section(TenantSettings, node, f"store.tenants.{name}") for name, node in nodes.items()}
+    return _by_name(reader, nodes, base, "store.tenants")
+
+
+def _by_name(reader: Reader, nodes: Mapping[str, Node], base: Section, at: str) -> Mapping[str, Section]:
+    """Return the settings of each name in a table: its own keys over those of ``base``."""
+    stated = {name: reader.section(type(base), node, f"{at}.{name}") for name, node in nodes.items()}
     return {name: changed(base, keys) for name, keys in stated.items()}
 
 

@@ -1,4 +1,4 @@
-"""Defines the sections of people: the audit log, and who signs in to the console by OpenID Connect.
+"""Defines the sections on trust: the audit log, who signs in by OpenID Connect, and the keys of the store.
 
 ``sections.py`` lists them with all others.
 """
@@ -10,8 +10,10 @@ from typing import Annotated
 from msgspec import Struct
 
 from tidemark.config.addresses import url
-from tidemark.config.kinds import Text, whole
+from tidemark.config.kinds import Auto, Text, whole
 from tidemark.config.masking import Address
+
+KeysUrl = Annotated[Address, url("redis", "rediss", "unix", words=(Address("folder"),))]
 
 
 class AuditSettings(Struct, frozen=True, kw_only=True):
@@ -34,3 +36,15 @@ class OpenIdSettings(Struct, frozen=True, kw_only=True):
     """Values of the claim that make a person an operator."""
     auditors: tuple[Text, ...] = ()
     """Values of the claim that make a person an auditor."""
+
+
+class EncryptionSettings(Struct, frozen=True, kw_only=True):
+    """The keys by which the store is encrypted, beside ``TIDEMARK_ENCRYPTION_KEY``."""
+
+    key_command: tuple[Text, ...] = ()
+    """A program and its arguments that print the master keys, for a vault. None: the environment has them."""
+    keys_url: KeysUrl | Auto = None
+    """Where the tenants' own keys are kept, apart from every backup of the store. ``auto``: in ``data_dir`` for an
+    embedded store; ``folder``: there for any store; otherwise a Redis or Valkey of its own."""
+    required: bool = False
+    """Refuse what stands in the store unsealed. Off, because a store from before is read until it is sealed."""

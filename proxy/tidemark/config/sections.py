@@ -33,7 +33,7 @@ from tidemark.config.kinds import (
     yaml_word,
 )
 from tidemark.config.masking import Address
-from tidemark.config.people import AuditSettings, OpenIdSettings
+from tidemark.config.people import AuditSettings, EncryptionSettings, OpenIdSettings
 from tidemark.core.conversation.cache_marks import MarkPolicy
 from tidemark.core.conversation.records import Keep
 from tidemark.core.conversation.summary import Strategy
@@ -56,7 +56,6 @@ GONE_METHODS = {"embedding": "it gained little and is gone with its extra; write
 EMBEDDED = Address("embedded")
 _SEVERAL = ("redis+cluster", "rediss+cluster", "redis+sentinel", "rediss+sentinel")
 StoreUrl = Annotated[Address, url("redis", "rediss", *_SEVERAL, "unix", words=(EMBEDDED,), several=_SEVERAL)]
-KeysUrl = Annotated[Address, url("redis", "rediss", "unix", words=(Address("folder"),))]
 _POLICY_FIELDS = frozenset(key.name for key in dataclasses.fields(CompactionPolicy))
 
 
@@ -382,18 +381,6 @@ class EventSettings(Struct, frozen=True, kw_only=True):
 
     webhook: Annotated[Address, url("http", "https")] | None = None
     """The URL that live events of all conversations are posted to, signed with ``TIDEMARK_FLUSH_SECRET``."""
-
-
-class EncryptionSettings(Struct, frozen=True, kw_only=True):
-    """The keys by which the store is encrypted, beside ``TIDEMARK_ENCRYPTION_KEY``."""
-
-    key_command: tuple[Text, ...] = ()
-    """A program and its arguments that print the master keys, for a vault. None: the environment has them."""
-    keys_url: KeysUrl | Auto = None
-    """Where the tenants' own keys are kept, apart from every backup of the store. ``auto``: in ``data_dir`` for an
-    embedded store; ``folder``: there for any store; otherwise a Redis or Valkey of its own."""
-    required: bool = False
-    """Refuse what stands in the store unsealed. Off, because a store from before is read until it is sealed."""
 
 
 SECTIONS: Mapping[str, Any] = {

@@ -13,11 +13,10 @@ from pathlib import Path
 from tidemark.config.access_sections import QuotaSettings
 from tidemark.config.masking import Address, Secret
 from tidemark.config.models import ModelDefaults, ModelEntry, WindowNote, most_specific
-from tidemark.config.people import AuditSettings, OpenIdSettings
+from tidemark.config.people import AuditSettings, EncryptionSettings, OpenIdSettings
 from tidemark.config.sections import (
     AuthSettings,
     CompactionSettings,
-    EncryptionSettings,
     EventSettings,
     HistorySettings,
     LimitSettings,

@@ -114,21 +114,19 @@ class Identifier:
             chain = self._chains.of(tenant, request.messages, conversation=controls.conversation)
         else:
             tenant, chain = place.tenant, place.chain
-        keep = strictest(controls.keep, profile.policy.keep)
-        _check_kept(keep, request, controls)
+        keep = _keep(request, controls, profile)
         recipe = self._choose(profile, route).recipe
         left_out = NOTHING_LEFT_OUT if place is None else place.left_out
         systems = _systems_of(request.messages, len(chain.hashes) - left_out.count)
         measure = CalibratedBudget(self._budgets.of(profile, request.max_output_tokens, controls.retention))
+        recall = self._recall(chain, recipe, systems, keep)
         if profile.policy.calibrate:
             key = _calibration_key(request, caller, route)
-            stored, calibration = await asyncio.gather(
-                self._recall(chain, recipe, systems, keep), self._calibrations.calibration(key)
-            )
+            stored, calibration = await asyncio.gather(recall, self._calibrations.calibration(key))
             factor = calibration.within(profile.policy.margin) if calibration.replies else profile.density
             measure = replace(measure, factor=factor, key=key)
         else:
-            stored = await self._recall(chain, recipe, systems, keep)
+            stored = await recall
         if stored.diverges and place is None:
             stored = await self._with_changed_answers(stored, request, chain)
         if left_out.count:
@@ -266,13 +264,14 @@ def _check_left_out(
         raise EarlierMessagesNeeded
 
 
-def _check_kept(keep: Keep, request: ModelRequest, controls: Controls) -> None:
-    """Refuse a request that relies on what is not stored.
+def _keep(request: ModelRequest, controls: Controls, profile: ModelProfile) -> Keep:
+    """Return what is stored of a request.
 
-    :raises InvalidRequest: its history is stored, or its response or conversation is asked for later
+    :raises InvalidRequest: it relies on what is not stored: its history, or a conversation of OpenAI's API
     """
+    keep = strictest(controls.keep, profile.policy.keep)
     if keep == "all":
-        return
+        return keep
     if controls.history == "stored":
         raise InvalidRequest(
             "Nothing of this model's messages is stored (store.keep), so history cannot be: send all messages, "
@@ -286,6 +285,7 @@ def _check_kept(keep: Keep, request: ModelRequest, controls: Controls) -> None:
             "'conversation'.",
             param="conversation",
         )
+    return keep
 
 
 def _calibration_key(request: ModelRequest, caller: Caller, route: Route) -> CalibrationKey:

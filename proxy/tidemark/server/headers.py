@@ -85,7 +85,7 @@ def read_controls(headers: Sequence[tuple[bytes, bytes]]) -> Controls:
     if overflow is not None and overflow.lower() != "acknowledge":
         raise _refused("X-Tidemark-Overflow", overflow, "acknowledge")
     stated = values.get(b"x-tidemark-keep", "all").lower()
-    keep = next((known for known in KEEPS if known == stated), None)
+    keep = next((value for value in KEEPS if value == stated), None)
     if keep is None:
         raise _refused("X-Tidemark-Keep", stated, "all, summaries or none")
     if keep != "all" and history == "stored":

@@ -71,5 +71,6 @@ def test_nothing_else_compares_owners_or_tenants() -> None:
     }
     assert places == {
         "features/conversations/access.py",
+        "features/keys/service.py",
         "features/tenants/traces.py",
     }  # the latter for the operator alone

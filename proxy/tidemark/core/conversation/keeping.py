@@ -1,4 +1,4 @@
-"""What is stored of a request: all of it, hashes and summaries without any text, or nothing (issue 33, item 7).
+"""What is stored of a request: all of it, hashes and summaries without any text, or nothing.
 
 The operator decides it (``store.keep``), and a client may ask for less (``X-Tidemark-Keep``), never for more.
 """

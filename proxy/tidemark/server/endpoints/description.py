@@ -35,6 +35,7 @@ CONTROLS = (
     in_header("X-Tidemark-Retention-Tokens", whole(0, 10**12 - 1)),
     in_header("X-Tidemark-Conversation", text(1, 256), "Printable characters, in UTF-8."),
     in_header("X-Tidemark-Overflow", choice("acknowledge")),
+    in_header("X-Tidemark-Keep", choice("all", "summaries", "none")),
     in_header("X-Tidemark-History", {"type": "string", "pattern": "^(client|stored(; known=[0-9]{1,12})?)$"}),
     in_header("Idempotency-Key", text(1, 256), "With stored history: a request that may be sent again."),
 )

@@ -1,0 +1,39 @@
+"""Describes the audit log, for ``/openapi.json``."""
+
+from __future__ import annotations
+
+from tidemark.server.describing import (
+    NUMBER,
+    TEXT,
+    WHOLE,
+    WHOLE_OR_NULL,
+    Operation,
+    constant,
+    in_query,
+    json_answer,
+    list_of,
+    members,
+    whole,
+)
+
+_FACT = ("action", "role", "actor", "tenant", "subject", "address")
+_ENTRY = members({"number": WHOLE, "at": NUMBER, **dict.fromkeys(_FACT, TEXT), "worker": TEXT})
+OPERATIONS = (
+    Operation(
+        method="GET",
+        path="/tidemark/audit",
+        summary="List what people read, changed and deleted, newest first.",
+        access="operator",
+        parameters=(
+            in_query("limit", whole(1)),
+            in_query("before", whole(1), "An entry's number."),
+            *(in_query(name, TEXT) for name in _FACT),
+        ),
+        answers={
+            200: json_answer(
+                members({"object": constant("list"), "data": list_of(_ENTRY), "before": WHOLE_OR_NULL, "head": TEXT})
+            )
+        },
+    ),
+)
+"""Those of this feature."""
