@@ -6,10 +6,10 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Coroutine
 from dataclasses import replace
 from functools import partial
-from typing import NoReturn
+from typing import Any, NoReturn
 
 from tidemark.core.bounded import BoundedCache
 from tidemark.core.conversation.keeping import without_texts
@@ -57,13 +57,15 @@ class TurnWriter:
         self._emit = emit
         self._stored_systems: BoundedCache[tuple[str, bytes], bool] = BoundedCache(STORED_SYSTEMS)
 
-    async def record(self, turn: TurnRecord) -> str:
-        """Store what is to be stored of a turn, as ``_write`` does.
+    def record(self, turn: TurnRecord) -> Coroutine[Any, Any, str]:
+        """Store what is to be stored of a turn, as ``_write`` does."""
+        return self._write(turn) if turn.keep == "all" else self._write_less(turn)
+
+    async def _write_less(self, turn: TurnRecord) -> str:
+        """Store no text of a turn.
 
         Who made a response in an account that tenants share is noted in any case, without content (promise 8).
         """
-        if turn.keep == "all":
-            return await self._write(turn)
         if turn.response is not None:
             await self._responses.claim(turn.owner or turn.tenant, turn.response)
         return turn.conversation if turn.keep == "none" else await self._write(without_texts(turn))
