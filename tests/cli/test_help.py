@@ -17,6 +17,7 @@ from tidemark.cli.main import COMPLETION_VARIABLE, cli
 LISTS_NOTHING = {
     "compact": "prints JSON always",
     "completion": "prints a shell's script",
+    "flush read": "prints lines of JSON always",
     "audit export": "prints lines of JSON always",
     "conversations export": "prints lines of JSON always",
     "count": "prints JSON always",

@@ -40,6 +40,7 @@ RECORD = TurnRecord(
     left_out_tokens=13,
     bindings=b"0123456789abcdef",
     prompt_record=b"\n.",
+    keep="summaries",
 )
 
 

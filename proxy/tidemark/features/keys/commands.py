@@ -82,7 +82,14 @@ def show(config: Path | None, url: str | None, as_json: bool, identifier: str) -
 
 @keys.command(epilog=example("tidemark keys rotate f3k9x2m7q1ab --grace 24"))
 @_on_server
-@click.option("--grace", type=click.FloatRange(min=0), default=0, metavar="HOURS", help="How long the old one works.")
+@click.option(
+    "--grace",
+    type=click.FloatRange(min=0),
+    default=0,
+    show_default=True,
+    metavar="HOURS",
+    help="How long the old one works.",
+)
 @click.argument("identifier", metavar="ID")
 def rotate(config: Path | None, url: str | None, as_json: bool, grace: float, identifier: str) -> None:
     """Give a key a new secret and show it, once. Its conversations stay."""
