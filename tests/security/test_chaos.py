@@ -53,8 +53,13 @@ def store_is(tidemark: Tidemark, state: str) -> bool:
 
 
 def questions(tidemark: Tidemark, talk: str) -> list[str]:
-    """What a stored conversation has of the user."""
-    got = tidemark.get(f"/tidemark/conversations/{talk}/export")
+    """What a stored conversation has of the user.
+
+    Each worker learns by itself that the store is back, so one may say 503 a moment after another one was ready.
+    """
+    path = f"/tidemark/conversations/{talk}/export"
+    wait_until(lambda: tidemark.get(path).status_code != 503, WAIT_SECONDS)
+    got = tidemark.get(path)
     assert got.status_code == 200, (talk, got.text)
     return [str(line) for line in got.text.splitlines() if '"role": "user"' in line or '"role":"user"' in line]
 
