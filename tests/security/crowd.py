@@ -232,6 +232,7 @@ class Crowd:
         makers: Mapping[str, Callable[[], str]] = {
             "x-tidemark-conversation": lambda: self._name(tenant),
             "x-tidemark-history": lambda: self.chance.choice(("client", "stored", "stored; known=1")),
+            "x-tidemark-keep": lambda: self.chance.choice(("all", "all", "all", "summaries", "none")),
             "idempotency-key": lambda: self.chance.choice(("once", "twice", tenant.word)),
             "last-event-id": lambda: "0-0-0",
             "model": lambda: self._model(tenant),

@@ -29,7 +29,7 @@ __all__ = ["litellm", "store_url"]
 pytestmark = [pytest.mark.security, pytest.mark.timeout(7200)]
 
 TENANTS = 500
-REQUESTS = int(os.environ.get("TIDEMARK_TENANT_REQUESTS", "20000"))
+REQUESTS = int(os.environ.get("TIDEMARK_TENANT_REQUESTS", "30000"))
 SECONDS = float(os.environ.get("TIDEMARK_FUZZ_SECONDS", "0"))
 """How long it may take; 0 is no limit."""
 SEED = int(os.environ.get("TIDEMARK_SEED", "1"))

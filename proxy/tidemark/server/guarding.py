@@ -179,7 +179,7 @@ class RouteGuard:
         """Append that somebody was refused, if not too many were."""
         omitted = self._refusals.admit()
         if omitted is not None:
-            self._later(_fact(action, visitor, request, omitted or request.url.path))
+            self._later(_fact(action, visitor, request, omitted or _place(request)))
 
     async def note_sign_in(self, visitor: Visitor, request: Request) -> None:
         """Append that somebody has signed in; later, if the store is away: a session by itself shows nothing."""
@@ -263,6 +263,14 @@ def _subject(text: str, name: str) -> str:
     if name != "id" or not text or is_id(text):
         return text
     return "name:" + hashlib.sha256(text.encode("utf-8", "replace")).hexdigest()[:_SUBJECT_CHARACTERS]
+
+
+def _place(request: Request) -> str:
+    """Return the path of a request without what its sender filled in: it may be a client's own name."""
+    path = request.url.path
+    for name, value in request.path_params.items():
+        path = path.replace(str(value), f"{{{name}}}", 1) if value else path
+    return path
 
 
 def address_of(request: Request) -> str:
