@@ -58,8 +58,14 @@ def questions(tidemark: Tidemark, talk: str) -> list[str]:
     Each worker learns by itself that the store is back, so one may say 503 a moment after another one was ready.
     """
     path = f"/tidemark/conversations/{talk}/export"
-    wait_until(lambda: tidemark.get(path).status_code != 503, WAIT_SECONDS)
-    got = tidemark.get(path)
+    answers: list[httpx.Response] = []
+
+    def is_answered() -> bool:
+        answers.append(tidemark.get(path))
+        return answers[-1].status_code != 503
+
+    wait_until(is_answered, WAIT_SECONDS)
+    got = answers[-1]
     assert got.status_code == 200, (talk, got.text)
     return [str(line) for line in got.text.splitlines() if '"role": "user"' in line or '"role":"user"' in line]
 

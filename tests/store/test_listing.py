@@ -24,6 +24,7 @@ class Asked:
         self.away = False
         self.written: list[str] = []
         self.led: list[str] = []
+        self.batches = 0
 
     async def __call__(self, command: str, _: str, *rest: str) -> list[object]:
         """One command."""
@@ -31,6 +32,7 @@ class Asked:
             raise StoreUnavailable("away")
         if command == "EVAL" and rest[1].endswith("owner"):
             self.written += rest[4::2]
+            self.batches += 1
         if command == "SET":
             self.led.append(rest[0])
         return []
@@ -161,3 +163,47 @@ async def test_a_fork_that_was_deleted_and_begins_again_is_listed_at_once(
         await soon()
     else:
         raise AssertionError("It is not listed.")
+
+
+async def test_a_recorded_turn_can_be_found_by_any_other_process(
+    store: RedisStore, other: RedisStore, tenant: str
+) -> None:
+    """On the list and by its name, at once: the process that recorded it may die before its next turn."""
+    first = await store.record(turn_of(tenant, dialogue(2), created_at=10.0, name="mine"))
+    assert (await listed(other, tenant), await other.find_by_name(tenant, "mine")) == ([first], first)
+    second = await store.record(turn_of(tenant, dialogue(2, "edited"), created_at=20.0, name="mine"))
+    assert (await listed(other, tenant), await other.find_by_name(tenant, "mine")) == ([second, first], second)
+
+
+async def test_a_name_that_led_elsewhere_leads_here_when_its_turn_is_recorded(
+    store: RedisStore, other: RedisStore, tenant: str
+) -> None:
+    """Though this process listed the conversation a moment ago."""
+    said = dialogue(4)
+    one = await store.record(turn_of(tenant, said[:2], created_at=10.0, name="mine"))
+    await store.record(turn_of(tenant, dialogue(2, "edited"), created_at=20.0, name="mine"))
+    await store.record(turn_of(tenant, said, known=2, conversation=one, created_at=30.0, name="mine"))
+    assert await other.find_by_name(tenant, "mine") == one
+
+
+async def test_turns_that_begin_at_once_are_listed_together() -> None:
+    """Each waits for one write at most that began before it, and none for the pause between writes."""
+    asked = Asked()
+    listing = Listing(asked, 0)
+    begun = [Used("owner", f"c{number}", "", "1.0", 0, is_new=True) for number in range(50)]
+    await asyncio.gather(*map(listing.add, begun))
+    assert asked.written == [used.conversation for used in begun]
+    assert asked.batches == 2
+    await listing.aclose()
+
+
+async def test_a_store_that_lists_nothing_holds_no_turn() -> None:
+    """Its turn is recorded all the same."""
+    asked = Asked()
+    asked.away = True
+    listing = Listing(asked, 0)
+    await listing.add(Used("owner", "new", "mine", "1.0", 0, is_new=True))
+    asked.away = False
+    await listing.add(used("new", "mine"))
+    assert (asked.written, asked.led) == (["new"], ["new"])
+    await listing.aclose()

@@ -88,6 +88,7 @@ def turn_of(
     conversation: str | None = None,
     complete: bool = True,
     created_at: float | None = None,
+    name: str = "",
 ) -> TurnRecord:
     """The record of a turn whose request and reply are ``messages``."""
     chain = chain_of(tenant, messages)
@@ -106,6 +107,7 @@ def turn_of(
         summarized=3,
         created_at=created_at if created_at is not None else float(next(_clock)),
         usage={"prompt_tokens": 90},
+        name=name,
     )
 
 

@@ -1,18 +1,19 @@
 """Lists conversations, by credential and of all, and stores what clients call them.
 
-The lists stand in slots of their own, so no request waits for them. After a turn is recorded, its conversation is noted
-here, and a task writes it a moment later. A conversation that was written in the last minute waits for a sweep, which
-comes once a minute. What a crash or an emptied store loses comes back within a minute of the conversation's next turn.
-A use that waits while another worker deletes the conversation is not written any more: each list remembers for ten
-minutes what was deleted from it.
+The lists stand in slots of their own, so a turn's script cannot write them. A turn that begins a conversation, or whose
+name led elsewhere, waits until it is listed: nobody could find it again if this process died first. Other uses are
+written a moment later, and those of a conversation that was written in the last minute by a sweep, which comes once a
+minute; what a crash loses of them comes back with the next turn. A use that waits while another worker deletes the
+conversation is not written any more: each list remembers for ten minutes what was deleted from it.
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
+import itertools
 import math
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
 from tidemark.core.bounded import BoundedCache
@@ -26,6 +27,7 @@ from tidemark.store.scripts import LIST_ADD, LIST_DROP
 PAUSE_SECONDS = 60.0
 """Between two sweeps; a list's order is no older."""
 SOON_SECONDS = 0.05
+"""Until a use of a conversation that this process has not written of late is: those of a burst are written together."""
 """Until a new conversation is written: those of a burst are written together."""
 DELETED_SECONDS = 600
 """How long a list remembers a deletion; as long as a conversation refuses the turns that began before its deletion."""
@@ -69,6 +71,8 @@ class Listing:
         self._later: dict[tuple[str, str], Used] = {}
         self._leading: BoundedCache[tuple[str, str], str] = BoundedCache(_CACHED)
         """By owner and name, the conversation that was used last under it."""
+        self._named: BoundedCache[tuple[str, str], str] = BoundedCache(_CACHED)
+        """By owner and name, the conversation that this process wrote last under it."""
         self._listed_at: BoundedCache[tuple[str, str], float] = BoundedCache(_CACHED)
         self._pruned_at: BoundedCache[str, float] = BoundedCache(_CACHED)
         self._unlimited: set[str] = set()
@@ -79,15 +83,30 @@ class Listing:
         self._timer: asyncio.TimerHandle | None = None
         self._sweep_timer: asyncio.TimerHandle | None = None
 
+    async def add(self, used: Used) -> None:
+        """Note that a conversation was used, and wait until it is listed if nothing else leads to it."""
+        self.note(used)
+        name = (used.owner, used.name)
+        if not used.is_new and (not used.name or self._named.get(name) == used.conversation):
+            return
+        if self._task is not None and not self._task.done():
+            await asyncio.wait([self._task])  # it may have begun before
+        if (used.owner, used.conversation) in self._soon:
+            self._begin()
+        if self._task is not None:
+            await asyncio.wait([self._task])
+
     def note(self, used: Used) -> None:
         """Note that a conversation was used; it is listed soon."""
         for follow in self.followers:
             follow(used.owner, used.conversation)
-        entry = (used.owner, used.conversation)
+        entry, name = (used.owner, used.conversation), (used.owner, used.name)
         if used.name:  # it leads to this conversation, though another one may be written after it
-            self._leading.put((used.owner, used.name), used.conversation)
+            self._leading.put(name, used.conversation)
+        is_listed = not used.name or self._named.get(name) == used.conversation
         loop = asyncio.get_running_loop()
-        if not used.is_new and loop.time() - self._listed_at.get(entry, -math.inf) < PAUSE_SECONDS:
+        written_at = self._listed_at.get(entry, -math.inf)
+        if is_listed and not used.is_new and loop.time() - written_at < PAUSE_SECONDS:
             self._later[entry] = used
             if self._sweep_timer is None:
                 self._sweep_timer = loop.call_later(PAUSE_SECONDS, self._sweep)
@@ -169,6 +188,7 @@ class Listing:
             marks = keys.deleted_from(index)
             await self._ask("EVAL", LIST_DROP.source, 2, index, marks, conversation, until, DELETED_SECONDS)
         if name and owner is not None:
+            self._named.pop((owner, name), None)
             await self._drop_name(keys.name(owner, name), conversation)
 
     async def settle(self) -> None:
@@ -202,20 +222,20 @@ class Listing:
             self._timer.cancel()
             self._timer = None
         if self._task is None or self._task.done():
-            self._task = asyncio.create_task(self._write())
+            waiting, self._soon = self._soon, {}
+            self._task = asyncio.create_task(self._write(waiting))
         elif self._soon:  # the task writes other entries now; these come after them
             self._timer = asyncio.get_running_loop().call_later(SOON_SECONDS, self._begin)
 
-    async def _write(self) -> None:
+    async def _write(self, waiting: Mapping[tuple[str, str], Used]) -> None:
         """Write what is due; what the store does not take is dropped, since lists are only a convenience.
 
         Entries that are noted meanwhile have their own time.
         """
-        waiting, self._soon = self._soon, {}
-        deleted: set[str] = set()
         with contextlib.suppress(StoreError):
-            for index, entries in _by_index(waiting.values()).items():
-                deleted.update(await self._write_index(index, entries))
+            lists = _by_index(waiting.values()).items()
+            found = await asyncio.gather(*(self._write_index(index, entries) for index, entries in lists))
+            deleted = set(itertools.chain.from_iterable(found))
             listed = {entry: used for entry, used in waiting.items() if used.conversation not in deleted}
             for used in listed.values():
                 if used.name and self._leading.get((used.owner, used.name), used.conversation) == used.conversation:
@@ -262,6 +282,7 @@ class Listing:
     async def _write_name(self, used: Used) -> None:
         lifetime = ("EX", used.ttl_seconds) if used.ttl_seconds else ()
         await self._ask("SET", keys.name(used.owner, used.name), used.conversation, *lifetime)
+        self._named.put((used.owner, used.name), used.conversation)
 
     async def _drop_name(self, key: str, conversation: str) -> None:
         """Remove a name, unless another conversation has it.

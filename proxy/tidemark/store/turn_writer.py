@@ -104,11 +104,13 @@ class TurnWriter:
             if write is None or not self._responses.note_slots(error):
                 raise
             return await self._write(turn)  # nothing was written
-        conversation = self._note(turn, owner, own, created)
+        used = self._used(turn, owner, own, created)
+        conversation = used.conversation
         for system in parts.systems:
             self._stored_systems.put((conversation, system.digest), value=True)
         size = parts.size
         try:
+            await self._listing.add(used)
             size += await self._keep_response(owner, turn, conversation, own, write)
         finally:
             self._usage.note(owner, size, accepted=not turn.imported)
@@ -120,8 +122,8 @@ class TurnWriter:
             await self._responses.claim(owner, turn.response)
         raise StoreFull(FULL)
 
-    def _note(self, turn: TurnRecord, owner: str, own: bytes, created: str) -> str:
-        """Note what the script did; return the id of the conversation.
+    def _used(self, turn: TurnRecord, owner: str, own: bytes, created: str) -> Used:
+        """Return the use of a conversation that the script recorded.
 
         :param own: what the script returned; a ``+`` stands for a new conversation, a ``~`` for a mended record
         """
@@ -129,8 +131,7 @@ class TurnWriter:
         seconds, is_new = self._lifetimes.of(turn.tenant).idle, b"+" in own[OWN_CHARACTERS:]
         if b"~" in own[OWN_CHARACTERS:]:
             self._emit(RecordBroken(conversation, "conversation", MENDED))
-        self._listing.note(Used(owner, conversation, turn.name, created, seconds, is_new))
-        return conversation
+        return Used(owner, conversation, turn.name, created, seconds, is_new)
 
     async def _keep_response(
         self, owner: str, turn: TurnRecord, conversation: str, own: bytes, write: ResponseWrite | None
