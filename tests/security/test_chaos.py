@@ -20,7 +20,9 @@ import redis
 
 from tests.e2e.test_command import CONFIG, WAIT_SECONDS, Machine, Tidemark, command_of, descendants, machine
 from tests.e2e.test_dying_store import has_written, valkeys
-from tests.request.talk import long, user
+from tests.request.faithful import is_summary_call
+from tests.request.talk import history, long, user
+from tests.support.scripted import Answer, Received, says
 from tests.support.serving import NO_TLS
 from tests.support.waiting import wait_until
 from tidemark.store.embedded.server import EmbeddedValkey
@@ -29,6 +31,8 @@ __all__ = ["machine"]
 pytestmark = pytest.mark.chaos
 
 TALKS, TURNS = 6, 8
+HANGING = CONFIG.replace("strategy: extractive", "strategy: llm, summarizer: {{model: small, timeout_seconds: 3}}")
+SUMMARY = "## Summary\nThe user asked one question after the other, and each was answered."
 
 
 def turn(tidemark: Tidemark, talk: str, text: str) -> httpx.Response:
@@ -216,3 +220,47 @@ def test_a_store_that_evicts_truncates_no_request_in_silence(machine: Machine, t
         assert silent == []
         assert "allkeys-lru" in tidemark.get("/health/readiness").json()["eviction"]
         assert tidemark.end() == 0
+
+
+def test_an_emptied_store_is_told_to_each_conversation_that_was_in_it(machine: Machine, tmp_path: Path) -> None:
+    """Lost: all of it, as an operator asked. Told: the next turn of each, readiness. Whole: after that turn."""
+    with EmbeddedValkey(tmp_path / "emptied") as server, redis.Redis.from_url(server.url) as admin:
+        environ = {"TIDEMARK_STORE_URL": server.url}
+        tidemark = machine.serve("--workers", "2", "--config", str(machine.config(CONFIG)), environ=environ)
+        with Talkers(tidemark) as talkers:
+            pass
+        assert talkers.count() == TALKS * TURNS
+        for _ in range(8):  # each worker has its share of each conversation
+            assert all(turn(tidemark, talk, "Once more?").status_code == 200 for talk in talkers.acknowledged)
+        admin.flushall()
+        told = [turn(tidemark, talk, "What did I say?") for talk in talkers.acknowledged]
+        assert [answer.status_code for answer in told] == [200] * TALKS
+        assert all("x-tidemark-history-gap" in answer.headers for answer in told)
+        wait_until(lambda: "replaced" in tidemark.get("/health/readiness").json(), WAIT_SECONDS)
+        for talk in talkers.acknowledged:
+            assert len(questions(tidemark, talk)) == 1
+        assert tidemark.end() == 0
+
+
+def test_a_summarizer_that_hangs_delays_a_request_once_and_loses_nothing(machine: Machine) -> None:
+    """Lost: nothing. Told: the strategy in the headers, the log. Whole: when the model answers again."""
+    hangs = threading.Event()
+    hangs.set()
+    ordinary = machine.upstream.script
+
+    def script(received: Received) -> Answer:
+        if not is_summary_call(received):
+            return ordinary(received)
+        return Answer([b"{}"], before_headers=30) if hangs.is_set() else says(SUMMARY)(received)
+
+    machine.upstream.script = script
+    tidemark = machine.serve("--workers", "2", "--config", str(machine.config(HANGING)))
+    said = [*history(20, words=100), user("And then?")]
+    first = tidemark.chat(said)
+    assert (first.status_code, first.headers["x-tidemark-strategy"]) == (200, "extractive")
+    sent = str(machine.upstream.last.messages)
+    assert said[-1]["content"] in sent
+    hangs.clear()
+    other = [user("Something else altogether."), *said[1:]]
+    wait_until(lambda: tidemark.chat(other).headers.get("x-tidemark-strategy") == "llm", WAIT_SECONDS)
+    assert tidemark.end() == 0
