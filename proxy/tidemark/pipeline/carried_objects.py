@@ -28,6 +28,7 @@ from tidemark.pipeline.shared_accounts import (
     is_word,
     names_of_path,
     steps_of,
+    texts_of_query,
     unescaped,
 )
 from tidemark.pipeline.values import BufferedReply
@@ -83,7 +84,7 @@ class CarriedObjects:
         if is_call or not self.are_shared(route):
             return ()
         names = names_of_path(path)
-        references = await _references(body, place) if isinstance(body, bytes) else ()
+        references = [*texts_of_query(path), *(await _references(body, place) if isinstance(body, bytes) else ())]
         standing = await self.accounts.standing(route, caller, [*names, *references])
         if standing.foreign:
             raise self._not_found(standing.foreign[0])

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Sequence
 from functools import lru_cache
-from urllib.parse import unquote, urlsplit
+from urllib.parse import parse_qsl, unquote, urlsplit
 
 from tidemark.core.conversation.prefix import owner_of
 from tidemark.core.conversation.request import ModelRequest
@@ -75,15 +75,21 @@ class SharedAccounts:
             [name for name, maker in pairs if maker is None],
         )
 
-    async def unreachable(self, route: Route, caller: Caller, identifiers: Collection[str]) -> Sequence[str]:
+    async def unreachable(
+        self, route: Route, caller: Caller, identifiers: Collection[str], mentioned: Collection[str] = ()
+    ) -> Sequence[str]:
         """Return the objects that a caller may not reach over a route.
 
+        :param mentioned: texts that may be ids; what Tidemark did not see made counts if it looks like a provider's id
         :raises StoreUnavailable: nobody knows at present
         """
         if not account_of(self.upstream, route):
             return ()
-        standing = await self.standing(route, caller, identifiers)
-        return standing.foreign if self.is_open else [*standing.foreign, *standing.unseen]
+        standing = await self.standing(route, caller, [*identifiers, *mentioned])
+        if self.is_open:
+            return standing.foreign
+        unseen = [name for name in standing.unseen if name in identifiers or PROVIDERS_ID.fullmatch(name)]
+        return [*standing.foreign, *unseen]
 
     async def check_mentioned(self, route: Route, request: ModelRequest, caller: Caller) -> None:
         """Refuse a request to a model that names files, vector stores or containers which its caller may not reach.
@@ -92,11 +98,7 @@ class SharedAccounts:
         :raises StoreUnavailable: nobody knows at present
         """
         names = _mentioned(request) if account_of(self.upstream, route) else ()
-        if not names:
-            return
-        standing = await self.standing(route, caller, names)
-        unseen = [] if self.is_open else [name for name in standing.unseen if PROVIDERS_ID.fullmatch(name)]
-        for name in (*standing.foreign, *unseen):
+        for name in await self.unreachable(route, caller, (), names) if names else ():
             raise ObjectNotFound(name, is_open=self.is_open)
 
     async def claim(self, route: Route, caller: Caller, identifiers: Sequence[str]) -> None:
@@ -125,6 +127,12 @@ def names_of_path(path: str) -> list[str]:
     :param path: below the base URL, as the client wrote it
     """
     return [name for name in steps_of(path)[1:] if not _WORD.fullmatch(name)]
+
+
+def texts_of_query(path: str) -> list[str]:
+    """Return the values of a path's query that may be ids, such as a cursor (``after``)."""
+    values = [value for _, value in parse_qsl(path.partition("?")[2])]
+    return [value for value in values if not (value.isalpha() or value.isdecimal() or is_word(value))]
 
 
 def steps_of(path: str) -> list[str]:

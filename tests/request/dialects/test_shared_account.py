@@ -198,6 +198,26 @@ def test_an_id_is_recognized_however_the_path_is_written(bench: Bench, shared: t
     assert len(bench.upstream.received) == 1
 
 
+def test_a_query_names_nothing_of_another_tenant(bench: Bench, shared: tuple[Client, Client]) -> None:
+    """Such as the item or the file behind which a list begins; the provider may quote it."""
+    alice, bob = shared
+    item, file = respond(alice).json()["output"][0]["id"], make(alice)
+    own = ask(bob, "POST", "/v1/responses", json={"model": "small", "input": "Hi", "store": True}).json()["id"]
+    store = make(bob, "/v1/vector_stores")
+    bench.settle()
+    asked = len(bench.upstream.received)
+    for path in (
+        f"files?after={file}",
+        f"vector_stores/{store}/files?order=asc&after={file}",
+        f"files?after=%{ord(file[0]):02x}{file[1:]}",
+    ):
+        assert ask(bob, "GET", f"/v1/{path}").status_code == 404, path
+    assert ask(bob, "GET", f"/v1/responses/resp_elsewhere1/input_items?after={item}").status_code == 404
+    assert len(bench.upstream.received) == asked
+    assert ask(alice, "GET", f"/v1/files?order=desc&limit=5&after={file}").status_code == 200
+    assert ask(bob, "GET", f"/v1/responses/{own}/input_items?order=asc").status_code == 200
+
+
 def test_a_form_makes_what_belongs_to_its_sender(bench: Bench, shared: tuple[Client, Client]) -> None:
     """Files are uploaded as forms, short ones and long ones."""
     alice, bob = shared

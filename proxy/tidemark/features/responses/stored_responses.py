@@ -18,7 +18,7 @@ from tidemark.core.ports import Caller, Route, Upstream, UpstreamReply
 from tidemark.features.responses.background_responses import BackgroundResponses
 from tidemark.pipeline.earlier_messages import EarlierMessages
 from tidemark.pipeline.plain_replies import UNSERVED, decode_whole, read_whole
-from tidemark.pipeline.shared_accounts import SharedAccounts, account_of, names_of_path
+from tidemark.pipeline.shared_accounts import SharedAccounts, account_of, names_of_path, texts_of_query
 from tidemark.pipeline.values import BufferedReply
 from tidemark.store.responses import RedisResponses
 
@@ -113,7 +113,8 @@ class StoredResponses:
         keeps = None if route is None else self.upstream.keeps_responses(route, caller)
         if route is None or keeps is False:
             return None
-        if record is None and await self.accounts.unreachable(route, caller, names_of_path(path)):
+        names = names_of_path(path) if record is None else ()
+        if await self.accounts.unreachable(route, caller, names, texts_of_query(path)):
             return None
         reply = await self.upstream.forward(route, method, path, b"", caller)
         if reply.status not in UNSERVED or keeps:
