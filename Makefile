@@ -179,8 +179,8 @@ format: $(VENV)/dev.stamp ## Repair and format the code with ruff
 
 lock: $(BIN)/uv ## Lock pyproject.toml into requirements/, keeping pins; UPGRADE=1 renews them
 	$(UV_COMPILE) --all-extras --group build --group dev --output-file requirements/dev.txt
-	$(UV_COMPILE) --extra local --extra oidc --extra otel --group build --constraint requirements/dev.txt --output-file requirements/local.txt
-	$(UV_COMPILE) --extra oidc --extra otel --group build --constraint requirements/dev.txt --output-file requirements/runtime.txt
+	$(UV_COMPILE) --extra local --extra mcp --extra oidc --extra otel --group build --constraint requirements/dev.txt --output-file requirements/local.txt
+	$(UV_COMPILE) --extra mcp --extra oidc --extra otel --group build --constraint requirements/dev.txt --output-file requirements/runtime.txt
 
 lock-clients: $(BIN)/uv ## Lock the clients of test-clients, keeping pins; UPGRADE=1 renews them
 	for name in python pydantic aider; do \

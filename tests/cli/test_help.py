@@ -24,6 +24,7 @@ LISTS_NOTHING = {
     "demo": "tells a story",
     "flush work": "delivers until it is ended",
     "init": "writes a file",
+    "mcp": "speaks a protocol of its own",
     "schema": "prints JSON always",
     "serve": "serves until it is ended",
     "unwrap": "restores a file",

@@ -21,6 +21,7 @@ from tidemark import __version__
 from tidemark.app.features import feature_modules
 from tidemark.cli.bench import bench
 from tidemark.cli.init import init
+from tidemark.cli.mcp import mcp
 from tidemark.cli.serve import serve
 from tidemark.cli.top import top
 from tidemark.cli.unwrap import unwrap
@@ -190,6 +191,7 @@ for _module in feature_modules("commands"):
     for _command in resolve_name(f"{_module}:COMMANDS"):  # they import what they do only once they run
         cli.add_command(_command)
 cli.add_command(top)
+cli.add_command(mcp)
 cli.add_command(wrap)
 cli.add_command(unwrap)
 cli.add_command(schema)

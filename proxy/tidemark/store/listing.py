@@ -27,7 +27,7 @@ from tidemark.store.scripts import LIST_ADD, LIST_DROP
 PAUSE_SECONDS = 60.0
 """Between two sweeps; a list's order is no older."""
 SOON_SECONDS = 0.05
-"""Until a use of a conversation that this process has not written of late is: those of a burst are written together."""
+"""Until a use is written that does not wait for the sweep: those of a burst are written together."""
 """Until a new conversation is written: those of a burst are written together."""
 DELETED_SECONDS = 600
 """How long a list remembers a deletion; as long as a conversation refuses the turns that began before its deletion."""
@@ -71,7 +71,7 @@ class Listing:
         self._later: dict[tuple[str, str], Used] = {}
         self._leading: BoundedCache[tuple[str, str], str] = BoundedCache(_CACHED)
         """By owner and name, the conversation that was used last under it."""
-        self._named: BoundedCache[tuple[str, str], str] = BoundedCache(_CACHED)
+        self._written_names: BoundedCache[tuple[str, str], str] = BoundedCache(_CACHED)
         """By owner and name, the conversation that this process wrote last under it."""
         self._listed_at: BoundedCache[tuple[str, str], float] = BoundedCache(_CACHED)
         self._pruned_at: BoundedCache[str, float] = BoundedCache(_CACHED)
@@ -87,7 +87,7 @@ class Listing:
         """Note that a conversation was used, and wait until it is listed if nothing else leads to it."""
         self.note(used)
         name = (used.owner, used.name)
-        if not used.is_new and (not used.name or self._named.get(name) == used.conversation):
+        if not used.is_new and (not used.name or self._written_names.get(name) == used.conversation):
             return
         if self._task is not None and not self._task.done():
             await asyncio.wait([self._task])  # it may have begun before
@@ -103,7 +103,7 @@ class Listing:
         entry, name = (used.owner, used.conversation), (used.owner, used.name)
         if used.name:  # it leads to this conversation, though another one may be written after it
             self._leading.put(name, used.conversation)
-        is_listed = not used.name or self._named.get(name) == used.conversation
+        is_listed = not used.name or self._written_names.get(name) == used.conversation
         loop = asyncio.get_running_loop()
         written_at = self._listed_at.get(entry, -math.inf)
         if is_listed and not used.is_new and loop.time() - written_at < PAUSE_SECONDS:
@@ -188,7 +188,7 @@ class Listing:
             marks = keys.deleted_from(index)
             await self._ask("EVAL", LIST_DROP.source, 2, index, marks, conversation, until, DELETED_SECONDS)
         if name and owner is not None:
-            self._named.pop((owner, name), None)
+            self._written_names.pop((owner, name), None)
             await self._drop_name(keys.name(owner, name), conversation)
 
     async def settle(self) -> None:
@@ -234,8 +234,8 @@ class Listing:
         """
         with contextlib.suppress(StoreError):
             lists = _by_index(waiting.values()).items()
-            found = await asyncio.gather(*(self._write_index(index, entries) for index, entries in lists))
-            deleted = set(itertools.chain.from_iterable(found))
+            deletions = await asyncio.gather(*(self._write_index(index, entries) for index, entries in lists))
+            deleted = set(itertools.chain.from_iterable(deletions))
             listed = {entry: used for entry, used in waiting.items() if used.conversation not in deleted}
             for used in listed.values():
                 if used.name and self._leading.get((used.owner, used.name), used.conversation) == used.conversation:
@@ -282,7 +282,7 @@ class Listing:
     async def _write_name(self, used: Used) -> None:
         lifetime = ("EX", used.ttl_seconds) if used.ttl_seconds else ()
         await self._ask("SET", keys.name(used.owner, used.name), used.conversation, *lifetime)
-        self._named.put((used.owner, used.name), used.conversation)
+        self._written_names.put((used.owner, used.name), used.conversation)
 
     async def _drop_name(self, key: str, conversation: str) -> None:
         """Remove a name, unless another conversation has it.

@@ -95,6 +95,7 @@ def request(
 ) -> Iterator[bytes]:
     """Yield the server's answer in pieces.
 
+    :param server: ``url``, ``config`` and ``operator``; with ``headers``, these are the credential
     :param advance: takes the size of each piece of the body that was sent
     :raises ServerRefusal: the server refuses the request, or does not answer whole
     """
@@ -105,7 +106,8 @@ def request(
     try:
         length = {} if body is None else {"content-length": str(len(body))}
         pieces = None if body is None else _pieces(body, advance)
-        connection.request(method, prefix + path, pieces, {**headers(operator=server["operator"]), **length})
+        credential = server["headers"] if "headers" in server else headers(operator=server["operator"])
+        connection.request(method, prefix + path, pieces, {**credential, **length})
         answer = connection.getresponse()
         if answer.status >= 400:
             _refuse(answer)

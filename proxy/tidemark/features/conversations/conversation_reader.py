@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from itertools import accumulate
 
 from tidemark.core.bill import BillFigures
+from tidemark.core.conversation.messages import Message
 from tidemark.core.conversation.prefix import owner_of
 from tidemark.core.conversation.records import ConversationRecord, MessageRecord
 from tidemark.core.conversation.request import Dialect
@@ -192,14 +193,22 @@ class ConversationReader:
         return SummaryTexts(present, tuple(earlier[:limit]), len(earlier))
 
     async def original(self, conversation: str, caller: Caller | None, handle: str) -> str:
-        """Return the text of a message as it was, with its calls, by the handle that a model's search shows.
+        """Return the text of a message as it was, with its calls.
 
+        :param handle: as a model's search shows it, or the message's id
         :raises MessageNotFound: no stored message has it, or its message has no text
         """
         record = await self._access.record(conversation, caller)
         stored = await self._store.messages(record.id, stop=record.message_count)
-        raws = [message.raw for message in stored if not message.unreadable]
-        message = await offloaded(lambda: message_with(handle, self._formats.read(raws)), raws)
+        readable = [message for message in stored if not message.unreadable]
+        by_id = [message.raw for message in readable if message.message_id == handle]
+        raws = by_id or [message.raw for message in readable]
+
+        def find() -> Message | None:
+            messages = self._formats.read(raws)
+            return messages[-1] if by_id else message_with(handle, messages)
+
+        message = await offloaded(find, raws)
         if message is None:
             raise MessageNotFound(f"The conversation has no message with the handle {handle[:40]!r}.")
         text = text_with_calls(message)
