@@ -37,6 +37,11 @@ if TYPE_CHECKING:
 
 EXIT_USAGE = 2
 SHELLS = ("bash", "zsh", "fish")
+FIRST_STEPS = """\
+tidemark init         write a configuration for the keys and local servers that are here
+tidemark wrap claude  run Claude Code, or another client, through Tidemark; nothing else is needed
+tidemark serve        serve clients at http://127.0.0.1:8787; tidemark --help lists all commands"""
+"""What to do next, for a person who types the bare command."""
 COMPLETION_VARIABLE = "_TIDEMARK_COMPLETE"
 _STYLES = {"ok": "green", "warning": "yellow", "error": "red"}
 _WIDTH = len("warning")
@@ -45,10 +50,17 @@ _WIDTH = len("warning")
 @click.group(
     context_settings={"help_option_names": ["-h", "--help"]},
     epilog=example("tidemark serve", "tidemark wrap -- python agent.py"),
+    invoke_without_command=True,
 )
 @click.version_option(__version__, prog_name="tidemark")
-def cli() -> None:
+@click.pass_context
+def cli(context: click.Context) -> None:
     """Keep long LLM conversations within their context window, without changing the client."""
+    if context.invoked_subcommand is not None:
+        return
+    if not sys.stdout.isatty():
+        raise click.exceptions.NoArgsIsHelpError(context)
+    click.echo(FIRST_STEPS)
 
 
 @cli.command(

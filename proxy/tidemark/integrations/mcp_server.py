@@ -143,7 +143,9 @@ def make_server(server: Mapping[str, Any], *, is_remote: bool) -> MCPServer[Any]
     :param server: ``url``, ``config`` and ``operator`` of a running Tidemark
     :param is_remote: whether clients come over HTTP
     """
-    protocol_server = MCPServer("tidemark", title="Tidemark", instructions=INSTRUCTIONS, version=__version__, log_level="WARNING")
+    protocol_server = MCPServer(
+        "tidemark", title="Tidemark", instructions=INSTRUCTIONS, version=__version__, log_level="WARNING"
+    )
     tools = Tools(server, is_remote=is_remote)
     reading: tuple[Callable[..., Any], ...] = (
         tools.search_conversations,
