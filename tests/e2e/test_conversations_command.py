@@ -97,7 +97,9 @@ def test_a_conversation_is_looked_at_moved_and_forgotten(client: Client, shell: 
     assert listed[1].split()[:4] == [id_, "talk", "small", "8"]
     shown = shell.told("show", "talk").splitlines()
     assert [line.split()[0] for line in shown[1:]] == [str(place) for place in range(1, 9)]
-    assert "[harbour]" in shell.told("search", "talk", "harbour")
+    assert "[harbour]" in shell.told("search", "--in", "talk", "harbour")
+    assert [line.split()[:2] for line in shell.told("search", "harbour").splitlines()[1:]] == [[id_, "talk"]]
+    assert shell.told("search", "lighthouse").splitlines()[1:] == []
     exported = shell.told("export", id_)
     assert [json.loads(line) for line in exported.splitlines()[:7]] == said
     moved = shell.told("import", "--model", "small", "--name", "moved", given=exported.encode()).strip()

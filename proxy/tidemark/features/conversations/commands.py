@@ -28,6 +28,8 @@ PATH = "/tidemark/conversations"
 TEXT_CHARACTERS = 100
 """The most characters of a message in a table."""
 
+_HEADS = ("id", "name", "model", "messages", "tokens", "last used")
+
 _limit = click.option("--limit", type=click.IntRange(1, 200), default=50, show_default=True, help="Entries of a page.")
 _cursor = click.option("--cursor", help="The beginning of the page, from the page before.")
 
@@ -53,18 +55,7 @@ def conversations() -> None:
 def list_(as_json: bool, limit: int, cursor: str | None, **server: Any) -> None:
     """List conversations, the one used last first."""
     answer = _get(server, "", limit=limit, cursor=cursor)
-    rows = [
-        (
-            entry["id"],
-            entry["name"] or "-",
-            entry["model"],
-            f"{entry['messages']:,}",
-            f"{entry['tokens']:,}",
-            _last_use(entry),
-        )
-        for entry in answer["data"]
-    ]
-    _show(answer, ("id", "name", "model", "messages", "tokens", "last used"), rows, as_json=as_json)
+    _show(answer, _HEADS, _rows(answer["data"]), as_json=as_json)
 
 
 @conversations.command(
@@ -80,23 +71,39 @@ def show(conversation: str, as_json: bool, limit: int, cursor: str | None, **ser
     _show(answer, ("position", "state", "role", "text"), _messages(answer["data"]), as_json=as_json)
 
 
-@conversations.command(epilog=example("tidemark conversations search my-chat database password"))
+@conversations.command(
+    epilog=example(
+        "tidemark conversations search database password", "tidemark conversations search --in my-chat database"
+    ),
+    short_help="Find conversations by words, or messages of one.",
+)
 @server_options
 @json_option
 @_paging
-@click.argument("conversation", metavar="ID")
+@click.option("--in", "conversation", metavar="ID", help="List the messages of this conversation that have the words.")
 @click.argument("words", nargs=-1, required=True)
 def search(
-    conversation: str,
     words: tuple[str, ...],
+    conversation: str | None,
     as_json: bool,
     limit: int,
     cursor: str | None,
     **server: Any,
 ) -> None:
-    """Search a conversation's whole history for WORDS, the best hit first."""
-    answer = _get(server, conversation, "search", q=" ".join(words), limit=limit, cursor=cursor)
-    _show(answer, ("position", "state", "role", "text"), _messages(answer["data"]), as_json=as_json)
+    """Find conversations that have WORDS in their names or in a message, the one used last first.
+
+    With --in, the messages of one, the best hit first.
+    """
+    query = " ".join(words)
+    if conversation is not None:
+        answer = _get(server, conversation, "search", q=query, limit=limit, cursor=cursor)
+        _show(answer, ("position", "state", "role", "text"), _messages(answer["data"]), as_json=as_json)
+        return
+    body, answer = json.dumps({"query": query}).encode(), None
+    while answer is None or (not answer["data"] and answer["has_more"]):  # a page looks through some conversations only
+        place = _parameters(limit=limit, cursor=answer["next_cursor"] if answer else cursor)
+        answer = json.loads(b"".join(request(server, "POST", f"{PATH}/search?{place}", body)))
+    _show(answer, _HEADS, _rows(answer["data"]), as_json=as_json)
 
 
 @conversations.command(epilog=example("tidemark conversations export my-chat --output my-chat.jsonl"))
@@ -177,9 +184,26 @@ def _path(conversation: str, part: str = "") -> str:
 
 
 def _get(server: Mapping[str, Any], conversation: str, part: str = "", **query: Any) -> Any:
-    parameters = urlencode({name: value for name, value in query.items() if value is not None})
     path = _path(conversation, part) if conversation else PATH
-    return json.loads(b"".join(request(server, "GET", f"{path}?{parameters}")))
+    return json.loads(b"".join(request(server, "GET", f"{path}?{_parameters(**query)}")))
+
+
+def _parameters(**query: Any) -> str:
+    return urlencode({name: value for name, value in query.items() if value is not None})
+
+
+def _rows(data: Sequence[Mapping[str, Any]]) -> list[tuple[str, ...]]:
+    return [
+        (
+            entry["id"],
+            entry["name"] or "-",
+            entry["model"],
+            f"{entry['messages']:,}",
+            f"{entry['tokens']:,}",
+            _last_use(entry),
+        )
+        for entry in data
+    ]
 
 
 def _messages(data: Sequence[Mapping[str, Any]]) -> list[tuple[str, ...]]:
