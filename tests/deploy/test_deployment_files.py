@@ -52,6 +52,15 @@ def test_systemd_takes_the_unit(unit: Path) -> None:
     assert [line for line in done.stderr.splitlines() if unit.name in line] == []
 
 
+def test_systemd_takes_the_socket(unit: Path) -> None:
+    """Beside the service that it starts."""
+    path = unit.with_suffix(".socket")
+    path.write_text(text("systemd/tidemark.socket"))
+    command = [find("systemd-analyze"), "verify", "--man=no", str(path), str(unit)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert [line for line in done.stderr.splitlines() if path.name in line] == []
+
+
 def test_the_unit_is_hardened(unit: Path) -> None:
     """The figure is the one that systemd computes."""
     told = run(find("systemd-analyze"), "security", "--offline=true", "--no-pager", unit)

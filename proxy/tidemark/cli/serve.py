@@ -32,6 +32,8 @@ if TYPE_CHECKING:
     from tidemark.server.connections import Bounds, TlsFiles
 
 BACKLOG = 2048
+FIRST_INHERITED = 3
+"""The descriptor of the first socket that systemd passes (``SD_LISTEN_FDS_START``)."""
 LOCALHOST = "localhost"
 NO_FAMILY = (errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT)
 THIS_MACHINE: Mapping[str, str] = {"0.0.0.0": "127.0.0.1", "::": "::1"}  # noqa: S104 - it says what a client connects to
@@ -61,6 +63,9 @@ def serve(config: Path | None, host: str | None, port: int | None, workers: int 
     from tidemark.worker.encryption import cipher_of
 
     configure()
+    inherited = _inherited()
+    if inherited:
+        host, port = inherited[0].getsockname()[:2]
     arguments: dict[str, Any] = {"host": host, "port": port, "workers": workers}
     settings = load(config, os.environ).listening(**arguments)
     for warning in (*settings.warnings, *exposure_warnings(settings)):
@@ -70,7 +75,10 @@ def serve(config: Path | None, host: str | None, port: int | None, workers: int 
     cipher_of(settings, lambda warning: click.echo(f"warning: {warning}", err=True))
     with ExitStack() as stack:
         stack.enter_context(_ended_by_signals())
-        listeners = _bound(settings.server.host, settings.server.port, stack)
+        listeners = inherited or _bound(settings.server.host, settings.server.port)
+        for listener in listeners:
+            listener.set_inheritable(True)
+            stack.enter_context(listener)
         store_url = _store(settings, stack)
         stack.enter_context(announced(settings.data_dir, _address(listeners[0], is_tls=tls is not None)))
         _run(settings, listeners, tls, {"store_url": store_url, "secret": secret_of(settings)})
@@ -95,8 +103,26 @@ def _ended_by_signals() -> Iterator[None]:
         signal.signal(signal.SIGTERM, before)
 
 
-def _bound(host: str, port: int, stack: ExitStack) -> list[socket.socket]:
-    """Open the listening sockets, which all workers share; ``stack`` closes them.
+def _inherited() -> list[socket.socket]:
+    """Return the sockets on which systemd listens for this process; none without socket activation (sd_listen_fds(3)).
+
+    :raises ConfigError: one of them takes no TCP connections
+    """
+    process, count = os.environ.pop("LISTEN_PID", ""), os.environ.pop("LISTEN_FDS", "")
+    if process != str(os.getpid()) or not count.isdecimal():
+        return []
+    listeners = [socket.socket(fileno=FIRST_INHERITED + number) for number in range(int(count))]
+    for listener in listeners:
+        is_tcp = listener.family in (socket.AF_INET, socket.AF_INET6) and listener.type == socket.SOCK_STREAM
+        if not is_tcp or not listener.getsockopt(socket.SOL_SOCKET, socket.SO_ACCEPTCONN):
+            raise ConfigError(
+                "systemd passed a socket that takes no TCP connections. Set ListenStream to ADDRESS:PORT."
+            )
+    return listeners
+
+
+def _bound(host: str, port: int) -> list[socket.socket]:
+    """Open the listening sockets, which all workers share.
 
     ``localhost`` has an address of each family, and a client may try either first.
 
@@ -112,8 +138,7 @@ def _bound(host: str, port: int, stack: ExitStack) -> list[socket.socket]:
                 continue
             message = f"Cannot listen on {address}:{port}: {error.strerror}. Choose another with --host or --port."
             raise ConfigError(message) from error
-        listener.set_inheritable(True)
-        listeners.append(stack.enter_context(listener))
+        listeners.append(listener)
         port = listener.getsockname()[1]
     return listeners
 
