@@ -115,6 +115,7 @@ def create_app(settings: Settings, *, warn: Callable[[str], None], **process: Un
         ),
         worker.dialects,
         worker.admission,
+        worker.auth,
         around=None if tracing is None else tracing.requests(routes, direct).serve,
         routes=routes,
         lifespan=_lifespan(worker, features, tracing),

@@ -21,7 +21,7 @@ def _reads(action: str, roles: frozenset[Role] = _OWNERS) -> RouteRule:
     return RouteRule(roles, action, reads=True)
 
 
-_FIGURES, _OPEN, _MANAGED = RouteRule(_READERS), RouteRule(_ALL), RouteRule(_OPERATOR)
+_FIGURES, _OPEN, _OWNED, _MANAGED = map(RouteRule, (_READERS, _ALL, _OWNERS, _OPERATOR))
 _API, _STORED = "/tidemark", "/tidemark/conversations/{id}"
 _CONSOLE, _PAGE = "/console", "/console/conversations/{id}"
 RULES: Mapping[str, RouteRule] = {
@@ -57,8 +57,8 @@ RULES: Mapping[str, RouteRule] = {
     f"PATCH {_API}/keys/{{id}}": RouteRule(_OPERATOR, "key.change"),
     f"DELETE {_API}/keys/{{id}}": RouteRule(_OPERATOR, "key.revoke"),
     f"POST {_API}/keys/{{id}}/rotate": RouteRule(_OPERATOR, "key.rotate"),
-    f"POST {_API}/count": _OPEN,
-    f"POST {_API}/compact": _OPEN,
+    f"POST {_API}/count": _OWNED,
+    f"POST {_API}/compact": _OWNED,
     f"GET {_CONSOLE}": _OPEN,
     f"GET {_CONSOLE}/events": _OPEN,
     f"GET {_CONSOLE}/conversations": _reads("conversations.list"),
