@@ -10,7 +10,7 @@ import asyncio
 import hashlib
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import field, replace
 
 from starlette.requests import Request
 from starlette.routing import BaseRoute, Route
@@ -21,6 +21,7 @@ from tidemark.core.conversation.prefix import is_id, owner_of
 from tidemark.core.errors import Forbidden, NotAuthenticated, StoreError, TidemarkError
 from tidemark.core.events import Audited, Listener, Role
 from tidemark.core.frozen import frozen
+from tidemark.core.grants import Grant
 from tidemark.core.ports import Caller
 from tidemark.server.access import ConversationAccess
 from tidemark.server.responses import error_response
@@ -45,6 +46,10 @@ class Visitor:
     """The name of a person who has signed in by OpenID; empty for a token."""
     fingerprint: bytes = b""
     """A tenant's, as its key gives it."""
+    grant: Grant | None = None
+    """What a tenant's key allows; None if only its provider knows."""
+    key_mark: str = field(default="", repr=False)
+    """Shows later whether a tenant's key is still valid (``KeyTable.mark_of``); empty without ``auth.mode: keys``."""
 
     @property
     def caller(self) -> Caller | None:
@@ -54,7 +59,7 @@ class Visitor:
         """
         if self.role == "auditor":
             raise Forbidden("An auditor sees figures and the audit log, and no text.")
-        return None if self.role == "operator" else Caller(self.fingerprint, ())
+        return None if self.role == "operator" else Caller(self.fingerprint, (), grant=self.grant)
 
     @property
     def owner(self) -> str:

@@ -127,10 +127,21 @@ class KeyTable:
         :raises InvalidApiKey: the key is unknown, revoked or expired
         :raises KeysUnread: no keys could be read yet
         """
+        return self._judge(key[_ID], self.digest_of(key))
+
+    def mark_of(self, key: bytes) -> str:
+        """Return what a session keeps of a key, from which nobody can make it."""
+        return f"{key[_ID].hex()}:{self.digest_of(key).hex()}"
+
+    def judge_mark(self, mark: str) -> tuple[bytes, Grant]:
+        """Return what ``judge`` returns for a key, by what ``mark_of`` returned for it."""
+        identifier, _, digest = mark.partition(":")
+        return self._judge(bytes.fromhex(identifier), bytes.fromhex(digest))
+
+    def _judge(self, identifier: bytes, digest: bytes) -> tuple[bytes, Grant]:
         if not self._is_read:
             raise KeysUnread
-        entry = self._entries.get(key[_ID], self._nobody)
-        digest = self.digest_of(key)
+        entry = self._entries.get(identifier, self._nobody)
         is_current = hmac.compare_digest(digest, entry.digest)
         is_former = hmac.compare_digest(digest, entry.former_digest)
         if not (is_current or (is_former and self.now() < entry.former_until)):

@@ -112,13 +112,13 @@ class Quotas:
         return permission
 
     @contextlib.asynccontextmanager
-    async def counted(self, caller: Caller | None, path: str) -> AsyncIterator[None]:
+    async def counted(self, caller: Caller | None) -> AsyncIterator[None]:
         """Count a request that may have a model write a summary; its tokens do not count.
 
         :param caller: None for the operator, whom nothing bounds
         :raises RateLimitExceeded: a bound is used up
         """
-        permission = None if caller is None else await self.take(caller, path)
+        permission = None if caller is None else await self.take(caller, "")
         try:
             yield
         finally:

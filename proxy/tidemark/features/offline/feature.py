@@ -78,6 +78,6 @@ class OfflineEndpoints:
     async def _compact(self, request: Request) -> Response:
         caller = self.access.caller(request)  # None for the operator, whose token no upstream gets
         body = await read_plain_body(request, self.max_body_bytes)
-        async with self.quotas.counted(caller, request.url.path):
+        async with self.quotas.counted(caller):
             compacted = await self.service.compact(body, caller or NO_CREDENTIAL)
         return Response(compacted, media_type=JSON_TYPE)
