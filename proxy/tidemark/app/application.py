@@ -177,7 +177,7 @@ def console_routes(worker: Worker, features: list[Feature], guard: RouteGuard) -
     rules = openid_rules(worker.settings)
     has_keys = worker.settings.auth.mode == "keys"
     tenants = TenantSignIn(worker.auth, worker.keys if has_keys else None, conversations.reading)
-    binding = binding_of(rules) + worker.settings.auth.mode
+    binding = binding_of(rules) + ("keys" if has_keys else "")
     sessions = Sessions(worker.operator, worker.secret, time.time, tenants, binding)
     families: list[PageFamily] = [
         OverviewPages(find(TrafficFeature, features).reader, find(BillFeature, features).reader, conversations.reading),
@@ -186,7 +186,7 @@ def console_routes(worker: Worker, features: list[Feature], guard: RouteGuard) -
         ),
         SummaryPages(summaries.changes, models),
         ModelPages(find(ModelRegistryFeature, features).registry, as_typed),
-        KeyPages(find(KeysFeature, features).keys, as_typed, worker.emit, has_keys),
+        KeyPages(find(KeysFeature, features).keys, as_typed, has_keys),
         SettingPages(settings, partial(effective_settings, worker.settings), as_typed),
         AuditPages(find(AuditFeature, features).reader),
     ]

@@ -10,6 +10,7 @@ need no session; a browser caches them until the program's version changes.
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import replace
 from functools import cache
 from importlib.resources import files
 from typing import Protocol
@@ -135,16 +136,17 @@ class ConsolePages:
         fields = {**visit.form, **request.path_params}
         is_renewal = visit.parts.are_asked_for and request.method == "GET"
         try:
-            await self.guard.admit(rule, visitor, request, fields, is_renewal=is_renewal)
+            announcement = await self.guard.admit(rule, visitor, request, fields, is_renewal=is_renewal)
         except StoreUnavailable as error:
             return _kept(visit, error)
         try:
-            response = await _carry_out(answer, visit)
+            response = await _carry_out(answer, replace(visit, announcement=announcement))
         except TidemarkError:
-            self.guard.note_failure(rule, visitor, request, fields)
+            if announcement is not None:
+                announcement.note_failure()
             raise
-        if response.status_code >= 400:
-            self.guard.note_failure(rule, visitor, request, fields)
+        if announcement is not None and response.status_code >= 400:
+            announcement.note_failure()
         return response
 
     def secured(self, handle: Callable[[Request], Awaitable[Response]]) -> Callable[[Request], Awaitable[Response]]:

@@ -138,7 +138,7 @@ class Sessions:
 
     def of(self, request: Request) -> Session | None:
         """Return the session of a request's cookie; None if it has no session, or one that has ended or is not ours."""
-        signed = self.unsealed("session", request.cookies.get(COOKIE, ""))
+        signed = self.unsealed("visitor", request.cookies.get(COOKIE, ""))
         if signed is None:
             return None
         identifier, seen_at, begun_at, role, actor, fingerprint, key_mark = json.loads(signed)
@@ -166,7 +166,7 @@ class Sessions:
     def cookie(self, session: Session) -> str:
         visitor = session.visitor
         values = [session.id.hex(), session.seen_at, session.begun_at, visitor.role, visitor.actor]
-        return self.sealed("session", json.dumps([*values, visitor.fingerprint.hex(), visitor.key_mark]).encode())
+        return self.sealed("visitor", json.dumps([*values, visitor.fingerprint.hex(), visitor.key_mark]).encode())
 
     def sealed(self, purpose: str, plain: bytes) -> str:
         """Return the value of a cookie that holds this, signed for one purpose."""

@@ -12,7 +12,13 @@ from tests.features.keys.conftest import KEYED, Keyed
 from tests.request.conftest import benched
 from tests.request.talk import user
 from tests.support.waiting import wait_until
+from tidemark.config import load
+from tidemark.core.errors import KeyConflict
+from tidemark.features.keys.feature import KeysFeature
+from tidemark.features.keys.fields import read_fields
+from tidemark.features.keys.service import Described
 from tidemark.store.embedded.server import EmbeddedValkey
+from tidemark.worker.worker import Worker
 
 PATIENCE_SECONDS = 10.0
 
@@ -135,6 +141,32 @@ def test_the_secret_before_a_rotation_goes_on_for_its_grace(keyed: Keyed) -> Non
     keyed.ask("DELETE", f"/{made['id']}")
     for key in (made["key"], rotated["key"]):
         assert code(keyed.client(key).chat([user("Hello.")])) == (401, "invalid_api_key")
+
+
+async def test_of_two_operators_who_rotate_at_once_the_second_is_told(tmp_path: Path) -> None:
+    """Nobody hands out a secret that is dead already, and the first one's promise of a grace holds."""
+    settings = load(None, {"TIDEMARK_DATA_DIR": str(tmp_path)})
+    with EmbeddedValkey(tmp_path / "store") as store:
+        worker = Worker(settings, lambda _: None, store_url=store.url, secret=b"a secret of the tests")
+        try:
+            keys = KeysFeature(worker).keys
+            made = await keys.create(read_fields({"name": "app"}), _announced)
+            first: list[Described] = []
+
+            async def rotated_by_another(subject: str, tenant: str) -> None:
+                """Rotate while the log takes the entry of this operator."""
+                first.append(await keys.rotate(str(made["id"]), 1.0, _announced))
+
+            with pytest.raises(KeyConflict, match="Rotate again"):
+                await keys.rotate(str(made["id"]), 1.0, rotated_by_another)
+            for secret in (made["key"], first[0]["key"]):
+                worker.keys.judge(str(secret).encode())
+        finally:
+            await worker.aclose()
+
+
+async def _announced(subject: str, tenant: str) -> None:
+    """The log takes every entry."""
 
 
 @pytest.mark.parametrize(
