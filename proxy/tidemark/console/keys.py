@@ -16,7 +16,7 @@ from tidemark.console.visit import Visit, go_to, words_for_form
 from tidemark.core.conversation.messages import JsonValue
 from tidemark.core.errors import InvalidRequest, KeyConflict
 from tidemark.core.frozen import frozen
-from tidemark.features.keys.fields import QUOTAS, read_fields, read_grace
+from tidemark.features.keys.fields import GRACE, QUOTAS, read_fields, read_grace
 from tidemark.features.keys.service import ApplicationKeys, Described
 from tidemark.server.errors import status_of
 
@@ -70,7 +70,7 @@ class KeyPages:
     async def _rotate(self, visit: Visit) -> Response:
         identifier = visit.request.path_params["id"]
         try:
-            hours = read_grace(self.typed(visit.form.get("grace_hours", "").strip() or "0"))
+            hours = read_grace({GRACE: self.typed(visit.form.get(GRACE, "").strip() or "0")})
             return _with_secret(visit, await self.keys.rotate(identifier, hours, visit.announce))
         except (InvalidRequest, KeyConflict) as error:
             key = await self.keys.shown(identifier)

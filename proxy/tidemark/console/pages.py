@@ -141,7 +141,7 @@ class ConsolePages:
             return _kept(visit, error)
         try:
             response = await _carry_out(answer, replace(visit, announcement=announcement))
-        except TidemarkError:
+        except Exception:
             if announcement is not None:
                 announcement.note_failure()
             raise

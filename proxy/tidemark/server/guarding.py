@@ -265,9 +265,11 @@ class RouteGuard:
                     statuses.append(message["status"])
                 await send(message)
 
-            await app(scope, receive, noting)
-            if announcement is not None and statuses and statuses[0] >= 400:
-                announcement.note_failure()
+            try:
+                await app(scope, receive, noting)
+            finally:
+                if announcement is not None and (not statuses or statuses[0] >= 400):
+                    announcement.note_failure()
 
         return guarded
 

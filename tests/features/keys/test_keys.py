@@ -176,9 +176,11 @@ async def _announced(subject: str, tenant: str) -> None:
         ({"name": " "}, "printable"),
         ({"name": "a", "expires": "2001-01-01"}, "in the past"),
         ({"name": "a", "expires": "tomorrow"}, "must be a date"),
+        ({"name": "a", "expires": "9999-12-31T23:59:59-12:00"}, "years 1 to 9999"),
+        ({"name": "a", "expires": "0001-01-01T00:00:00+12:00"}, "years 1 to 9999"),
         ({"name": "a", "models": []}, "is empty"),
         ({"name": "a", "models": [1]}, "list"),
-        ({"name": "a", "models": ["*a*b*c*d*e*"]}, "no name of a model"),
+        ({"name": "a", "models": ["*a*b*c*d*e*"]}, "at most 4 *"),
         ({"name": "a", "requests_per_minute": 0}, "1 or more"),
         ({"name": "a", "concurrent": True}, "1 or more"),
         ({"name": "a", "admin": True}, "Unknown parameter"),
@@ -190,6 +192,16 @@ def test_a_bad_field_is_refused_and_no_key_is_made(keyed: Keyed, fields: dict[st
     assert refused.status_code == 400
     assert words in refused.json()["error"]["message"]
     assert keyed.ask("GET", "").json()["data"] == []
+
+
+@pytest.mark.parametrize("fields", [{"grace": 24}, {"grace_hours": -1}, {"grace_hours": "24"}, {"grace_hours": 9e9}])
+def test_a_rotation_that_is_misspelled_ends_no_secret(keyed: Keyed, fields: dict[str, Any]) -> None:
+    """Without its grace it would cut off all clients at once."""
+    made = keyed.create()
+    refused = keyed.ask("POST", f"/{made['id']}/rotate", **fields)
+    assert refused.status_code == 400
+    assert "grace_hours" in refused.json()["error"]["message"]
+    assert keyed.client(made["key"]).chat([user("Hello.")]).status_code == 200
 
 
 def test_two_keys_have_no_name_in_common(keyed: Keyed) -> None:

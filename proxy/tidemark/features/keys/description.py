@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tidemark.features.keys.fields import MOST_HOURS, QUOTAS
+from tidemark.features.keys.fields import GRACE, MOST_HOURS, QUOTAS
 from tidemark.server.describing import (
     TEXT,
     TEXT_OR_NULL,
@@ -17,7 +17,6 @@ from tidemark.server.describing import (
     json_answer,
     list_of,
     members,
-    whole,
 )
 
 _KEYS = "/tidemark/keys"
@@ -43,7 +42,7 @@ _WITH_SECRET = members({**_FIELDS, "key": TEXT}, _WARNED)
 _OPTIONAL: dict[str, Shape] = {
     "tenant": TEXT_OR_NULL,
     "models": {"type": ["array", "null"], "items": {"type": "string"}},
-    "expires": {"type": ["string", "number", "null"]},
+    "expires": TEXT_OR_NULL,
     **dict.fromkeys(QUOTAS, WHOLE_OR_NULL),
 }
 
@@ -95,7 +94,7 @@ OPERATIONS = (
         "Give a key a new secret.",
         _WITH_SECRET,
         _ID,
-        body=Body(members({}, {"grace_hours": whole(0, MOST_HOURS)}, only=True)),
+        body=Body(members({}, {GRACE: {"type": "number", "minimum": 0, "maximum": MOST_HOURS}}, only=True)),
     ),
 )
 """Those of this feature."""

@@ -84,7 +84,7 @@ class KeyEndpoints:
 
     async def _rotate(self, request: Request) -> Response:
         fields = await self._fields(request)
-        hours = read_grace(fields.get("grace_hours", 0))
+        hours = read_grace(fields)
         return _with_secret(await self.keys.rotate(request.path_params["id"], hours, announce_of(request)), 200)
 
     async def _revoke(self, request: Request) -> Response:
