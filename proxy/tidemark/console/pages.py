@@ -188,11 +188,14 @@ class ConsolePages:
         return self._sign_in_page(request.query_params.get("next", ""))
 
     async def _sign_in(self, request: Request) -> Response:
-        """Look at the token or key. The form needs none of its own: no session exists that another site could use.
+        """Look at the token or key. The form has none of its own: no session exists that another site could use.
 
-        A form that was sent after its session had ended is shown again, to be confirmed. Only the console's own sign-in
-        may hand one on: another site could have a visitor confirm what it had written.
+        Another site's page is refused: it could have a visitor work on as somebody else. A form that was sent after its
+        session had ended is shown again, to be confirmed. Only the console's own sign-in may hand one on: another
+        program could have a visitor confirm what it had written.
         """
+        if not is_from_own_page(request) and {"sec-fetch-site", "origin"} & {*request.headers}:
+            raise Forbidden(FOREIGN_FORM)
         form = await read_form(request)
         target, waiting = form.get("next", ""), form.get("waiting", "") if is_from_own_page(request) else ""
         visitor = await self.sessions.visitor_by(form.get("token", ""))

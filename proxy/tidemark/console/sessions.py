@@ -51,7 +51,7 @@ class TenantRecognition(Protocol):
         ...
 
     def visitor_now(self, visitor: Visitor) -> Visitor | None:
-        """Return a tenant that has signed in with what its key allows now; None if the key is not valid any more."""
+        """Return a tenant with what its key allows now; None if the key is not valid any more."""
         ...
 
 
@@ -151,7 +151,7 @@ class Sessions:
         return session if 0 <= now - seen_at + 1 <= IDLE_SECONDS else None
 
     def _now(self, visitor: Visitor) -> Visitor | None:
-        """Return a visitor that has signed in as it is now; None if it would not be let in any more."""
+        """Return a visitor as it is now; None if it would not be let in any more."""
         if visitor.role != "tenant":
             return visitor
         return None if self._tenants is None else self._tenants.visitor_now(visitor)

@@ -1,4 +1,4 @@
-"""Recognizes tenants that sign in to the console with their keys, and at each visit whether the key is still valid.
+"""Recognizes tenants that sign in to the console with their keys, and judges these keys at each visit.
 
 With ``auth.mode: keys`` a session lasts no longer than its key: it ends with a revocation, an expiry, or a rotation
 once its grace has passed. The provider's keys of ``passthrough`` nobody here can judge.
@@ -43,7 +43,7 @@ class TenantSignIn:
         return Visitor("tenant", "", caller.fingerprint) if is_owner else None
 
     def visitor_now(self, visitor: Visitor) -> Visitor | None:
-        """Return a tenant that has signed in with what its key allows now; None if the key is not valid any more."""
+        """Return a tenant with what its key allows now; None if the key is not valid any more."""
         if self.table is None:
             return visitor
         try:

@@ -117,7 +117,9 @@ def request(
     except (OSError, HTTPException) as error:
         if answer is not None:
             raise ServerRefusal(f"The answer of Tidemark at {where} broke off: {error}. Try again.") from error
-        raise ServerRefusal(f"Tidemark does not answer at {where}: {error}. Is it running?{_asked(url)}") from error
+        raise ServerRefusal(
+            f"Tidemark does not answer at {where}: {error}. Is it running?{_certificate_hint(url)}"
+        ) from error
     finally:
         connection.close()
 
@@ -158,7 +160,7 @@ def own_certificate(url: str, config: Path | None) -> ssl.SSLContext | None:
     return context
 
 
-def _asked(url: str) -> str:
+def _certificate_hint(url: str) -> str:
     """Return what else may be wrong with a server of this machine that has TLS."""
     if not (url.startswith("https:") and _is_local(url)):
         return ""

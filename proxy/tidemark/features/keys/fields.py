@@ -79,11 +79,11 @@ def date_of(seconds: float | None) -> str | None:
     return None if seconds is None else datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
-def _check_names(fields: Mapping[str, JsonValue], known: Sequence[str]) -> None:
-    unknown = next((name for name in fields if name not in known), None)
+def _check_names(fields: Mapping[str, JsonValue], names: Sequence[str]) -> None:
+    unknown = next((name for name in fields if name not in names), None)
     if unknown is not None:
         raise InvalidRequest(
-            f"Unknown parameter: {unknown[:80]!r}; use {', '.join(known)}.",
+            f"Unknown parameter: {unknown[:80]!r}; use {', '.join(names)}.",
             param=unknown[:80],
             code="unknown_parameter",
         )
