@@ -248,6 +248,13 @@ class TestProblems:
             assert secret.reveal() == token
         assert load(path, HOME).secrets.admin_token is None
 
+    def test_a_master_key_that_can_be_guessed_is_warned_of(self, write: Write) -> None:
+        """As the variable's token is: LiteLLM's own pages show ``sk-1234``."""
+        warnings = load(write("general_settings: {master_key: sk-1234}"), HOME).warnings
+        assert any("1: master_key has fewer than" in warning for warning in warnings)
+        long_enough = load(write("general_settings: {master_key: sk-0123456789abcdef0123456789}"), HOME).warnings
+        assert not any("has fewer than" in warning for warning in long_enough)
+
     def test_marks_are_checked_as_they_will_be_used(self, write: Write) -> None:
         """An entry's threshold against the target of the defaults."""
         path = write("""\

@@ -10,6 +10,7 @@ from typing import Any
 
 import httpx
 import pytest
+import redis
 from click.testing import CliRunner, Result
 
 from tests.console.conftest import TOKEN, Console, Visitor, consoled
@@ -118,12 +119,78 @@ def test_changes_of_settings_and_models_are_named(console: Console) -> None:
     assert ask(console, "PUT", "/tidemark/models/openai:scripted", json={"threshold": 0.7}).status_code == 200
     log = entries(console)
     assert [(entry["action"], entry["subject"]) for entry in log] == [
-        ("settings.change", ""),
-        ("settings.changed", "threshold"),
-        ("settings.change", ""),
+        ("settings.change", "threshold"),
         ("settings.change.failed", ""),
         ("model.change", "openai:scripted"),
     ]
+
+
+def test_each_change_of_a_key_is_one_entry_that_names_it_and_its_tenant(console: Console, tmp_path: Path) -> None:
+    """By the API and by a page; what was refused is one entry, too."""
+    made = ask(console, "POST", "/tidemark/keys", json={"name": "app"}).json()
+    path = f"/tidemark/keys/{made['id']}"
+    assert ask(console, "POST", "/tidemark/keys", json={"name": "app"}).status_code == 409
+    assert ask(console, "PATCH", path, json={"concurrent": 2}).status_code == 200
+    assert ask(console, "POST", f"{path}/rotate", json={"grace_hours": 1}).status_code == 200
+    assert ask(console, "DELETE", path).status_code == 200
+    assert ask(console, "DELETE", path).status_code == 404
+    visitor = console.visitor()
+    assert visitor.send("/console/keys", name="by-page").status_code == 200
+    other = ask(console, "GET", "/tidemark/keys").json()["data"][0]
+    assert visitor.send(f"/console/keys/{other['id']}/rotate").status_code == 200
+    assert visitor.send(f"/console/keys/{other['id']}/revoke").status_code == 303
+    log = [entry for entry in entries(console) if entry["action"] != "sign-in"]
+    assert [(entry["action"], entry["subject"], entry["tenant"]) for entry in log] == [
+        ("key.create", made["id"], made["owner"]),
+        ("key.create.failed", "", ""),
+        ("key.change", made["id"], made["owner"]),
+        ("key.rotate", made["id"], made["owner"]),
+        ("key.revoke", made["id"], made["owner"]),
+        ("key.revoke.failed", "", ""),
+        ("key.create", other["id"], other["owner"]),
+        ("key.rotate", other["id"], other["owner"]),
+        ("key.revoke", other["id"], other["owner"]),
+    ]
+
+
+def test_nothing_is_changed_that_the_log_does_not_take(console: Console, conversation: str) -> None:
+    """Nor what a handler announces itself: no entry can be added here, while the rest of the store works."""
+    made = ask(console, "POST", "/tidemark/keys", json={"name": "app"}).json()
+    assert ask(console, "GET", f"/tidemark/conversations/{conversation}").status_code == 200
+    tenant = entries(console)[-1]["tenant"]
+    with redis.Redis.from_url(console.store.url) as admin:
+        admin.delete("tm:{audit}:s")
+        admin.set("tm:{audit}:s", "no stream")
+        before = admin.hgetall("tm:{models}:a")
+        path = f"/tidemark/keys/{made['id']}"
+        for method, place, fields in (
+            ("POST", "/tidemark/keys", {"name": "other"}),
+            ("PATCH", path, {"concurrent": 2}),
+            ("POST", f"{path}/rotate", {}),
+            ("DELETE", path, {}),
+            ("PUT", "/tidemark/settings", {"threshold": 0.6}),
+            ("DELETE", "/tidemark/settings", {}),
+            ("DELETE", f"/tidemark/tenants/{tenant}", {}),
+        ):
+            assert ask(console, method, place, json=fields).status_code >= 500, (method, place)
+        assert admin.hgetall("tm:{models}:a") == before
+        admin.delete("tm:{audit}:s")
+    assert ask(console, "GET", f"/tidemark/conversations/{conversation}").status_code == 200
+    assert ask(console, "GET", "/tidemark/settings").json()["stored"] == []
+
+
+def test_a_page_of_settings_keeps_what_was_entered_if_the_log_is_away(console: Console) -> None:
+    """The same page is shown, with the error above the fields."""
+    visitor = console.visitor()
+    version = ask(console, "GET", "/tidemark/settings").json()["version"]
+    with redis.Redis.from_url(console.store.url) as admin:
+        admin.config_set("maxmemory", "1")  # the store answers, and takes no writes
+    fields = {"action": "save", "threshold": "0.61", "version": version}
+    answer = visitor.send("/console/settings", at="/console/settings", **fields)
+    assert answer.status_code == 503
+    assert "Effective configuration" in answer.text
+    assert 'value="0.61"' in answer.text
+    assert "What you entered is kept" in answer.text
 
 
 def test_sign_ins_and_what_was_refused_are_named(console: Console, conversation: str) -> None:
@@ -241,12 +308,31 @@ def test_commands_verify_export_and_are_named_themselves(console: Console, conve
     assert len(file.read_text().splitlines()) == 2
     assert command(console, tmp_path, "audit", "export", "--since", "x").exit_code != 0
     assert command(console, tmp_path, "audit", "verify", "--head", "x").exit_code != 0
-    import redis
-
     with redis.Redis.from_url(console.store.url) as admin:
         admin.xdel("tm:{audit}:s", "1-0")
     broken = command(console, tmp_path, "audit", "verify")
     assert (broken.exit_code, "missing" in broken.output) == (1, True)
+
+
+def test_an_erasure_is_one_entry_by_the_api_and_by_the_command(
+    console: Console, conversation: str, tmp_path: Path
+) -> None:
+    """Before anything is erased; with the whole name of the tenant, of which a beginning may be given."""
+    ask(console, "GET", f"/tidemark/conversations/{conversation}")
+    tenant = entries(console)[0]["tenant"]
+    done = command(console, tmp_path, "tenants", "forget", tenant[:8], "--yes")
+    assert done.exit_code == 0, done.output
+    console.client("another").chat([user("Hello.")])
+    console.settle()
+    other = ask(console, "GET", "/tidemark/conversations").json()["data"][0]["id"]
+    ask(console, "GET", f"/tidemark/conversations/{other}")
+    owner = entries(console)[-1]["tenant"]
+    assert ask(console, "DELETE", f"/tidemark/tenants/{owner[:8]}").status_code == 200
+    log = entries(console, action="tenant")
+    assert [(entry["action"], entry["tenant"], entry["subject"]) for entry in log] == [
+        ("tenant.forget", tenant, tenant[:8]),
+        ("tenant.forget", owner, owner[:8]),
+    ]
 
 
 def test_nobody_with_a_session_reads_unlogged_by_a_made_up_header(console: Console, conversation: str) -> None:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 
 import httpx
 import pytest
 from starlette.requests import Request
 
 from tests.console.conftest import TOKEN, Console
+from tests.request.conftest import WINDOW
 from tests.support.serving import NO_TLS
 from tidemark.console import sessions
 from tidemark.console.sessions import COOKIE, IDLE_SECONDS, MAX_HELD_BACK, Sessions
@@ -46,6 +48,16 @@ def test_behind_tls_the_cookie_is_sent_over_tls_only(console: Console) -> None:
     http = console.visitor(signed_in=False).http
     answer = http.post("/console/login", data={"token": TOKEN}, headers={"x-forwarded-proto": "https"})
     assert "secure" in answer.headers["set-cookie"].lower().split("; ")
+
+
+@pytest.mark.parametrize("site", ["cross-site", "same-site"])
+def test_another_sites_page_signs_nobody_in(start_console: Callable[..., Console], site: str) -> None:
+    """Otherwise it could have a visitor work on as somebody else, unnoticed."""
+    console = start_console(config=WINDOW + "server: {{host: 0.0.0.0}}\n")  # on loopback no such request comes so far
+    http = console.visitor(signed_in=False).http
+    refused = http.post("/console/login", data={"token": TOKEN}, headers={"sec-fetch-site": site})
+    assert refused.status_code == 403
+    assert "set-cookie" not in refused.headers
 
 
 def test_a_wrong_token_is_refused_in_words(console: Console) -> None:

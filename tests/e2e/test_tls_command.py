@@ -6,6 +6,8 @@ import json
 import ssl
 import subprocess
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 import httpx
 import pytest
@@ -27,18 +29,14 @@ def command(machine: Machine, *arguments: str) -> subprocess.CompletedProcess[st
     return subprocess.run(full, env=env, cwd=machine.folder, capture_output=True, text=True, timeout=60, check=False)
 
 
-@pytest.mark.parametrize("workers", ["1", "2"])
-def test_clients_and_commands_reach_it(machine: Machine, workers: str) -> None:
-    """Commands of the machine trust its own certificate; paths are relative to the file, and cookies are ``Secure``."""
-    authority = Authority(machine.folder)
-    issued = authority.issue("one", host="llm.example.com")
-    issued.key.chmod(0o600)
-    config = machine.config(KEYED + "server: {{tls: {{cert: one.pem, key: one.key}}}}\n")
-    arguments = ("--config", str(config), "--workers", workers)
+@contextmanager
+def served(machine: Machine, section: str, workers: str = "1") -> Iterator[str]:
+    """The address of a server with a certificate."""
+    config = machine.config(KEYED + section)
     log = machine.folder / "served"
     with log.open("wb") as output:
         process = subprocess.Popen(
-            [sys.executable, "-m", "tidemark", "serve", "--port", "0", *arguments],
+            [sys.executable, "-m", "tidemark", "serve", "--port", "0", "--config", str(config), "--workers", workers],
             env={**machine.environ, **TOKEN},
             cwd=machine.folder,
             stdout=output,
@@ -47,7 +45,19 @@ def test_clients_and_commands_reach_it(machine: Machine, workers: str) -> None:
     try:
         run_file = machine.folder / "data" / "serve.json"
         wait_until(lambda: run_file.exists() and "Application startup complete" in log.read_text(), WAIT_SECONDS)
-        url = json.loads(run_file.read_text())["url"]
+        yield json.loads(run_file.read_text())["url"]
+    finally:
+        process.terminate()
+        process.wait(WAIT_SECONDS)
+
+
+@pytest.mark.parametrize("workers", ["1", "2"])
+def test_clients_and_commands_reach_it(machine: Machine, workers: str) -> None:
+    """Commands of the machine trust its own certificate; paths are relative to the file, and cookies are ``Secure``."""
+    authority = Authority(machine.folder)
+    issued = authority.issue("one", host="llm.example.com")
+    issued.key.chmod(0o600)
+    with served(machine, "server: {{tls: {{cert: one.pem, key: one.key}}}}\n", workers) as url:
         assert url.startswith("https://127.0.0.1:")
         made = command(machine, "keys", "create", "--name", "app", "--url", url, "--json")
         assert made.returncode == 0, made.stderr
@@ -62,9 +72,19 @@ def test_clients_and_commands_reach_it(machine: Machine, workers: str) -> None:
             )
             entered = http.post("/console/login", data={"token": TOKEN["TIDEMARK_ADMIN_TOKEN"]})
             assert "secure" in entered.headers["set-cookie"].lower(), entered.text
-    finally:
-        process.terminate()
-        process.wait(WAIT_SECONDS)
+
+
+def test_commands_show_the_servers_certificate_if_clients_need_one(machine: Machine) -> None:
+    """If its authority is not among those of clients, the refusal says what is needed."""
+    authority, others = Authority(machine.folder), Authority(machine.folder, "others")
+    authority.issue("one").key.chmod(0o600)
+    section = "server: {{{{tls: {{{{cert: one.pem, key: one.key, client_ca: {}}}}}}}}}\n"
+    with served(machine, section.format(authority.file.name)) as url:
+        assert command(machine, "keys", "create", "--name", "app", "--url", url).returncode == 0
+    with served(machine, section.format(others.file.name)) as url:
+        refused = command(machine, "keys", "list", "--url", url)
+        assert refused.returncode == 1
+        assert "server.tls.client_ca must have its authority" in refused.stderr
 
 
 def test_a_pair_that_does_not_fit_is_refused_before_anything_starts(machine: Machine) -> None:

@@ -31,18 +31,17 @@ from tidemark.console.openid import OpenIdProvider, OpenIdRules
 from tidemark.console.openid_pages import CALLBACK, OpenIdPages
 from tidemark.console.overview import OverviewPages
 from tidemark.console.pages import HOME, ConsolePages, PageFamily
-from tidemark.console.sessions import Sessions, TenantByKey
+from tidemark.console.sessions import Sessions
 from tidemark.console.settings import SettingPages
 from tidemark.console.summaries import SummaryPages
+from tidemark.console.tenants import TenantSignIn
 from tidemark.core.conversation.messages import JsonValue
-from tidemark.core.errors import ClientError, RecordUnreadable
+from tidemark.core.errors import RecordUnreadable
 from tidemark.core.lessons import Lessons
 from tidemark.dialects.openai_errors import OPENAI_ERRORS
 from tidemark.features.audit.feature import AuditFeature
 from tidemark.features.bill.feature import BillFeature
-from tidemark.features.conversations.conversation_reader import ConversationReader
 from tidemark.features.conversations.feature import ConversationsFeature
-from tidemark.features.conversations.pages import Page
 from tidemark.features.feature import Feature
 from tidemark.features.keys.feature import KeysFeature
 from tidemark.features.model_registry.feature import ModelRegistryFeature
@@ -115,6 +114,7 @@ def create_app(settings: Settings, *, warn: Callable[[str], None], **process: Un
         ),
         worker.dialects,
         worker.admission,
+        worker.auth,
         around=None if tracing is None else tracing.requests(routes, direct).serve,
         routes=routes,
         lifespan=_lifespan(worker, features, tracing),
@@ -169,29 +169,16 @@ def guard_of(worker: Worker, features: Sequence[Feature]) -> RouteGuard:
     return RouteGuard(RULES, worker.access, trails, owner_of_conversation, worker.emit)
 
 
-def tenant_by_key(worker: Worker, reading: ConversationReader) -> TenantByKey:
-    """Return what recognizes the keys that own a conversation."""
-
-    async def fingerprint(key: str) -> bytes | None:
-        try:
-            caller = worker.auth.caller([(b"authorization", b"Bearer " + key.encode())])
-        except ClientError:
-            return None
-        owned = await reading.conversations(caller, Page(1))
-        return caller.fingerprint if owned.conversations or owned.unreadable else None
-
-    return fingerprint
-
-
 def console_routes(worker: Worker, features: list[Feature], guard: RouteGuard) -> list[BaseRoute]:
     """Return the routes of all pages. A new family of pages is one line here."""
     models = [entry.name for entry in worker.settings.model_list]
     conversations, summaries = find(ConversationsFeature, features), find(SummariesFeature, features)
     settings = find(SettingsFeature, features).settings
     rules = openid_rules(worker.settings)
-    sessions = Sessions(
-        worker.operator, worker.secret, time.time, tenant_by_key(worker, conversations.reading), binding_of(rules)
-    )
+    has_keys = worker.settings.auth.mode == "keys"
+    tenants = TenantSignIn(worker.auth, worker.keys if has_keys else None, conversations.reading)
+    binding = binding_of(rules) + ("keys" if has_keys else "")
+    sessions = Sessions(worker.operator, worker.secret, time.time, tenants, binding)
     families: list[PageFamily] = [
         OverviewPages(find(TrafficFeature, features).reader, find(BillFeature, features).reader, conversations.reading),
         ConversationPages(
@@ -199,7 +186,7 @@ def console_routes(worker: Worker, features: list[Feature], guard: RouteGuard) -
         ),
         SummaryPages(summaries.changes, models),
         ModelPages(find(ModelRegistryFeature, features).registry, as_typed),
-        KeyPages(find(KeysFeature, features).keys, as_typed, worker.emit, worker.settings.auth.mode == "keys"),
+        KeyPages(find(KeysFeature, features).keys, as_typed, has_keys),
         SettingPages(settings, partial(effective_settings, worker.settings), as_typed),
         AuditPages(find(AuditFeature, features).reader),
     ]

@@ -21,7 +21,11 @@ def _reads(action: str, roles: frozenset[Role] = _OWNERS) -> RouteRule:
     return RouteRule(roles, action, reads=True)
 
 
-_FIGURES, _OPEN, _MANAGED = RouteRule(_READERS), RouteRule(_ALL), RouteRule(_OPERATOR)
+def _names(action: str, subject: str = "") -> RouteRule:
+    return RouteRule(_OPERATOR, action, by_handler=True, subject=subject)
+
+
+_FIGURES, _OPEN, _OWNED, _MANAGED = map(RouteRule, (_READERS, _ALL, _OWNERS, _OPERATOR))
 _API, _STORED = "/tidemark", "/tidemark/conversations/{id}"
 _CONSOLE, _PAGE = "/console", "/console/conversations/{id}"
 RULES: Mapping[str, RouteRule] = {
@@ -44,21 +48,21 @@ RULES: Mapping[str, RouteRule] = {
     f"PUT {_API}/models/{{model:path}}": RouteRule(_OPERATOR, "model.change", subject="model"),
     f"DELETE {_API}/models/{{model:path}}": RouteRule(_OPERATOR, "model.reset", subject="model"),
     f"GET {_API}/settings": _FIGURES,
-    f"PUT {_API}/settings": RouteRule(_OPERATOR, "settings.change"),
-    f"DELETE {_API}/settings": RouteRule(_OPERATOR, "settings.reset"),
+    f"PUT {_API}/settings": _names("settings.change"),
+    f"DELETE {_API}/settings": _names("settings.reset"),
     f"GET {_API}/events": _OPEN,
     f"GET {_API}/stats": _FIGURES,
     f"GET {_API}/gain": _FIGURES,
     f"GET {_API}/audit": _FIGURES,
-    f"DELETE {_API}/tenants/{{tenant}}": RouteRule(_OPERATOR, "tenant.forget", subject="tenant"),
+    f"DELETE {_API}/tenants/{{tenant}}": _names("tenant.forget", "tenant"),
     f"GET {_API}/keys": _MANAGED,
-    f"POST {_API}/keys": RouteRule(_OPERATOR, "key.create"),
+    f"POST {_API}/keys": _names("key.create"),
     f"GET {_API}/keys/{{id}}": _MANAGED,
-    f"PATCH {_API}/keys/{{id}}": RouteRule(_OPERATOR, "key.change"),
-    f"DELETE {_API}/keys/{{id}}": RouteRule(_OPERATOR, "key.revoke"),
-    f"POST {_API}/keys/{{id}}/rotate": RouteRule(_OPERATOR, "key.rotate"),
-    f"POST {_API}/count": _OPEN,
-    f"POST {_API}/compact": _OPEN,
+    f"PATCH {_API}/keys/{{id}}": _names("key.change"),
+    f"DELETE {_API}/keys/{{id}}": _names("key.revoke"),
+    f"POST {_API}/keys/{{id}}/rotate": _names("key.rotate"),
+    f"POST {_API}/count": _OWNED,
+    f"POST {_API}/compact": _OWNED,
     f"GET {_CONSOLE}": _OPEN,
     f"GET {_CONSOLE}/events": _OPEN,
     f"GET {_CONSOLE}/conversations": _reads("conversations.list"),
@@ -77,13 +81,13 @@ RULES: Mapping[str, RouteRule] = {
     f"GET {_CONSOLE}/models": _FIGURES,
     f"POST {_CONSOLE}/models": RouteRule(_OPERATOR, "model.change", subject="model"),
     f"GET {_CONSOLE}/settings": _FIGURES,
-    f"POST {_CONSOLE}/settings": RouteRule(_OPERATOR, "settings.change", subject="setting"),
+    f"POST {_CONSOLE}/settings": _names("settings.change"),
     f"GET {_CONSOLE}/audit": _FIGURES,
     f"GET {_CONSOLE}/keys": _MANAGED,
-    f"POST {_CONSOLE}/keys": RouteRule(_OPERATOR, "key.create", subject="name"),
+    f"POST {_CONSOLE}/keys": _names("key.create"),
     f"GET {_CONSOLE}/keys/{{id}}": _MANAGED,
-    f"POST {_CONSOLE}/keys/{{id}}/rotate": RouteRule(_OPERATOR, "key.rotate"),
-    f"POST {_CONSOLE}/keys/{{id}}/revoke": RouteRule(_OPERATOR, "key.revoke"),
+    f"POST {_CONSOLE}/keys/{{id}}/rotate": _names("key.rotate"),
+    f"POST {_CONSOLE}/keys/{{id}}/revoke": _names("key.revoke"),
     f"POST {_CONSOLE}/logout": RouteRule(_ALL, "sign-out", waits=False),
     f"GET {_CONSOLE}/{{path:path}}": _OPEN,
 }

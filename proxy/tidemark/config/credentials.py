@@ -8,6 +8,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Collection, Mapping
 
+from tidemark.config.environment import warn_of_short
 from tidemark.config.exposure import CREDENTIAL_ENDS
 from tidemark.config.masking import Secret
 from tidemark.config.models import ModelEntry
@@ -52,6 +53,7 @@ def with_master_key(reader: Reader, root: Table, secrets: Secrets, environ: Mapp
         if not text:
             reader.warn(node.line, KEY_UNSET.format(name=name))
             return secrets
+    warn_of_short(reader, node.line, MASTER_KEY, text)
     return dataclasses.replace(secrets, admin_token=Secret(text)) if text else secrets
 
 

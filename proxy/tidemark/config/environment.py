@@ -63,12 +63,7 @@ def read_overrides(reader: Reader, environ: Mapping[str, str]) -> EnvironmentOve
     if key_file and environ.get("TIDEMARK_ENCRYPTION_KEY"):
         reader.problem(0, "TIDEMARK_ENCRYPTION_KEY and TIDEMARK_ENCRYPTION_KEY_FILE are both set; unset one")
     for name in ("TIDEMARK_ADMIN_TOKEN", "TIDEMARK_AUDITOR_TOKEN"):
-        if 0 < len(environ.get(name, "")) < SHORT_TOKEN_CHARACTERS:
-            reader.warn(
-                0,
-                f"{name} has fewer than {SHORT_TOKEN_CHARACTERS} characters, so it can be guessed; "
-                "take a longer one: openssl rand -hex 16",
-            )
+        warn_of_short(reader, 0, name, environ.get(name, ""))
     if environ.get("TIDEMARK_AUDITOR_TOKEN") and environ.get("TIDEMARK_AUDITOR_TOKEN") == environ.get(
         "TIDEMARK_ADMIN_TOKEN", environ["TIDEMARK_AUDITOR_TOKEN"]
     ):
@@ -87,6 +82,16 @@ def read_overrides(reader: Reader, environ: Mapping[str, str]) -> EnvironmentOve
             encryption_file=Path(key_file).absolute() if key_file else None,
         ),
     )
+
+
+def warn_of_short(reader: Reader, line: int, name: str, token: str) -> None:
+    """Warn of a token that can be guessed."""
+    if 0 < len(token) < SHORT_TOKEN_CHARACTERS:
+        reader.warn(
+            line,
+            f"{name} has fewer than {SHORT_TOKEN_CHARACTERS} characters, so it can be guessed; "
+            "take a longer one: openssl rand -hex 16",
+        )
 
 
 def warn_of_unknown(reader: Reader, environ: Mapping[str, str]) -> None:

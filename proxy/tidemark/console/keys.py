@@ -6,7 +6,7 @@ after.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from starlette.responses import Response
@@ -15,10 +15,8 @@ from tidemark.console.pages import Answer
 from tidemark.console.visit import Visit, go_to, words_for_form
 from tidemark.core.conversation.messages import JsonValue
 from tidemark.core.errors import InvalidRequest, KeyConflict
-from tidemark.core.events import Listener
 from tidemark.core.frozen import frozen
-from tidemark.features.keys.feature import audited
-from tidemark.features.keys.fields import QUOTAS, read_fields, read_grace
+from tidemark.features.keys.fields import GRACE, QUOTAS, read_fields, read_grace
 from tidemark.features.keys.service import ApplicationKeys, Described
 from tidemark.server.errors import status_of
 
@@ -42,7 +40,6 @@ class KeyPages:
     keys: ApplicationKeys
     typed: Callable[[str], JsonValue]
     """Returns the value of a typed text, as the command line reads it."""
-    emit: Listener
     are_asked_for: bool
     """Whether clients need keys (``auth.mode: keys``)."""
 
@@ -61,7 +58,7 @@ class KeyPages:
     async def _create(self, visit: Visit) -> Response:
         entered = {name: visit.form.get(name, "").strip() for name in TEXTS}
         try:
-            return await self._with_secret(visit, "key.created", self.keys.create(read_fields(self._read(entered))))
+            return _with_secret(visit, await self.keys.create(read_fields(self._read(entered)), visit.announce))
         except (InvalidRequest, KeyConflict) as error:
             param = error.param if isinstance(error, InvalidRequest) else "name"
             words = words_for_form(error)
@@ -73,23 +70,15 @@ class KeyPages:
     async def _rotate(self, visit: Visit) -> Response:
         identifier = visit.request.path_params["id"]
         try:
-            hours = read_grace(self.typed(visit.form.get("grace_hours", "").strip() or "0"))
-        except InvalidRequest as error:
+            hours = read_grace({GRACE: self.typed(visit.form.get(GRACE, "").strip() or "0")})
+            return _with_secret(visit, await self.keys.rotate(identifier, hours, visit.announce))
+        except (InvalidRequest, KeyConflict) as error:
             key = await self.keys.shown(identifier)
             return visit.page("key.html", status_of(error), key=key, secret="", error=words_for_form(error))
-        return await self._with_secret(visit, "key.rotated", self.keys.rotate(identifier, hours))
 
     async def _revoke(self, visit: Visit) -> Response:
-        key = await self.keys.revoke(visit.request.path_params["id"])
-        self._note(visit, "key.revoked", key)
+        key = await self.keys.revoke(visit.request.path_params["id"], visit.announce)
         return go_to(KEYS, revoked=str(key["name"]))
-
-    async def _with_secret(self, visit: Visit, action: str, change: Awaitable[Described]) -> Response:
-        """Return the page of a key with its new secret."""
-        key = await change
-        self._note(visit, action, key)
-        secret = key.pop("key")
-        return visit.page("key.html", key=key, secret=secret, error="")
 
     async def _page(self, visit: Visit, status: int = 200, **values: Any) -> Response:
         listed: Any = (await self.keys.listed())["data"]
@@ -104,6 +93,8 @@ class KeyPages:
             fields["models"] = [name.strip() for name in entered["models"].split(",")]
         return fields
 
-    def _note(self, visit: Visit, action: str, key: Described) -> None:
-        client = visit.request.client
-        self.emit(audited(action, key, client.host if client else ""))
+
+def _with_secret(visit: Visit, key: Described) -> Response:
+    """Return the page of a key with its new secret."""
+    secret = key.pop("key")
+    return visit.page("key.html", key=key, secret=secret, error="")

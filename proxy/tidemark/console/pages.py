@@ -10,6 +10,7 @@ need no session; a browser caches them until the program's version changes.
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import replace
 from functools import cache
 from importlib.resources import files
 from typing import Protocol
@@ -135,16 +136,17 @@ class ConsolePages:
         fields = {**visit.form, **request.path_params}
         is_renewal = visit.parts.are_asked_for and request.method == "GET"
         try:
-            await self.guard.admit(rule, visitor, request, fields, is_renewal=is_renewal)
+            announcement = await self.guard.admit(rule, visitor, request, fields, is_renewal=is_renewal)
         except StoreUnavailable as error:
             return _kept(visit, error)
         try:
-            response = await _carry_out(answer, visit)
-        except TidemarkError:
-            self.guard.note_failure(rule, visitor, request, fields)
+            response = await _carry_out(answer, replace(visit, announcement=announcement))
+        except Exception:
+            if announcement is not None:
+                announcement.note_failure()
             raise
-        if response.status_code >= 400:
-            self.guard.note_failure(rule, visitor, request, fields)
+        if announcement is not None and response.status_code >= 400:
+            announcement.note_failure()
         return response
 
     def secured(self, handle: Callable[[Request], Awaitable[Response]]) -> Callable[[Request], Awaitable[Response]]:
@@ -186,11 +188,14 @@ class ConsolePages:
         return self._sign_in_page(request.query_params.get("next", ""))
 
     async def _sign_in(self, request: Request) -> Response:
-        """Look at the token or key. The form needs none of its own: no session exists that another site could use.
+        """Look at the token or key. The form has none of its own: no session exists that another site could use.
 
-        A form that was sent after its session had ended is shown again, to be confirmed. Only the console's own sign-in
-        may hand one on: another site could have a visitor confirm what it had written.
+        Another site's page is refused: it could have a visitor work on as somebody else. A form that was sent after its
+        session had ended is shown again, to be confirmed. Only the console's own sign-in may hand one on: another
+        program could have a visitor confirm what it had written.
         """
+        if not is_from_own_page(request) and {"sec-fetch-site", "origin"} & {*request.headers}:
+            raise Forbidden(FOREIGN_FORM)
         form = await read_form(request)
         target, waiting = form.get("next", ""), form.get("waiting", "") if is_from_own_page(request) else ""
         visitor = await self.sessions.visitor_by(form.get("token", ""))

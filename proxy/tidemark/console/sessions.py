@@ -14,7 +14,8 @@ import hashlib
 import hmac
 import json
 import os
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
+from typing import Protocol
 
 from starlette.requests import Request
 
@@ -27,7 +28,7 @@ from tidemark.server.operator import OperatorAccess
 COOKIE = "tidemark_session"
 IDLE_SECONDS = 12 * 3600
 """A session ends when no page was opened for so long.
-One of a tenant or by OpenID ends so long after its begin, as the key may be revoked or the person have left by then."""
+One of a tenant or by OpenID ends so long after its begin: a provider may have revoked the key, or the person left."""
 RENEWAL_SECONDS = 60
 """A session that was last seen longer ago gets a new cookie with the next page."""
 WRONG_TOKEN_SECONDS = 1.0
@@ -38,8 +39,20 @@ MAX_KEY_CHARACTERS = 1000
 _ID_BYTES = 16
 _DIGEST_BYTES = 32
 
-TenantByKey = Callable[[str], Awaitable[bytes | None]]
-"""Returns the fingerprint of a key that owns something here; None for any other."""
+
+class TenantRecognition(Protocol):
+    """Recognizes tenants."""
+
+    async def visitor_by(self, key: str) -> Visitor | None:
+        """Return whose key this is; None if nobody's.
+
+        :raises StoreUnavailable: the store was asked, and did not answer
+        """
+        ...
+
+    def visitor_now(self, visitor: Visitor) -> Visitor | None:
+        """Return a tenant with what its key allows now; None if the key is not valid any more."""
+        ...
 
 
 @frozen
@@ -70,16 +83,12 @@ def is_from_own_page(request: Request) -> bool:
     return request.headers.get("origin") in (f"http://{host}", f"https://{host}")
 
 
-async def _no_tenant(_: str) -> bytes | None:
-    return None
-
-
 class Sessions:
     """Issues and reads sessions. Its state is the number of wrong tokens whose answers wait.
 
     :param secret: the key of the process's HMACs, the same in all workers and replicas
     :param clock: returns the Unix time
-    :param tenant_by_key: recognizes the keys of tenants
+    :param tenants: recognizes the keys of tenants; None if nobody signs in by a key
     :param binding: what else ends all sessions when it changes
     """
 
@@ -88,14 +97,14 @@ class Sessions:
         access: OperatorAccess,
         secret: bytes,
         clock: Callable[[], float],
-        tenant_by_key: TenantByKey = _no_tenant,
+        tenants: TenantRecognition | None = None,
         binding: str = "",
     ) -> None:
         self._access = access
         self.clock = clock
         parts = json.dumps([access.token, access.auditor_token, binding]).encode()
         self._key = hmac.digest(secret, b"console\0" + parts, "sha256")
-        self._tenant_by_key = tenant_by_key
+        self._tenants = tenants
         self._held_back = 0
 
     @property
@@ -129,15 +138,23 @@ class Sessions:
 
     def of(self, request: Request) -> Session | None:
         """Return the session of a request's cookie; None if it has no session, or one that has ended or is not ours."""
-        signed = self.unsealed("session", request.cookies.get(COOKIE, ""))
+        signed = self.unsealed("visitor", request.cookies.get(COOKIE, ""))
         if signed is None:
             return None
-        identifier, seen_at, begun_at, role, actor, fingerprint = json.loads(signed)
-        visitor = Visitor(role, actor, bytes.fromhex(fingerprint))
+        identifier, seen_at, begun_at, role, actor, fingerprint, key_mark = json.loads(signed)
+        visitor = self._now(Visitor(role, actor, bytes.fromhex(fingerprint), key_mark=key_mark))
+        if visitor is None:
+            return None
         session, now = Session(bytes.fromhex(identifier), seen_at, begun_at, visitor), self.clock()
         if session.is_bounded and now - begun_at > IDLE_SECONDS:
             return None
         return session if 0 <= now - seen_at + 1 <= IDLE_SECONDS else None
+
+    def _now(self, visitor: Visitor) -> Visitor | None:
+        """Return a visitor as it is now; None if it would not be let in any more."""
+        if visitor.role != "tenant":
+            return visitor
+        return None if self._tenants is None else self._tenants.visitor_now(visitor)
 
     def renewed(self, session: Session) -> Session | None:
         """Return the session as seen now; None if its cookie is new enough."""
@@ -149,7 +166,7 @@ class Sessions:
     def cookie(self, session: Session) -> str:
         visitor = session.visitor
         values = [session.id.hex(), session.seen_at, session.begun_at, visitor.role, visitor.actor]
-        return self.sealed("session", json.dumps([*values, visitor.fingerprint.hex()]).encode())
+        return self.sealed("visitor", json.dumps([*values, visitor.fingerprint.hex(), visitor.key_mark]).encode())
 
     def sealed(self, purpose: str, plain: bytes) -> str:
         """Return the value of a cookie that holds this, signed for one purpose."""
@@ -179,8 +196,6 @@ class Sessions:
     async def visitor_by(self, token: str) -> Visitor | None:
         """Return whose token or key this is; None for a wrong one, after a while.
 
-        A key that owns nothing here is a wrong one: otherwise any made-up key would be somebody.
-
         :raises ServerBusy: too many wrong ones wait already
         :raises StoreUnavailable: the store was asked for a key's conversations, and did not answer
         """
@@ -198,9 +213,10 @@ class Sessions:
             raise ServerBusy("Too many wrong tokens were tried. Try again in a few seconds.", retry_after=5)
         self._held_back += 1
         try:
-            fingerprint = await self._tenant_by_key(token.strip()) if _may_be_key(token.strip()) else None
-            if fingerprint is not None:
-                return Visitor("tenant", "", fingerprint)
+            if self._tenants is not None and _may_be_key(token.strip()):
+                tenant = await self._tenants.visitor_by(token.strip())
+                if tenant is not None:
+                    return tenant
             await asyncio.sleep(WRONG_TOKEN_SECONDS)
         finally:
             self._held_back -= 1

@@ -112,13 +112,13 @@ class SettingPages:
         name = action.removeprefix(RESETS)
         try:
             if action == "reset":
-                await self.settings.reset()
+                await self.settings.reset(visit.announce)
             elif name != action and name in (*TEXTS, NOTICES):
                 return await self._reset(visit, form, name)
             else:
                 fields = {name: self.typed(text) if text else None for name, text in entered.items()}
                 own: dict[str, JsonValue] = {NOTICES: None if form.notices else False}
-                await self.settings.change({**fields, **own, "version": version})
+                await self.settings.change({**fields, **own, "version": version}, visit.announce)
         except StoreUnavailable as error:
             return await self._page(visit, replace(form, error=NOT_SAVED, status=status_of(error)))
         except (InvalidRequest, SettingsConflict) as error:
@@ -131,7 +131,7 @@ class SettingPages:
         """Reset one setting. The page keeps what was entered in the other fields and is not saved yet."""
         before: Any = await self.settings.described()
         others = {other: text for other, text in _stored_texts(before).items() if other != name}
-        changed: Any = await self.settings.change({name: None, "version": form.version})
+        changed: Any = await self.settings.change({name: None, "version": form.version}, visit.announce)
         is_saved = form.notices == before[NOTICES] or name == NOTICES
         if is_saved and others == {other: form.entered[other] for other in others}:
             return go_to(SETTINGS, saved="yes")

@@ -27,7 +27,7 @@ from tidemark.core.errors import BodyTooLarge, InvalidRequest, TidemarkError
 from tidemark.core.frozen import frozen
 from tidemark.core.ports import Caller
 from tidemark.server.encodings import read_plain_body
-from tidemark.server.guarding import Visitor
+from tidemark.server.guarding import Announce, Announcement, Visitor
 
 MAX_FORM_BYTES = 1_048_576
 """The largest form; an edited summary is the longest field."""
@@ -55,6 +55,15 @@ class Visit:
     needs_sign_in: bool
     form: Mapping[str, str] = field(default_factory=dict)
     """The fields of a form that was sent; empty for a page that is only opened."""
+    announcement: Announcement | None = None
+    """The entry of the audit log; None if the visit has none."""
+
+    @property
+    def announce(self) -> Announce:
+        """Return what makes the entry of a form whose rule says ``by_handler``."""
+        if self.announcement is None:
+            raise RuntimeError("no rule has the audit log name this form")
+        return self.announcement.make
 
     @property
     def caller(self) -> Caller | None:

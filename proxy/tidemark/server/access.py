@@ -6,12 +6,17 @@ operator's here, not even one from this machine; changes of models are less stri
 
 from __future__ import annotations
 
+import hashlib
+
 from starlette.requests import Request
 
 from tidemark.core.errors import Forbidden
 from tidemark.core.frozen import frozen
 from tidemark.core.ports import Authenticator, Caller
 from tidemark.server.operator import OperatorAccess
+
+OPERATORS = Caller(hashlib.sha256(b"tidemark operator").digest(), ())
+"""Owns what the operator imports. No credential has this fingerprint, and none goes upstream."""
 
 
 @frozen

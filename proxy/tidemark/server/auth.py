@@ -17,6 +17,7 @@ from tidemark.core.trace_context import NAMES as TRACE_CONTEXT
 from tidemark.core.trace_context import traced_lines
 from tidemark.server.credentials import identifies_caller
 from tidemark.server.headers import forwarded_lines
+from tidemark.server.own_tokens import OwnTokens
 
 CONNECTION = b"connection"
 PLAIN_CONNECTIONS = frozenset({b"keep-alive", b"close"})
@@ -62,10 +63,19 @@ class PassthroughAuth:
     :param identity_headers: names that identify callers beside those of ``credentials.py``, in lower case
     :param forward_cookies: whether a client's cookies go upstream; they identify callers either way, because an
         upstream without keys may have nothing else that separates its users
+    :param own_tokens: are refused: an upstream would get them. Credentials whose fingerprint is cached have passed
     """
 
-    def __init__(self, secret: bytes, *, identity_headers: Iterable[str] = (), forward_cookies: bool = False) -> None:
+    def __init__(
+        self,
+        secret: bytes,
+        *,
+        identity_headers: Iterable[str] = (),
+        forward_cookies: bool = False,
+        own_tokens: OwnTokens | None = None,
+    ) -> None:
         self._secret = secret
+        self._own_tokens = own_tokens or OwnTokens()
         self._keyed = blake2b(key=os.urandom(64))
         self._fingerprints: BoundedCache[bytes, bytes] = BoundedCache(MAX_CACHED_CALLERS)
         self._configured_names = frozenset(name.encode() for name in identity_headers)
@@ -76,6 +86,8 @@ class PassthroughAuth:
         """Return the caller of a request; all requests without a credential share one caller.
 
         Every credential counts (promise 8), whatever the order of the lines.
+
+        :raises InvalidApiKey: one is a token of Tidemark's own
         """
         received = headers if isinstance(headers, list) else list(headers)
         names = tuple(map(NAME, received))
@@ -96,8 +108,15 @@ class PassthroughAuth:
         keyed = self._keyed.copy()
         keyed.update(text)
         digest = keyed.digest()
-        caller = Caller(self._fingerprints.get(digest) or self._fingerprint(text, digest), lines)
+        fingerprint = self._fingerprints.get(digest)
+        if fingerprint is None:
+            self._own_tokens.refuse(value for _, value in credentials)
+            fingerprint = self._fingerprint(text, digest)
+        caller = Caller(fingerprint, lines)
         return within_trace(caller) if layout.has_trace else caller
+
+    def check_query(self, query: bytes) -> None:
+        self._own_tokens.refuse_in_query(query)
 
     def _learn(self, names: tuple[bytes, ...]) -> _HeadLayout:
         """Find out and cache what the lines with these names are."""

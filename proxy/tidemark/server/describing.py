@@ -119,6 +119,11 @@ def json_answer(shape: Shape) -> Answer:
     return Answer({JSON: shape})
 
 
+def listed(entry: Shape) -> Shape:
+    """Return the shape of a whole list."""
+    return members({"object": constant("list"), "data": list_of(entry)})
+
+
 @frozen(kw_only=True)
 class Operation:
     """One method of one path.
@@ -139,3 +144,29 @@ class Operation:
     """The envelope of its errors."""
     carries: bool = False
     """Whether an upstream's answers pass through, so that any other status may come."""
+
+
+def operation(
+    access: Access,
+    method: str,
+    path: str,
+    summary: str,
+    answer: Shape | Answer,
+    *parameters: Parameter,
+    body: Body | None = None,
+    status: int = 200,
+    refusals: Sequence[int] = (),
+    carries: bool = False,
+) -> Operation:
+    """Return an operation with one kind of answer."""
+    return Operation(
+        method=method,
+        path=path,
+        summary=summary,
+        access=access,
+        parameters=parameters,
+        body=body,
+        answers={status: answer if isinstance(answer, Answer) else json_answer(answer)},
+        refusals=refusals,
+        carries=carries,
+    )

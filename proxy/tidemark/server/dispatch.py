@@ -15,7 +15,9 @@ from starlette.responses import Response
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from tidemark.core.conversation.request import ErrorFormat
-from tidemark.core.errors import InvalidRequest, TidemarkError
+from tidemark.core.errors import InvalidRequest, NotAuthenticated, TidemarkError
+from tidemark.core.ports import Authenticator
+from tidemark.server import asgi
 from tidemark.server.admission import Admission
 from tidemark.server.browsers import BrowserAccess
 from tidemark.server.capabilities import allowed_methods, errors_of, offers_websocket, refuse_websocket, send_allowed
@@ -42,6 +44,7 @@ class Dispatcher(Starlette):
         browsers: BrowserAccess,
         formats: Mapping[str, ErrorFormat],
         admission: Admission,
+        auth: Authenticator,
         *,
         around: Around | None = None,
         **options: Any,
@@ -57,6 +60,7 @@ class Dispatcher(Starlette):
         """The error format of each dialect, by its path."""
         self._browsers = browsers
         self._admission = admission
+        self._auth = auth
         self._around = around
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -76,6 +80,11 @@ class Dispatcher(Starlette):
     def _serve(self, scope: Scope, receive: Receive, send: Send) -> Awaitable[None]:
         if b"%" in scope.get("raw_path", b""):
             scope = _as_written(scope)
+        if scope.get("query_string") and scope["path"].startswith(MODEL_REQUESTS):
+            try:
+                self._auth.check_query(scope["query_string"])
+            except NotAuthenticated as error:
+                return asgi.Response(send, errors_of(scope["path"], self.formats)).send_error(error)
         method = scope["method"] if scope["type"] == "http" else ""
         if method == "POST":
             endpoint = self._endpoints.get(scope["path"])

@@ -10,7 +10,7 @@ import asyncio
 import hashlib
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import field, replace
 
 from starlette.requests import Request
 from starlette.routing import BaseRoute, Route
@@ -21,12 +21,15 @@ from tidemark.core.conversation.prefix import is_id, owner_of
 from tidemark.core.errors import Forbidden, NotAuthenticated, StoreError, TidemarkError
 from tidemark.core.events import Audited, Listener, Role
 from tidemark.core.frozen import frozen
+from tidemark.core.grants import Grant
 from tidemark.core.ports import Caller
 from tidemark.server.access import ConversationAccess
 from tidemark.server.responses import error_response
 
 Trail = Callable[[Audited], Awaitable[object]]
 """Takes an entry of the audit log, and returns once it is stored. It raises ``StoreUnavailable`` otherwise."""
+Announce = Callable[[str, str], Awaitable[None]]
+"""Appends the entry of a request, with what and whose it changes; ``Announcement.make``."""
 RENEWAL_SECONDS = 600.0
 """A page that stays open asks again every few seconds. So long its first reading stands for those that follow."""
 MAX_RENEWALS = 4096
@@ -34,6 +37,7 @@ REFUSALS = 20
 """Refusals that a worker logs within a minute. So nobody can fill the log without a token."""
 MINUTE_SECONDS = 60.0
 _SUBJECT_CHARACTERS = 16
+_ANNOUNCEMENT = "tidemark.announcement"
 
 
 @frozen
@@ -45,6 +49,10 @@ class Visitor:
     """The name of a person who has signed in by OpenID; empty for a token."""
     fingerprint: bytes = b""
     """A tenant's, as its key gives it."""
+    grant: Grant | None = None
+    """What a tenant's key allows; None if only its provider knows."""
+    key_mark: str = field(default="", repr=False)
+    """Shows later whether a tenant's key is still valid (``KeyTable.mark_of``); empty without ``auth.mode: keys``."""
 
     @property
     def caller(self) -> Caller | None:
@@ -54,7 +62,7 @@ class Visitor:
         """
         if self.role == "auditor":
             raise Forbidden("An auditor sees figures and the audit log, and no text.")
-        return None if self.role == "operator" else Caller(self.fingerprint, ())
+        return None if self.role == "operator" else Caller(self.fingerprint, (), grant=self.grant)
 
     @property
     def owner(self) -> str:
@@ -73,11 +81,42 @@ class RouteRule:
     """Whether it only reads. A tenant's own program that reads what is its own is not logged."""
     waits: bool = True
     """Whether nothing is shown or done until the log has the entry."""
+    by_handler: bool = False
+    """Whether the handler makes the entry, once it knows what the request does to whom, and before that is done."""
     subject: str = "id"
     """The parameter of the path, or the field of the form, that says what it is done to."""
 
 
 NOBODY = RouteRule(frozenset())
+
+
+class Announcement:
+    """An entry that comes before what it says. Mutable: what it says."""
+
+    def __init__(self, fact: Audited, log: Trail, later: Listener) -> None:
+        self._fact = fact
+        self._log = log
+        self._later = later
+
+    async def make(self, subject: str = "", tenant: str = "") -> None:
+        """Append it; what it says may be done then.
+
+        :param subject: in place of what the request's path says
+        :raises StoreUnavailable: the log did not take it
+        """
+        fact = self._fact
+        self._fact = replace(fact, subject=subject or fact.subject, tenant=tenant or fact.tenant)
+        await self._log(self._fact)
+
+    def note_failure(self) -> None:
+        """Append that it was not done."""
+        self._later(replace(self._fact, action=f"{self._fact.action}.failed"))
+
+
+def announce_of(request: Request) -> Announce:
+    """Return what appends the entry of a request below ``/tidemark`` whose rule says ``by_handler``."""
+    announcement: Announcement = request.scope[_ANNOUNCEMENT]
+    return announcement.make
 
 
 class RefusalLimit:
@@ -142,8 +181,10 @@ class RouteGuard:
         fields: Mapping[str, str],
         *,
         is_renewal: bool = False,
-    ) -> None:
+    ) -> Announcement | None:
         """Let a person through, once the audit log has what they are about to do.
+
+        Return the entry, for a handler that makes it and for what fails; None if there is none.
 
         :param fields: the parameters of the path, and the fields of a form
         :param is_renewal: a page that is open already asks for what is new
@@ -154,26 +195,23 @@ class RouteGuard:
             self.note_refusal("access.refused", visitor, request)
             raise Forbidden(f"This is not for the role {visitor.role!r}.")
         if not rule.action:
-            return
+            return None
         subject = _subject(fields.get(rule.subject, ""), rule.subject)
         key = (visitor, address_of(request), rule.action, subject)
         logged_at = self._renewals.get(key)
         if rule.reads and is_renewal and logged_at is not None and time.monotonic() - logged_at < RENEWAL_SECONDS:
-            return
+            return None
         fact = _fact(rule.action, visitor, request, subject)
-        if not fact.tenant and is_id(subject):
-            fact = replace(fact, tenant=await self._owner_of_conversation(subject))
+        announcement = Announcement(fact, self.log, self._later)
+        if rule.by_handler:
+            return announcement
         if not rule.waits:
             self._later(fact)
-            return
-        await self.log(fact)
+            return announcement
+        owner = await self._owner_of_conversation(subject) if not fact.tenant and is_id(subject) else ""
+        await announcement.make(tenant=owner)
         self._renewals.put(key, time.monotonic())
-
-    def note_failure(self, rule: RouteRule, visitor: Visitor, request: Request, fields: Mapping[str, str]) -> None:
-        """Append that what an entry announced was not done."""
-        if rule.action and visitor.role in rule.roles:
-            subject = _subject(fields.get(rule.subject, ""), rule.subject)
-            self._later(_fact(f"{rule.action}.failed", visitor, request, subject))
+        return announcement
 
     def note_refusal(self, action: str, visitor: Visitor, request: Request) -> None:
         """Append that somebody was refused, if not too many were."""
@@ -210,12 +248,13 @@ class RouteGuard:
     def _around(self, app: ASGIApp, path: str) -> ASGIApp:
         async def guarded(scope: Scope, receive: Receive, send: Send) -> None:
             request, rule = Request(scope, receive), self.rule(scope["method"], path)
-            fields: Mapping[str, str] = scope["path_params"]
+            announcement: Announcement | None = None
             try:
                 visitor = await self._caller(rule, request)
                 is_logged = visitor.role != "tenant" or not rule.reads
                 if is_logged or visitor.role not in rule.roles:
-                    await self.admit(rule, visitor, request, fields)
+                    announcement = await self.admit(rule, visitor, request, scope["path_params"])
+                    scope[_ANNOUNCEMENT] = announcement
             except TidemarkError as error:
                 await error_response(error)(scope, receive, send)
                 return
@@ -226,9 +265,11 @@ class RouteGuard:
                     statuses.append(message["status"])
                 await send(message)
 
-            await app(scope, receive, noting)
-            if is_logged and statuses and statuses[0] >= 400:
-                self.note_failure(rule, visitor, request, fields)
+            try:
+                await app(scope, receive, noting)
+            finally:
+                if announcement is not None and (not statuses or statuses[0] >= 400):
+                    announcement.note_failure()
 
         return guarded
 

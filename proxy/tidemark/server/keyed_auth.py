@@ -29,6 +29,7 @@ from tidemark.server.auth import (
 )
 from tidemark.server.credentials import identifies_caller
 from tidemark.server.headers import forwarded_lines
+from tidemark.server.own_tokens import OwnTokens
 
 PREFIX = "sk-tm-"
 """Begins every key, so that a key is recognised in a log, in a file, and in a URL."""
@@ -126,10 +127,21 @@ class KeyTable:
         :raises InvalidApiKey: the key is unknown, revoked or expired
         :raises KeysUnread: no keys could be read yet
         """
+        return self._judge(key[_ID], self.digest_of(key))
+
+    def mark_of(self, key: bytes) -> str:
+        """Return what a session keeps of a key, from which nobody can make it."""
+        return f"{key[_ID].hex()}:{self.digest_of(key).hex()}"
+
+    def judge_mark(self, mark: str) -> tuple[bytes, Grant]:
+        """Return what ``judge`` returns for a key, by what ``mark_of`` returned for it."""
+        identifier, _, digest = mark.partition(":")
+        return self._judge(bytes.fromhex(identifier), bytes.fromhex(digest))
+
+    def _judge(self, identifier: bytes, digest: bytes) -> tuple[bytes, Grant]:
         if not self._is_read:
             raise KeysUnread
-        entry = self._entries.get(key[_ID], self._nobody)
-        digest = self.digest_of(key)
+        entry = self._entries.get(identifier, self._nobody)
         is_current = hmac.compare_digest(digest, entry.digest)
         is_former = hmac.compare_digest(digest, entry.former_digest)
         if not (is_current or (is_former and self.now() < entry.former_until)):
@@ -168,10 +180,13 @@ class KeyedAuth:
     """``auth.mode: keys``: the client's key is one of Tidemark's own, and goes nowhere.
 
     It caches what header lines are, by their names.
+
+    :param own_tokens: are refused like unknown keys, in words of their own
     """
 
-    def __init__(self, table: KeyTable) -> None:
+    def __init__(self, table: KeyTable, own_tokens: OwnTokens | None = None) -> None:
         self._table = table
+        self._own_tokens = own_tokens or OwnTokens()
         self._layouts: BoundedCache[tuple[bytes, ...], _KeyedLayout] = BoundedCache(MAX_HEADS)
 
     def caller(self, headers: Iterable[tuple[bytes, bytes]]) -> Caller:
@@ -185,7 +200,12 @@ class KeyedAuth:
         layout = self._layouts.get(names) or self._learn(names)
         if not layout.is_lower_case:
             return self.caller([(name.lower(), value) for name, value in received])
-        fingerprint, grant = self._table.judge(_key_of([received[place] for place in layout.keys]))
+        key_lines = [received[place] for place in layout.keys]
+        try:
+            fingerprint, grant = self._table.judge(_key_of(key_lines))
+        except InvalidApiKey:
+            self._own_tokens.refuse(value for _, value in key_lines)
+            raise
         lines = [received[place] for place in (layout.plain if grant.models else layout.forwarded)]
         for place in layout.connections:
             if received[place][1].lower() not in PLAIN_CONNECTIONS:  # it names hop-by-hop headers
@@ -194,6 +214,12 @@ class KeyedAuth:
                 break
         caller = Caller(fingerprint, lines, grant=grant)
         return within_trace(caller) if layout.has_trace else caller
+
+    def check_query(self, query: bytes) -> None:
+        """Refuse a key in a URL, where others log it; a key in a header beside it changes nothing."""
+        if _MARK in unquote_to_bytes(query):
+            raise InvalidApiKey(_IN_URL)
+        self._own_tokens.refuse_in_query(query)
 
     def _learn(self, names: tuple[bytes, ...]) -> _KeyedLayout:
         """Find out and cache what the lines with these names are."""
@@ -209,17 +235,6 @@ class KeyedAuth:
         if sum(map(len, names)) <= MAX_HEAD_BYTES:
             self._layouts.put(names, layout)
         return layout
-
-
-def refuse_key_in_url(query: bytes) -> None:
-    """Refuse a request that has a key in its URL, which may go upstream.
-
-    A key in a header beside it changes nothing.
-
-    :raises InvalidApiKey: it has
-    """
-    if query and _MARK in unquote_to_bytes(query):
-        raise InvalidApiKey(_IN_URL)
 
 
 def _goes_on(name: bytes, grant: Grant) -> bool:

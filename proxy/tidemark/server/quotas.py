@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import math
 import uuid
 from collections import defaultdict
 from collections.abc import AsyncIterator, Callable, Coroutine, Mapping, Sequence
@@ -27,9 +28,9 @@ ANTHROPICS = "/v1/messages"
 CHARACTERS_A_TOKEN = 4
 """For answers whose provider counts nothing, or whose client left before it did."""
 _WORDS = {
-    "requests": "{of} has sent {limit} requests within a minute, as many as it may.",
+    "requests": "{of} has sent {limit} requests within a minute, as many as it may. Try again in {seconds} s.",
     "tokens": "{of} has used {used:,} tokens today, and {limit:,} are allowed. The day ends at midnight of UTC.",
-    "concurrent": "{of} has {limit} requests in progress, as many as it may.",
+    "concurrent": "{of} has {limit} requests in progress, as many as it may. Try again when one has ended.",
 }
 _QUOTAS = (b"x-ratelimit-", b"anthropic-ratelimit-")
 Lines = Sequence[tuple[bytes, bytes]]
@@ -112,13 +113,13 @@ class Quotas:
         return permission
 
     @contextlib.asynccontextmanager
-    async def counted(self, caller: Caller | None, path: str) -> AsyncIterator[None]:
+    async def counted(self, caller: Caller | None) -> AsyncIterator[None]:
         """Count a request that may have a model write a summary; its tokens do not count.
 
         :param caller: None for the operator, whom nothing bounds
         :raises RateLimitExceeded: a bound is used up
         """
-        permission = None if caller is None else await self.take(caller, path)
+        permission = None if caller is None else await self.take(caller, "")
         try:
             yield
         finally:
@@ -205,7 +206,12 @@ def _refusal(bounds: Sequence[Bound], answer: Taken, lines: Lines) -> RateLimitE
     limit = {"requests": quota.requests_per_minute, "tokens": quota.tokens_per_day, "concurrent": quota.concurrent}[
         kind
     ]
-    words = _WORDS[kind].format(of="This key" if bound.name else "This tenant", limit=limit or 0, used=use.tokens)
+    words = _WORDS[kind].format(
+        of="This key" if bound.name else "This tenant",
+        limit=limit or 0,
+        used=use.tokens,
+        seconds=math.ceil(answer.retry_after),
+    )
     shown = "tokens" if kind == "tokens" else "requests"
     return RateLimitExceeded(words, kind=shown, retry_after=max(answer.retry_after, 0.001), lines=lines)
 

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from tidemark.store.commands import Ask
 
 
-async def audit(ask: Ask, settings: Settings, action: str, subject: str = "") -> None:
+async def audit(ask: Ask, settings: Settings, action: str, subject: str = "", tenant: str = "") -> None:
     """Append an entry.
 
     :raises StoreUnavailable: the log did not take it, so the command may not go on
@@ -25,7 +25,7 @@ async def audit(ask: Ask, settings: Settings, action: str, subject: str = "") ->
     from tidemark.store.audit_log import AuditLog
 
     log = AuditLog(ask, secret_of(settings), worker=f"command-{os.getpid()}", clock=time.time)
-    await log.append(Audited(action, "operator", f"command of {_user()}", subject=subject))
+    await log.append(Audited(action, "operator", f"command of {_user()}", tenant, subject))
 
 
 def _user() -> str:

@@ -9,6 +9,7 @@ import json
 import os
 import ssl
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
 from http.client import HTTPConnection, HTTPException, HTTPResponse, HTTPSConnection, IncompleteRead
 from pathlib import Path
 from typing import Any, NoReturn, TypeVar
@@ -118,7 +119,9 @@ def request(
     except (OSError, HTTPException) as error:
         if answer is not None:
             raise ServerRefusal(f"The answer of Tidemark at {where} broke off: {error}. Try again.") from error
-        raise ServerRefusal(f"Tidemark does not answer at {where}: {error}. Is it running?") from error
+        raise ServerRefusal(
+            f"Tidemark does not answer at {where}: {error}. Is it running?{_certificate_hint(url)}"
+        ) from error
     finally:
         connection.close()
 
@@ -140,20 +143,33 @@ def _unasked() -> ssl.SSLContext:
 def own_certificate(url: str, config: Path | None) -> ssl.SSLContext | None:
     """Return a context that trusts the configured server's own certificate and no other.
 
-    The certificate need not name 127.0.0.1, at which the command asks. It is None for another machine's server, and for
-    one without TLS.
+    The certificate need not name 127.0.0.1, at which the command asks. Where clients need one, the command shows the
+    server's. It is None for another machine's server, and for one without TLS.
     """
     from tidemark.config import load
 
     if not (url.startswith("https:") and _is_local(url)):
         return None
-    cert = load(config, os.environ).server.tls.cert
-    if cert is None:
+    files = load(config, os.environ).server.tls
+    if files.cert is None:
         return None
-    context = ssl.create_default_context(cadata=_first_certificate(cert))
+    context = ssl.create_default_context(cadata=_first_certificate(files.cert))
+    if files.client_ca is not None:
+        with suppress(OSError, ValueError):  # the key may be the server's user's alone
+            context.load_cert_chain(files.cert, files.key)
     context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN
     context.check_hostname = False
     return context
+
+
+def _certificate_hint(url: str) -> str:
+    """Return what else may be wrong with a server of this machine that has TLS."""
+    if not (url.startswith("https:") and _is_local(url)):
+        return ""
+    return (
+        " If clients need a certificate, commands show the server's own: server.tls.client_ca must have its authority, "
+        "and whoever runs the command must be able to read server.tls.key."
+    )
 
 
 def _first_certificate(file: Path) -> str:

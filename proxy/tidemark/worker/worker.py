@@ -50,6 +50,7 @@ from tidemark.server.endpoints.destinations import Destinations
 from tidemark.server.endpoints.forwarding import ForwardingEndpoint
 from tidemark.server.keyed_auth import KeyedAuth
 from tidemark.server.operator import OperatorAccess
+from tidemark.server.own_tokens import PROVIDERS_KEY, OwnTokens
 from tidemark.server.spools import SpoolBounds, Spools
 from tidemark.store.answers import RedisAnswers
 from tidemark.telemetry.logging import FactLog
@@ -230,12 +231,16 @@ class Worker(StoreParts):
 
     @cached_property
     def auth(self) -> Authenticator:
-        if self.settings.auth.mode == "keys":
-            return KeyedAuth(self.keys)
+        has_keys, operator = self.settings.auth.mode == "keys", self.operator
+        mend = "a key that 'tidemark keys create' made" if has_keys else PROVIDERS_KEY
+        own_tokens = OwnTokens([operator.token, operator.auditor_token], mend)
+        if has_keys:
+            return KeyedAuth(self.keys, own_tokens)
         return PassthroughAuth(
             self.secret,
             identity_headers=self.settings.auth.identity_headers,
             forward_cookies=self.settings.server.forward_cookies,
+            own_tokens=own_tokens,
         )
 
     @cached_property

@@ -12,7 +12,13 @@ from tests.features.keys.conftest import KEYED, Keyed
 from tests.request.conftest import benched
 from tests.request.talk import user
 from tests.support.waiting import wait_until
+from tidemark.config import load
+from tidemark.core.errors import KeyConflict
+from tidemark.features.keys.feature import KeysFeature
+from tidemark.features.keys.fields import read_fields
+from tidemark.features.keys.service import Described
 from tidemark.store.embedded.server import EmbeddedValkey
+from tidemark.worker.worker import Worker
 
 PATIENCE_SECONDS = 10.0
 
@@ -137,6 +143,32 @@ def test_the_secret_before_a_rotation_goes_on_for_its_grace(keyed: Keyed) -> Non
         assert code(keyed.client(key).chat([user("Hello.")])) == (401, "invalid_api_key")
 
 
+async def test_of_two_operators_who_rotate_at_once_the_second_is_told(tmp_path: Path) -> None:
+    """Nobody hands out a secret that is dead already, and the first one's promise of a grace holds."""
+    settings = load(None, {"TIDEMARK_DATA_DIR": str(tmp_path)})
+    with EmbeddedValkey(tmp_path / "store") as store:
+        worker = Worker(settings, lambda _: None, store_url=store.url, secret=b"a secret of the tests")
+        try:
+            keys = KeysFeature(worker).keys
+            made = await keys.create(read_fields({"name": "app"}), _announced)
+            first: list[Described] = []
+
+            async def rotated_by_another(subject: str, tenant: str) -> None:
+                """Rotate while the log takes the entry of this operator."""
+                first.append(await keys.rotate(str(made["id"]), 1.0, _announced))
+
+            with pytest.raises(KeyConflict, match="Rotate again"):
+                await keys.rotate(str(made["id"]), 1.0, rotated_by_another)
+            for secret in (made["key"], first[0]["key"]):
+                worker.keys.judge(str(secret).encode())
+        finally:
+            await worker.aclose()
+
+
+async def _announced(subject: str, tenant: str) -> None:
+    """The log takes every entry."""
+
+
 @pytest.mark.parametrize(
     ("fields", "words"),
     [
@@ -144,9 +176,11 @@ def test_the_secret_before_a_rotation_goes_on_for_its_grace(keyed: Keyed) -> Non
         ({"name": " "}, "printable"),
         ({"name": "a", "expires": "2001-01-01"}, "in the past"),
         ({"name": "a", "expires": "tomorrow"}, "must be a date"),
+        ({"name": "a", "expires": "9999-12-31T23:59:59-12:00"}, "years 1 to 9999"),
+        ({"name": "a", "expires": "0001-01-01T00:00:00+12:00"}, "years 1 to 9999"),
         ({"name": "a", "models": []}, "is empty"),
         ({"name": "a", "models": [1]}, "list"),
-        ({"name": "a", "models": ["*a*b*c*d*e*"]}, "no name of a model"),
+        ({"name": "a", "models": ["*a*b*c*d*e*"]}, "at most 4 *"),
         ({"name": "a", "requests_per_minute": 0}, "1 or more"),
         ({"name": "a", "concurrent": True}, "1 or more"),
         ({"name": "a", "admin": True}, "Unknown parameter"),
@@ -158,6 +192,16 @@ def test_a_bad_field_is_refused_and_no_key_is_made(keyed: Keyed, fields: dict[st
     assert refused.status_code == 400
     assert words in refused.json()["error"]["message"]
     assert keyed.ask("GET", "").json()["data"] == []
+
+
+@pytest.mark.parametrize("fields", [{"grace": 24}, {"grace_hours": -1}, {"grace_hours": "24"}, {"grace_hours": 9e9}])
+def test_a_rotation_that_is_misspelled_ends_no_secret(keyed: Keyed, fields: dict[str, Any]) -> None:
+    """Without its grace it would cut off all clients at once."""
+    made = keyed.create()
+    refused = keyed.ask("POST", f"/{made['id']}/rotate", **fields)
+    assert refused.status_code == 400
+    assert "grace_hours" in refused.json()["error"]["message"]
+    assert keyed.client(made["key"]).chat([user("Hello.")]).status_code == 200
 
 
 def test_two_keys_have_no_name_in_common(keyed: Keyed) -> None:

@@ -24,3 +24,10 @@ class Authenticator(Protocol):
         :raises NotAuthenticated, Forbidden: the credentials are not accepted
         """
         ...
+
+    def check_query(self, query: bytes) -> None:
+        """Refuse a query with a credential that no upstream may get. Endpoints need not ask: the dispatcher does.
+
+        :raises NotAuthenticated: it has one
+        """
+        ...

@@ -7,33 +7,26 @@ from tidemark.server.describing import (
     TEXT,
     WHOLE,
     WHOLE_OR_NULL,
-    Operation,
     constant,
     in_query,
-    json_answer,
     list_of,
     members,
+    operation,
     whole,
 )
 
 _FACT = ("action", "role", "actor", "tenant", "subject", "address")
 _ENTRY = members({"number": WHOLE, "at": NUMBER, **dict.fromkeys(_FACT, TEXT), "worker": TEXT})
 OPERATIONS = (
-    Operation(
-        method="GET",
-        path="/tidemark/audit",
-        summary="List what people read, changed and deleted, newest first.",
-        access="operator",
-        parameters=(
-            in_query("limit", whole(1)),
-            in_query("before", whole(1), "An entry's number."),
-            *(in_query(name, TEXT) for name in _FACT),
-        ),
-        answers={
-            200: json_answer(
-                members({"object": constant("list"), "data": list_of(_ENTRY), "before": WHOLE_OR_NULL, "head": TEXT})
-            )
-        },
+    operation(
+        "operator",
+        "GET",
+        "/tidemark/audit",
+        "List what people read, changed and deleted, newest first.",
+        members({"object": constant("list"), "data": list_of(_ENTRY), "before": WHOLE_OR_NULL, "head": TEXT}),
+        in_query("limit", whole(1)),
+        in_query("before", whole(1), "An entry's number."),
+        *(in_query(name, TEXT) for name in _FACT),
     ),
 )
 """Those of this feature."""

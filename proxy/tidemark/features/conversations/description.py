@@ -24,9 +24,9 @@ from tidemark.server.describing import (
     constant,
     in_path,
     in_query,
-    json_answer,
     list_of,
     members,
+    operation,
     text,
     whole,
 )
@@ -92,7 +92,7 @@ def paged(entry: Shape) -> Mapping[str, Shape]:
     return {"data": list_of(entry), "has_more": TRUTH, "next_cursor": TEXT_OR_NULL}
 
 
-def operation(
+def of_conversations(
     method: str,
     path: str,
     summary: str,
@@ -103,18 +103,8 @@ def operation(
     refusals: Sequence[int] = (404,),
 ) -> Operation:
     """Return the description of an operation on a tenant's conversations."""
-    ids = (NAMED,) if "{id}" in path else ()
-    shown = answer if isinstance(answer, Answer) else json_answer(answer)
-    return Operation(
-        method=method,
-        path=path,
-        summary=summary,
-        access="tenant",
-        parameters=(*ids, *parameters),
-        body=body,
-        answers={status: shown},
-        refusals=refusals,
-    )
+    names = (NAMED, *parameters) if "{id}" in path else parameters
+    return operation("tenant", method, path, summary, answer, *names, body=body, status=status, refusals=refusals)
 
 
 _LIST = constant("list")
@@ -122,10 +112,10 @@ _FILTER = text(0, _MOST_CHARACTERS)
 _FOUND = members({**_HEAD, "summarized_messages": WHOLE, "usage_percent": NUMBER_OR_NULL})
 _LISTED: Mapping[str, Shape] = {"object": _LIST, **paged(members(_HEAD))}
 OPERATIONS = (
-    operation(
+    of_conversations(
         "GET", CONVERSATIONS, "List the caller's conversations.", members(_LISTED, {"unreadable": list_of(TEXT)}), *PAGE
     ),
-    operation(
+    of_conversations(
         "POST",
         f"{CONVERSATIONS}/search",
         "Find the caller's conversations.",
@@ -133,7 +123,7 @@ OPERATIONS = (
         *PAGE,
         body=Body(members({}, {"query": _FILTER, "model": _FILTER, "state": _FILTER}, only=True), required=False),
     ),
-    operation(
+    of_conversations(
         "POST",
         f"{CONVERSATIONS}/import",
         "Store lines of JSON as a conversation.",
@@ -144,7 +134,7 @@ OPERATIONS = (
         body=Body(TEXT, ("application/jsonl",)),
         refusals=(404, 409, 429, 502, 507),
     ),
-    operation(
+    of_conversations(
         "GET",
         CONVERSATION,
         "Show a conversation with a page of its messages.",
@@ -159,13 +149,13 @@ OPERATIONS = (
         ),
         *PAGE,
     ),
-    operation(
+    of_conversations(
         "DELETE",
         CONVERSATION,
         "Delete a conversation.",
         members({"object": constant("conversation.deleted"), "id": TEXT, "deleted": TRUTH}),
     ),
-    operation(
+    of_conversations(
         "GET",
         f"{CONVERSATION}/context",
         "Show what the model would see now, or saw at a message.",
@@ -184,14 +174,14 @@ OPERATIONS = (
         in_query("at", whole(1, 10**9)),
         refusals=(404, 502, 504),
     ),
-    operation(
+    of_conversations(
         "GET",
         f"{CONVERSATION}/summaries",
         "List a conversation's summaries.",
         members({"object": _LIST, "conversation": TEXT, **paged(members(_SUMMARY))}),
         *PAGE,
     ),
-    operation(
+    of_conversations(
         "GET",
         f"{CONVERSATION}/search",
         "Search all messages of a conversation.",
@@ -205,14 +195,14 @@ OPERATIONS = (
         in_query("q", text(1, _MOST_CHARACTERS), required=True),
         *PAGE,
     ),
-    operation(
+    of_conversations(
         "GET",
         f"{CONVERSATION}/results/{{handle}}",
         "Show a message by the handle of a model's search.",
         Answer({"text/plain": TEXT}),
         in_path("handle", "The handle."),
     ),
-    operation(
+    of_conversations(
         "GET", f"{CONVERSATION}/export", "Export a conversation as lines of JSON.", Answer({"application/jsonl": TEXT})
     ),
 )

@@ -36,7 +36,7 @@ from tidemark.features.conversations.search_index import MessageSearch
 from tidemark.features.conversations.standing_summaries import StandingSummaries
 from tidemark.features.conversations.transfer import Transfer
 from tidemark.features.feature import Feature
-from tidemark.server.access import ConversationAccess
+from tidemark.server.access import OPERATORS, ConversationAccess
 from tidemark.server.encodings import read_plain_body
 from tidemark.server.headers import conversation_name
 from tidemark.server.responses import to_json, with_error_envelope
@@ -188,7 +188,7 @@ class ConversationEndpoints:
         return StreamingResponse(lines, media_type=JSON_LINES)
 
     async def _import(self, request: Request) -> Response:
-        caller = self.access.credential_caller(request)
+        caller = self.access.caller(request)
         model, name = request.query_params.get("model", ""), request.query_params.get("name")
         if not model:
             raise InvalidRequest(
@@ -196,8 +196,9 @@ class ConversationEndpoints:
             )
         checked_model(model)
         body = await read_plain_body(request, self.max_body_bytes)
-        trusted = self.access.is_operator(request)
-        imported = await self.transfer.import_lines(body, caller, model, conversation_name(name), trusted=trusted)
+        imported = await self.transfer.import_lines(
+            body, caller or OPERATORS, model, conversation_name(name), trusted=caller is None
+        )
         return to_json(imported_conversation(imported), 201)
 
     async def _delete(self, request: Request) -> Response:

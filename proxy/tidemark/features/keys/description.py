@@ -2,22 +2,20 @@
 
 from __future__ import annotations
 
-from tidemark.features.keys.fields import MOST_HOURS, QUOTAS
+from tidemark.features.keys.fields import GRACE, MOST_HOURS, QUOTAS
 from tidemark.server.describing import (
     TEXT,
     TEXT_OR_NULL,
     TRUTH,
     WHOLE_OR_NULL,
     Body,
-    Operation,
-    Parameter,
     Shape,
     constant,
     in_path,
-    json_answer,
     list_of,
+    listed,
     members,
-    whole,
+    operation,
 )
 
 _KEYS = "/tidemark/keys"
@@ -43,59 +41,45 @@ _WITH_SECRET = members({**_FIELDS, "key": TEXT}, _WARNED)
 _OPTIONAL: dict[str, Shape] = {
     "tenant": TEXT_OR_NULL,
     "models": {"type": ["array", "null"], "items": {"type": "string"}},
-    "expires": {"type": ["string", "number", "null"]},
+    "expires": TEXT_OR_NULL,
     **dict.fromkeys(QUOTAS, WHOLE_OR_NULL),
 }
 
 
-def _operation(
-    method: str,
-    path: str,
-    summary: str,
-    answer: Shape,
-    *names: Parameter,
-    body: Body | None = None,
-    status: int = 200,
-) -> Operation:
-    return Operation(
-        method=method,
-        path=path,
-        summary=summary,
-        access="operator",
-        parameters=names,
-        body=body,
-        answers={status: json_answer(answer)},
-        refusals=(404, 409) if names else (409,),
-    )
-
-
+_MISSING = (404, 409)
 OPERATIONS = (
-    _operation("GET", _KEYS, "List the keys.", members({"object": constant("list"), "data": list_of(_SHOWN)})),
-    _operation(
+    operation("operator", "GET", _KEYS, "List the keys.", listed(_SHOWN), refusals=(409,)),
+    operation(
+        "operator",
         "POST",
         _KEYS,
         "Make a key, whose secret is shown once.",
         _WITH_SECRET,
         body=Body(members({"name": TEXT}, _OPTIONAL, only=True)),
         status=201,
+        refusals=(409,),
     ),
-    _operation("GET", _KEY, "Show a key.", _SHOWN, _ID),
-    _operation(
+    operation("operator", "GET", _KEY, "Show a key.", _SHOWN, _ID, refusals=_MISSING),
+    operation(
+        "operator",
         "PATCH",
         _KEY,
         "Change a key; null resets a field.",
         _SHOWN,
         _ID,
         body=Body(members({}, {"name": TEXT, **_OPTIONAL}, only=True)),
+        refusals=_MISSING,
     ),
-    _operation("DELETE", _KEY, "Revoke a key.", _SHOWN, _ID),
-    _operation(
+    operation("operator", "DELETE", _KEY, "Revoke a key.", _SHOWN, _ID, refusals=_MISSING),
+    operation(
+        "operator",
         "POST",
         f"{_KEY}/rotate",
         "Give a key a new secret.",
         _WITH_SECRET,
         _ID,
-        body=Body(members({}, {"grace_hours": whole(0, MOST_HOURS)}, only=True)),
+        body=Body(members({}, {GRACE: {"type": "number", "minimum": 0, "maximum": MOST_HOURS}}, only=True)),
+        refusals=_MISSING,
     ),
 )
 """Those of this feature."""

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Awaitable, Sequence
+from collections.abc import Sequence
 
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import BaseRoute, Route
 
 from tidemark.core.conversation.messages import JsonValue
-from tidemark.core.events import Audited, Listener
 from tidemark.core.frozen import frozen
 from tidemark.dialects.raw_json import decode_value, read_members
 from tidemark.features.feature import Feature
@@ -18,6 +17,7 @@ from tidemark.features.keys.fields import read_fields, read_grace
 from tidemark.features.keys.service import ApplicationKeys, Described
 from tidemark.features.keys.store import RedisKeys
 from tidemark.server.encodings import read_plain_body
+from tidemark.server.guarding import announce_of
 from tidemark.server.operator import OperatorAccess
 from tidemark.server.responses import to_json, with_error_envelope
 from tidemark.worker.worker import Worker
@@ -41,7 +41,7 @@ class KeysFeature(Feature):
         )
 
     def routes(self) -> Sequence[BaseRoute]:
-        return KeyEndpoints(self.keys, self._worker.operator, self._worker.emit).routes()
+        return KeyEndpoints(self.keys, self._worker.operator).routes()
 
 
 @frozen
@@ -50,7 +50,6 @@ class KeyEndpoints:
 
     keys: ApplicationKeys
     access: OperatorAccess
-    emit: Listener
 
     def routes(self) -> list[BaseRoute]:
         key = KEYS + "/{id}"
@@ -76,38 +75,27 @@ class KeyEndpoints:
 
     async def _create(self, request: Request) -> Response:
         fields = await self._fields(request)
-        return _with_secret(await self._done(request, "key.created", self.keys.create(read_fields(fields))), 201)
+        return _with_secret(await self.keys.create(read_fields(fields), announce_of(request)), 201)
 
     async def _change(self, request: Request) -> Response:
         fields = await self._fields(request)
-        change = self.keys.change(request.path_params["id"], read_fields(fields))
-        return to_json(await self._done(request, "key.changed", change))
+        changed = await self.keys.change(request.path_params["id"], read_fields(fields), announce_of(request))
+        return to_json(changed)
 
     async def _rotate(self, request: Request) -> Response:
         fields = await self._fields(request)
-        rotate = self.keys.rotate(request.path_params["id"], read_grace(fields.get("grace_hours", 0)))
-        return _with_secret(await self._done(request, "key.rotated", rotate), 200)
+        hours = read_grace(fields)
+        return _with_secret(await self.keys.rotate(request.path_params["id"], hours, announce_of(request)), 200)
 
     async def _revoke(self, request: Request) -> Response:
         self.access.require(request)
-        return to_json(await self._done(request, "key.revoked", self.keys.revoke(request.path_params["id"])))
+        return to_json(await self.keys.revoke(request.path_params["id"], announce_of(request)))
 
     async def _fields(self, request: Request) -> dict[str, JsonValue]:
         self.access.require(request)
         body = await read_plain_body(request, MAX_BODY_BYTES)
         members = read_members(body) if body.strip() else {}
         return {name: decode_value(raw, name) for name, raw in members.items()}
-
-    async def _done(self, request: Request, action: str, change: Awaitable[Described]) -> Described:
-        """Return what a change leads to, once the audit log has it."""
-        described = await change
-        self.emit(audited(action, described, request.client.host if request.client else ""))
-        return described
-
-
-def audited(action: str, key: Described, address: str) -> Audited:
-    """Return the event of a change of a key."""
-    return Audited(action, "operator", tenant=str(key["owner"]), subject=str(key["id"]), address=address)
 
 
 def _with_secret(described: Described, status: int) -> Response:

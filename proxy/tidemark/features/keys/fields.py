@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 
@@ -18,6 +18,7 @@ MOST_STARS = 4
 """In one name of a model: each more makes it slower to compare."""
 MOST_HOURS = 24 * 365
 QUOTAS = ("requests_per_minute", "tokens_per_day", "concurrent")
+GRACE = "grace_hours"
 FIELDS = ("name", "tenant", "models", "expires", *QUOTAS)
 
 
@@ -50,13 +51,7 @@ def read_fields(fields: Mapping[str, JsonValue]) -> KeyFields:
 
     :raises InvalidRequest: one is unknown, of another type or out of range
     """
-    unknown = next((name for name in fields if name not in FIELDS), None)
-    if unknown is not None:
-        raise InvalidRequest(
-            f"Unknown parameter: {unknown[:80]!r}; use {', '.join(FIELDS)}.",
-            param=unknown[:80],
-            code="unknown_parameter",
-        )
+    _check_names(fields, FIELDS)
     return KeyFields(
         frozenset(fields),
         _text(fields, "name"),
@@ -67,19 +62,31 @@ def read_fields(fields: Mapping[str, JsonValue]) -> KeyFields:
     )
 
 
-def read_grace(value: JsonValue) -> float:
-    """Read for how many hours the secret of before is accepted, too.
+def read_grace(fields: Mapping[str, JsonValue]) -> float:
+    """Read for how many hours the secret of before is accepted, too; without a member for none.
 
-    :raises InvalidRequest: it is no number of hours
+    :raises InvalidRequest: it is no number of hours, or another member is there
     """
+    _check_names(fields, (GRACE,))
+    value = fields.get(GRACE, 0)
     if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value <= MOST_HOURS:
-        raise InvalidRequest(f"'grace_hours' must be a number from 0 to {MOST_HOURS}.", param="grace_hours")
+        raise InvalidRequest(f"'grace_hours' must be a number from 0 to {MOST_HOURS}.", param=GRACE)
     return float(value)
 
 
 def date_of(seconds: float | None) -> str | None:
     """Write Unix seconds as ISO 8601 in UTC; None for none."""
     return None if seconds is None else datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def _check_names(fields: Mapping[str, JsonValue], names: Sequence[str]) -> None:
+    unknown = next((name for name in fields if name not in names), None)
+    if unknown is not None:
+        raise InvalidRequest(
+            f"Unknown parameter: {unknown[:80]!r}; use {', '.join(names)}.",
+            param=unknown[:80],
+            code="unknown_parameter",
+        )
 
 
 def _text(fields: Mapping[str, JsonValue], name: str) -> str | None:
@@ -102,7 +109,11 @@ def _models(value: JsonValue) -> tuple[str, ...]:
         raise InvalidRequest("'models' is empty; null allows every model.", param="models")
     for name in texts:
         if not name or len(name) > LONGEST_MODEL_NAME or name.count("*") > MOST_STARS:
-            raise InvalidRequest(f"{name[:80]!r} in 'models' is no name of a model.", param="models")
+            raise InvalidRequest(
+                f"{name[:80]!r} in 'models' is no name of a model; write 1 to {LONGEST_MODEL_NAME} characters, with "
+                f"at most {MOST_STARS} *.",
+                param="models",
+            )
     return tuple(dict.fromkeys(texts))
 
 
@@ -117,9 +128,11 @@ def _moment(value: JsonValue) -> float | None:
     if moment is None:
         raise InvalidRequest("'expires' must be a date such as 2030-12-31, or 2030-12-31T18:00Z.", param="expires")
     try:
-        return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()
+        seconds = (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()
+        date_of(seconds)
     except (OverflowError, ValueError):
-        raise InvalidRequest("'expires' is out of range.", param="expires") from None
+        raise InvalidRequest("'expires' must be within the years 1 to 9999 of UTC.", param="expires") from None
+    return seconds
 
 
 def _bound(fields: Mapping[str, JsonValue], name: str) -> int | None:

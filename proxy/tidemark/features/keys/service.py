@@ -19,6 +19,7 @@ from tidemark.core.grants import ApplicationKey, Grant
 from tidemark.core.ports import Clock
 from tidemark.features.keys.fields import KeyFields, date_of
 from tidemark.features.keys.store import RedisKeys
+from tidemark.server.guarding import Announce
 from tidemark.server.keyed_auth import ID_CHARACTERS, PREFIX, SECRET_CHARACTERS, KeyTable
 
 MOST_KEYS = 10_000
@@ -32,7 +33,8 @@ class ApplicationKeys:
     """The keys. The store has them; its own state is the worker's table.
 
     If a docstring does not say otherwise, a method raises ``StoreUnavailable`` when the store did not answer in time;
-    nothing was changed then, and the keys that were read last stay in force.
+    nothing was changed then, and the keys that were read last stay in force. Before a change ``announce`` has the audit
+    log name the key and its tenant.
 
     :param model_names: the names of ``model_list``; empty if clients may name any model
     """
@@ -66,10 +68,9 @@ class ApplicationKeys:
 
         :raises KeyNotFound: there is none of this id
         """
-        key = next((key for key in await self._store.all() if key.id == identifier), None)
-        return self._described(_existing(key, identifier))
+        return self._described(await self._find(identifier))
 
-    async def create(self, fields: KeyFields) -> Described:
+    async def create(self, fields: KeyFields, announce: Announce) -> Described:
         """Make a key, and return it with ``key``, which nobody can read again.
 
         :raises InvalidRequest: it has no name, or has expired already
@@ -95,11 +96,13 @@ class ApplicationKeys:
                 raise KeyConflict(f"There are {MOST_KEYS:,} keys already. Revoke some that nobody uses.")
             return new
 
+        make(await self._store.all())
+        await announce(new.id, self._owner_of(new))
         await self._store.add(make)
         await self._live.refresh()
         return {**self._described(new), "key": secret}
 
-    async def change(self, identifier: str, fields: KeyFields) -> Described:
+    async def change(self, identifier: str, fields: KeyFields, announce: Announce) -> Described:
         """Change what a key may do; its secret stays. Its tenant stays, too: it says whose the conversations are.
 
         :raises KeyNotFound: there is none of this id
@@ -117,20 +120,30 @@ class ApplicationKeys:
             _check_name(changed, [other for other in others if other.id != identifier])
             return changed
 
+        before = _existing(next((key for key in others if key.id == identifier), None), identifier)
+        change(before)
+        await announce(identifier, self._owner_of(before))
         changed = _existing(await self._store.change(identifier, change), identifier)
         await self._live.refresh()
         return self._described(changed)
 
-    async def rotate(self, identifier: str, grace_hours: float) -> Described:
+    async def rotate(self, identifier: str, grace_hours: float, announce: Announce) -> Described:
         """Give a key a new secret, and return it with ``key``; the tenant and all else stay.
 
         :param grace_hours: how long the secret of before is accepted, too; 0 for not at all
         :raises KeyNotFound: there is none of this id
+        :raises KeyConflict: somebody else gave it one at the same moment, which stays
         """
+        before = await self._find(identifier)
+        await announce(identifier, self._owner_of(before))
         secret = _new_secret(identifier)
         now = self._clock()
 
         def rotate(key: ApplicationKey) -> ApplicationKey:
+            if key.digest != before.digest:
+                raise KeyConflict(
+                    f"Somebody else has just given {key.name!r} a new secret. Rotate again to replace it."
+                )
             return replace(
                 key,
                 digest=self._table.digest_of(secret.encode()),
@@ -143,14 +156,21 @@ class ApplicationKeys:
         await self._live.refresh()
         return {**self._described(rotated), "key": secret}
 
-    async def revoke(self, identifier: str) -> Described:
+    async def revoke(self, identifier: str, announce: Announce) -> Described:
         """Remove a key: this worker refuses it at once, all others within a second. Its tenant's data stays.
 
         :raises KeyNotFound: there is none of this id
         """
+        await announce(identifier, self._owner_of(await self._find(identifier)))
         revoked = _existing(await self._store.change(identifier, lambda _: None), identifier)
         await self._live.refresh()
         return {**self._described(revoked), "deleted": True}
+
+    async def _find(self, identifier: str) -> ApplicationKey:
+        return _existing(next((key for key in await self._store.all() if key.id == identifier), None), identifier)
+
+    def _owner_of(self, key: ApplicationKey) -> str:
+        return owner_of(self._table.fingerprint_of(key.tenant))
 
     def _check_expiry(self, key: ApplicationKey) -> None:
         if key.expires is not None and key.expires <= self._clock():
@@ -165,7 +185,7 @@ class ApplicationKeys:
             "object": "tidemark.key",
             "name": key.name,
             "tenant": key.tenant,
-            "owner": owner_of(self._table.fingerprint_of(key.tenant)),
+            "owner": self._owner_of(key),
             "models": [*key.models],
             "expires": date_of(key.expires),
             "expired": key.expires is not None and self._table.now() >= key.expires,

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from tidemark.features.live_events.feature import PATH
-from tidemark.server.describing import ANYTHING, EVENTS, TEXT, Answer, Operation, in_header
+from tidemark.server.describing import ANYTHING, EVENTS, TEXT, Answer, in_header, operation
 
 OPERATIONS = (
-    Operation(
-        method="GET",
-        path=PATH,
-        summary="Stream live events of the caller's conversations, or of all for the operator.",
-        access="tenant",
-        parameters=(in_header("Last-Event-ID", TEXT, "The id of an event of this stream."),),
-        answers={200: Answer({EVENTS: ANYTHING})},
+    operation(
+        "tenant",
+        "GET",
+        PATH,
+        "Stream live events of the caller's conversations, or of all for the operator.",
+        Answer({EVENTS: ANYTHING}),
+        in_header("Last-Event-ID", TEXT, "The id of an event of this stream."),
         refusals=(413,),
     ),
 )

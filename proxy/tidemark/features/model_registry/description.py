@@ -10,16 +10,13 @@ from tidemark.server.describing import (
     TEXT,
     WHOLE,
     WHOLE_OR_NULL,
-    Answer,
     Body,
-    Operation,
-    Parameter,
     Shape,
     constant,
     in_path,
-    json_answer,
-    list_of,
+    listed,
     members,
+    operation,
 )
 
 _MODELS = "/tidemark/models"
@@ -58,24 +55,20 @@ _FIELD: Shape = {"type": ["number", "string", "null"]}
 _CHANGED = members({}, {**dict.fromkeys(OVERRIDE_KINDS, _FIELD), "version": TEXT}, only=True)
 
 
-def _operation(method: str, path: str, summary: str, answer: Shape, *names: Parameter) -> Operation:
-    shown: Answer = json_answer(answer)
-    return Operation(
-        method=method,
-        path=path,
-        summary=summary,
-        access="tenant" if method == "GET" else "operator",
-        parameters=names,
-        body=Body(_CHANGED) if method == "PUT" else None,
-        answers={200: shown},
-        refusals=(404, 409, 502, 504),
-    )
-
-
+_REFUSALS = (404, 409, 502, 504)
 OPERATIONS = (
-    _operation("GET", _MODELS, "List the registry.", members({"object": constant("list"), "data": list_of(_SHOWN)})),
-    _operation("GET", _MODEL, "Show a model of the registry.", _SHOWN, _NAMED),
-    _operation("PUT", _MODEL, "Set fields of a model; null resets one.", _SHOWN, _NAMED),
-    _operation("DELETE", _MODEL, "Remove what was set of a model.", _SHOWN, _NAMED),
+    operation("tenant", "GET", _MODELS, "List the registry.", listed(_SHOWN), refusals=_REFUSALS),
+    operation("tenant", "GET", _MODEL, "Show a model of the registry.", _SHOWN, _NAMED, refusals=_REFUSALS),
+    operation(
+        "operator",
+        "PUT",
+        _MODEL,
+        "Set fields of a model; null resets one.",
+        _SHOWN,
+        _NAMED,
+        body=Body(_CHANGED),
+        refusals=_REFUSALS,
+    ),
+    operation("operator", "DELETE", _MODEL, "Remove what was set of a model.", _SHOWN, _NAMED, refusals=_REFUSALS),
 )
 """Those of this feature."""

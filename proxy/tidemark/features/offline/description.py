@@ -13,44 +13,49 @@ from tidemark.server.describing import (
     TRUTH,
     WHOLE,
     Body,
-    Operation,
     choice,
-    json_answer,
     list_of,
     members,
+    operation,
     whole,
 )
 from tidemark.server.endpoints.description import CHAT_BODY
 
 OPERATIONS = (
-    Operation(
-        method="POST",
-        path="/tidemark/count",
-        summary="Count the tokens of a chat request.",
-        access="anybody",
+    operation(
+        "anybody",
+        "POST",
+        "/tidemark/count",
+        "Count the tokens of a chat request.",
+        members(
+            {
+                "input_tokens": WHOLE,
+                "seconds": NUMBER,
+                "model": TEXT_OR_NULL,
+                "encoding": TEXT,
+                "exact": TRUTH,
+                "messages": WHOLE,
+                "message_tokens": list_of(WHOLE),
+                "other_tokens": WHOLE,
+            }
+        ),
         body=Body({**CHAT_BODY, "required": ["messages"]}),
-        answers={
-            200: json_answer(
-                members(
-                    {
-                        "input_tokens": WHOLE,
-                        "seconds": NUMBER,
-                        "model": TEXT_OR_NULL,
-                        "encoding": TEXT,
-                        "exact": TRUTH,
-                        "messages": WHOLE,
-                        "message_tokens": list_of(WHOLE),
-                        "other_tokens": WHOLE,
-                    }
-                )
-            )
-        },
     ),
-    Operation(
-        method="POST",
-        path="/tidemark/compact",
-        summary="Compact a chat request, and store nothing.",
-        access="tenant",
+    operation(
+        "tenant",
+        "POST",
+        "/tidemark/compact",
+        "Compact a chat request, and store nothing.",
+        members(
+            {
+                "request": OBJECT,
+                "summary": TEXT,
+                "tokens_before": WHOLE,
+                "tokens_after": WHOLE,
+                "summarized_messages": WHOLE,
+                "strategy": TEXT,
+            }
+        ),
         body=Body(
             members(
                 {"request": {**CHAT_BODY, "required": ["messages"]}},
@@ -58,20 +63,6 @@ OPERATIONS = (
                 only=True,
             )
         ),
-        answers={
-            200: json_answer(
-                members(
-                    {
-                        "request": OBJECT,
-                        "summary": TEXT,
-                        "tokens_before": WHOLE,
-                        "tokens_after": WHOLE,
-                        "summarized_messages": WHOLE,
-                        "strategy": TEXT,
-                    }
-                )
-            )
-        },
         refusals=(401, 404, 429, 502, 504),
     ),
 )

@@ -15,9 +15,10 @@ from starlette.routing import BaseRoute, Route
 from tidemark.compaction.compactor import Compactor
 from tidemark.core.events import Event
 from tidemark.core.frozen import frozen
-from tidemark.core.ports import Authenticator
+from tidemark.core.ports import NO_CREDENTIAL
 from tidemark.features.feature import Feature
 from tidemark.features.offline.service import OfflineService
+from tidemark.server.access import ConversationAccess
 from tidemark.server.encodings import read_plain_body
 from tidemark.server.quotas import Quotas
 from tidemark.server.responses import JSON_TYPE, with_error_envelope
@@ -33,7 +34,7 @@ class OfflineFeature(Feature):
 
     def routes(self) -> Sequence[BaseRoute]:
         worker = self._worker
-        return OfflineEndpoints(offline_service(worker), worker.auth, worker.quotas, worker.max_body_bytes).routes()
+        return OfflineEndpoints(offline_service(worker), worker.access, worker.quotas, worker.max_body_bytes).routes()
 
 
 def offline_service(worker: Worker) -> OfflineService:
@@ -59,7 +60,7 @@ class OfflineEndpoints:
     """Serves both paths."""
 
     service: OfflineService
-    auth: Authenticator
+    access: ConversationAccess
     quotas: Quotas
     max_body_bytes: int
 
@@ -70,12 +71,13 @@ class OfflineEndpoints:
         ]
 
     async def _count(self, request: Request) -> Response:
-        self.auth.caller(request.headers.raw)  # counting takes long for who has no key
+        self.access.caller(request)  # counting takes long for who has no key
         body = await read_plain_body(request, self.max_body_bytes)
         return Response(await self.service.count(body), media_type=JSON_TYPE)
 
     async def _compact(self, request: Request) -> Response:
-        caller = self.auth.caller(request.headers.raw)
+        caller = self.access.caller(request)  # None for the operator, whose token no upstream gets
         body = await read_plain_body(request, self.max_body_bytes)
-        async with self.quotas.counted(caller, request.url.path):
-            return Response(await self.service.compact(body, caller), media_type=JSON_TYPE)
+        async with self.quotas.counted(caller):
+            compacted = await self.service.compact(body, caller or NO_CREDENTIAL)
+        return Response(compacted, media_type=JSON_TYPE)

@@ -22,9 +22,9 @@ from tidemark.server.describing import (
     constant,
     in_path,
     in_query,
-    json_answer,
     list_of,
     members,
+    operation,
     whole,
 )
 from tidemark.server.endpoints.description import MODEL_REFUSALS, RESPONSES_BODY
@@ -57,17 +57,8 @@ def _operation(
         *((in_path("id", "An id that this credential was answered."),) if "{id}" in path else ()),
         *((in_path("item", "An item's id."),) if "{item}" in path else ()),
     )
-    return Operation(
-        method=method,
-        path=path,
-        summary=summary,
-        access="tenant",
-        parameters=(*names, *parameters, _OF_MODEL),
-        body=body,
-        answers={200: answer if isinstance(answer, Answer) else json_answer(answer)},
-        refusals=MODEL_REFUSALS,
-        carries=True,
-    )
+    refusals, names = MODEL_REFUSALS, (*names, *parameters, _OF_MODEL)
+    return operation("tenant", method, path, summary, answer, *names, body=body, refusals=refusals, carries=True)
 
 
 OPERATIONS = (

@@ -110,7 +110,7 @@ class StoredResponseEndpoints:
         caller = self.auth.caller(request.headers.raw)
         body = await read_plain_body(request, self.max_body_bytes)
         check_body(body, caller)
-        async with self.quotas.counted(caller, request.url.path):
+        async with self.quotas.counted(caller):
             compacted = await self.compaction.compact(body, caller, COMPACT_PATH)
         if not isinstance(compacted, SealedWindow):
             return await carried_reply(compacted)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tidemark.config.stored import STORED_KINDS
-from tidemark.server.describing import ANYTHING, OBJECT, TEXT, Body, Operation, constant, json_answer, list_of, members
+from tidemark.server.describing import ANYTHING, OBJECT, TEXT, Body, constant, list_of, members, operation
 
 _PATH = "/tidemark/settings"
 _SETTINGS = dict.fromkeys(STORED_KINDS, ANYTHING)
@@ -17,13 +17,13 @@ _SHOWN = members(
     }
 )
 OPERATIONS = tuple(
-    Operation(
-        method=method,
-        path=_PATH,
-        summary=summary,
-        access="operator",
+    operation(
+        "operator",
+        method,
+        _PATH,
+        summary,
+        _SHOWN,
         body=Body(members({}, {**_SETTINGS, "version": TEXT}, only=True)) if method == "PUT" else None,
-        answers={200: json_answer(_SHOWN)},
         refusals=(409,),
     )
     for method, summary in (

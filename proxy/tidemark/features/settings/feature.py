@@ -17,6 +17,7 @@ from tidemark.features.feature import Feature
 from tidemark.features.settings.operator_settings import OperatorSettings
 from tidemark.features.settings.store import RedisSettings
 from tidemark.server.encodings import read_plain_body
+from tidemark.server.guarding import announce_of
 from tidemark.server.operator import OperatorAccess
 from tidemark.server.responses import to_json, with_error_envelope
 from tidemark.worker.worker import Worker
@@ -37,7 +38,6 @@ class SettingsFeature(Feature):
             read_setting=read_setting,
             check=partial(check_stored, worker.settings),
             apply=self._apply,
-            emit=worker.emit,
         )
 
     def routes(self) -> Sequence[BaseRoute]:
@@ -70,8 +70,8 @@ class SettingsEndpoints:
         self.access.require(request)
         body = await read_plain_body(request, MAX_BODY_BYTES)
         fields = {name: decode_value(raw, name) for name, raw in read_members(body).items()}
-        return to_json(await self.settings.change(fields))
+        return to_json(await self.settings.change(fields, announce_of(request)))
 
     async def _reset(self, request: Request) -> Response:
         self.access.require(request)
-        return to_json(await self.settings.reset())
+        return to_json(await self.settings.reset(announce_of(request)))

@@ -11,9 +11,9 @@ from collections.abc import Callable, Mapping
 from tidemark.catalog.overrides import LiveOverrides
 from tidemark.core.conversation.messages import JsonValue
 from tidemark.core.errors import InvalidRequest, SettingsConflict
-from tidemark.core.events import Audited, Listener
 from tidemark.core.operator_settings import SettingValues, version_of
 from tidemark.features.settings.store import RedisSettings
+from tidemark.server.guarding import Announce
 
 ReadSetting = Callable[[str, JsonValue], str | int | float | bool | None]
 """Reads a setting by its name and JSON value; raises ``InvalidRequest``."""
@@ -26,7 +26,6 @@ class OperatorSettings:
     :param read_setting: checks names and values
     :param check: refuses values that contradict other settings, with ``InvalidRequest``
     :param apply: puts stored values into force in this worker
-    :param emit: takes the names of settings that were changed, for the audit log
     """
 
     def __init__(
@@ -38,7 +37,6 @@ class OperatorSettings:
         read_setting: ReadSetting,
         check: Callable[[SettingValues], None],
         apply: Callable[[SettingValues], None],
-        emit: Listener,
     ) -> None:
         self._store = store
         self._live = live
@@ -46,7 +44,6 @@ class OperatorSettings:
         self._read_setting = read_setting
         self._check = check
         self._apply = apply
-        self._emit = emit
         self._stored: SettingValues = {}
         live.followers.append(self.refresh)
 
@@ -98,10 +95,11 @@ class OperatorSettings:
             return False
         return True
 
-    async def change(self, fields: Mapping[str, JsonValue]) -> dict[str, JsonValue]:
+    async def change(self, fields: Mapping[str, JsonValue], announce: Announce) -> dict[str, JsonValue]:
         """Set some settings; null resets one. The change applies to this worker's next request.
 
         :param fields: with ``version``, the version that the sender has read, nothing newer is overwritten
+        :param announce: has the audit log name the settings before they change
         :raises InvalidRequest: a setting is unknown, of another type, out of range, or contradicts another
         :raises SettingsConflict: the settings have another version
         :raises StoreUnavailable: nothing was changed
@@ -119,25 +117,20 @@ class OperatorSettings:
             self._check(after)
             return after
 
-        return await self._keep(change)
+        return await self._keep(change, announce)
 
-    async def reset(self) -> dict[str, JsonValue]:
+    async def reset(self, announce: Announce) -> dict[str, JsonValue]:
         """Remove every stored setting, so that those of file, environment and command line apply again.
 
         :raises StoreUnavailable: nothing was changed
         """
-        return await self._keep(lambda _: {})
+        return await self._keep(lambda _: {}, announce)
 
-    async def _keep(self, change: Callable[[SettingValues], SettingValues]) -> dict[str, JsonValue]:
-        names: set[str] = set()
-
-        def noting(before: SettingValues) -> SettingValues:
-            after = change(before)
-            names.clear()
-            names.update(name for name in {*before, *after} if before.get(name) != after.get(name))
-            return after
-
-        await self._store.change(noting)
-        self._emit(Audited("settings.changed", "operator", subject=", ".join(sorted(names))))
+    async def _keep(self, change: Callable[[SettingValues], SettingValues], announce: Announce) -> dict[str, JsonValue]:
+        before = await self._store.stored()
+        after = change(before)
+        names = {name for name in {*before, *after} if before.get(name) != after.get(name)}
+        await announce(", ".join(sorted(names)), "")
+        await self._store.change(change)
         await self._live.refresh()
         return await self.described()

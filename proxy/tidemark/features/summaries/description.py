@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import get_args
 
 from tidemark.core.conversation.summary import TemplateName
-from tidemark.features.conversations.description import CONVERSATION, PAGE, operation, paged
+from tidemark.features.conversations.description import CONVERSATION, PAGE, of_conversations, paged
 from tidemark.server.describing import (
     NUMBER,
     OBJECT,
@@ -58,14 +58,14 @@ _RECEIPT = members(
 _REFUSALS = (401, 404, 409, 429, 502, 504, 507)
 _SUMMARIES = f"{CONVERSATION}/summaries"
 OPERATIONS = (
-    operation(
+    of_conversations(
         "GET",
         f"{CONVERSATION}/receipts",
         "Tell for each summary what was lost.",
         members({"object": constant("list"), "conversation": TEXT, **paged(_RECEIPT)}),
         *PAGE,
     ),
-    operation(
+    of_conversations(
         "POST",
         f"{CONVERSATION}/summarize",
         "Compact a stored conversation.",
@@ -91,7 +91,7 @@ OPERATIONS = (
         ),
         refusals=_REFUSALS,
     ),
-    operation(
+    of_conversations(
         "POST",
         _SUMMARIES,
         "Put a preview or an edited text into use.",
@@ -99,7 +99,7 @@ OPERATIONS = (
         body=Body(members({}, {"text": TEXT, "version": TEXT, "preview": TEXT}, only=True)),
         refusals=_REFUSALS,
     ),
-    operation(
+    of_conversations(
         "POST",
         f"{_SUMMARIES}/preview",
         "Write the summary in use once more.",

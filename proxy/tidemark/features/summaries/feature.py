@@ -37,7 +37,6 @@ from tidemark.features.summaries.summary_changes import PreviewOptions, SummaryC
 from tidemark.server.access import ConversationAccess
 from tidemark.server.encodings import read_plain_body
 from tidemark.server.headers import report_lines
-from tidemark.server.quotas import Quotas
 from tidemark.server.responses import to_json, with_error_envelope
 from tidemark.store.previews import RedisPreviews
 from tidemark.summarizers.receipts import ReceiptWriter
@@ -82,6 +81,7 @@ class SummariesFeature(Feature):
             compactor=worker.compactor,
             store=worker.store,
             emit=worker.emit,
+            quotas=worker.quotas,
         )
 
     @cached_property
@@ -99,6 +99,7 @@ class SummariesFeature(Feature):
             choose=worker.summarizers.once,
             emit=worker.emit,
             clock=time.time,
+            quotas=worker.quotas,
         )
 
     def _receipts(self) -> ReceiptReader:
@@ -112,9 +113,7 @@ class SummariesFeature(Feature):
         )
 
     def routes(self) -> Sequence[BaseRoute]:
-        return SummaryEndpoints(
-            self.manual, self.changes, self._receipts(), self._worker.access, self._worker.quotas
-        ).routes()
+        return SummaryEndpoints(self.manual, self.changes, self._receipts(), self._worker.access).routes()
 
 
 @frozen
@@ -125,7 +124,6 @@ class SummaryEndpoints:
     changes: SummaryChanges
     receipts: ReceiptReader
     access: ConversationAccess
-    quotas: Quotas
 
     def routes(self) -> list[BaseRoute]:
         conversation = "/tidemark/conversations/{id}"
@@ -147,8 +145,7 @@ class SummaryEndpoints:
     async def _summarize(self, request: Request) -> Response:
         caller, conversation = self.access.caller(request), request.path_params["id"]
         order = _summarize_request(conversation, await _members(request, SUMMARIZE_MEMBERS, MAX_SUMMARIZE_BYTES))
-        async with self.quotas.counted(caller, request.url.path):
-            done = await self.manual.summarize(order, caller)
+        done = await self.manual.summarize(order, caller)
         response = to_json(summarized(done))
         response.raw_headers.extend(report_lines(done.report))
         return response
@@ -163,8 +160,7 @@ class SummaryEndpoints:
             _text("strategy", strategy),
             _text("template", template),
         )
-        async with self.quotas.counted(caller, request.url.path):
-            return to_json(summary_preview(await self.changes.preview(options, caller)))
+        return to_json(summary_preview(await self.changes.preview(options, caller)))
 
     async def _change(self, request: Request) -> Response:
         caller, conversation = self.access.caller(request), request.path_params["id"]

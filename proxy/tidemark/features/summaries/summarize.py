@@ -28,6 +28,7 @@ from tidemark.pipeline.fit import BudgetFitter
 from tidemark.pipeline.notices import by_hand_warning
 from tidemark.pipeline.orders import order_of
 from tidemark.pipeline.values import Refused, RequestContext
+from tidemark.server.quotas import Quotas
 
 
 @frozen
@@ -63,6 +64,7 @@ class ManualCompaction:
         compactor: Compactor,
         store: ConversationStore,
         emit: Listener,
+        quotas: Quotas,
     ) -> None:
         self._access = access
         self._requests = requests
@@ -70,6 +72,7 @@ class ManualCompaction:
         self._compactor = compactor
         self._store = store
         self._emit = emit
+        self._quotas = quotas
 
     async def summarize(self, options: SummarizeRequest, caller: Caller | None) -> ManualSummary:
         """Compact a conversation now; its next request uses the summary.
@@ -78,7 +81,12 @@ class ManualCompaction:
         :raises ConversationNotFound: there is none of that id, or it is another tenant's
         :raises ModelNotFound: the model that was asked for is not served
         :raises CompactionFailed, ContextLengthExceeded: there is no new summary, and the one in use stays
+        :raises RateLimitExceeded: the caller's quota is used up
         """
+        async with self._quotas.counted(caller):
+            return await self._summarize_counted(options, caller)
+
+    async def _summarize_counted(self, options: SummarizeRequest, caller: Caller | None) -> ManualSummary:
         record, route = await self._access.record_for_summary(options.conversation, caller, options.model)
         context = await self._requests.context(record, route, caller, options.retention)
         try:

@@ -35,6 +35,7 @@ from tidemark.features.summaries.compaction_requests import CompactionRequests
 from tidemark.features.summaries.summarize import regeneration
 from tidemark.pipeline.orders import order_of
 from tidemark.pipeline.values import RequestContext
+from tidemark.server.quotas import Quotas
 from tidemark.store.previews import RedisPreviews
 from tidemark.store.summary_replacement import RedisSummaryReplacement
 from tidemark.summarizers.receipts import ReceiptWriter
@@ -92,6 +93,7 @@ class SummaryChanges:
         choose: ChooseSummarizer,
         emit: Listener,
         clock: Clock,
+        quotas: Quotas,
     ) -> None:
         self._access = access
         self._requests = requests
@@ -104,6 +106,7 @@ class SummaryChanges:
         self._choose = choose
         self._emit = emit
         self._clock = clock
+        self._quotas = quotas
 
     async def present(self, conversation: str, caller: Caller | None) -> SummaryInUse:
         """Return the summary that the conversation's next request would use.
@@ -122,8 +125,13 @@ class SummaryChanges:
         :raises ModelNotFound: the model is not served
         :raises ConversationNotFound, NoSummary: see ``present``
         :raises CompactionFailed: the summarizer gave no usable text
+        :raises RateLimitExceeded: the caller's quota is used up
         """
         _check(options)
+        async with self._quotas.counted(caller):
+            return await self._preview(options, caller)
+
+    async def _preview(self, options: PreviewOptions, caller: Caller | None) -> SummaryPreview:
         if options.model is not None:  # the messages go to that model, so the caller must be the tenant there
             await self._access.record_for_summary(options.conversation, caller, options.model)
         place = await self._place(options.conversation, caller)

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from tidemark.core.errors import ConfigError, InvalidRequest
+from tidemark.terminal.audited import audit
 from tidemark.terminal.examples import example
 from tidemark.terminal.options import config_option, json_option, store_url
 from tidemark.terminal.tables import print_json, printable
@@ -44,7 +45,7 @@ def forget(config: Path | None, as_json: bool, yes: bool, tenant: str) -> None:
     """
     from tidemark.config import load
     from tidemark.features.tenants.erasure import TenantErasure
-    from tidemark.features.tenants.feature import erasure_parts, note_erasure
+    from tidemark.features.tenants.feature import erasure_parts
     from tidemark.store.whole_store import WholeStore
     from tidemark.worker.worker import Worker
 
@@ -54,7 +55,6 @@ def forget(config: Path | None, as_json: bool, yes: bool, tenant: str) -> None:
 
     async def run(url: str) -> dict[str, Any]:
         worker = Worker(settings, lambda warning: click.echo(f"warning: {warning}", err=True), store_url=url)
-        worker.emit.listeners.append(worker.log)
         whole = WholeStore(url, library=settings.transport.store == "library")
         try:
             await whole.check_schema()
@@ -62,9 +62,8 @@ def forget(config: Path | None, as_json: bool, yes: bool, tenant: str) -> None:
             owner = await erasure.find(tenant)
             if not yes:
                 click.confirm(f"Erase all of tenant {printable(owner)}? This cannot be undone.", abort=True)
-            certificate = await erasure.erase(owner, lambda step: click.echo(f"erasing: {step}", err=True))
-            note_erasure(worker.emit, owner)
-            return certificate
+            await audit(whole.call, settings, "tenant.forget", tenant, owner)
+            return await erasure.erase(owner, lambda step: click.echo(f"erasing: {step}", err=True))
         finally:
             await whole.aclose()
 

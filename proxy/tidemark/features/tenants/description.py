@@ -2,30 +2,26 @@
 
 from __future__ import annotations
 
-from tidemark.server.describing import OBJECT, TEXT, Operation, in_path, json_answer, list_of, members
+from tidemark.server.describing import OBJECT, TEXT, in_path, list_of, members, operation
 
 OPERATIONS = (
-    Operation(
-        method="DELETE",
-        path="/tidemark/tenants/{tenant}",
-        summary="Erase a tenant, and answer a signed certificate.",
-        access="operator",
-        parameters=(in_path("tenant", "The beginning of the tenant's fingerprint."),),
-        answers={
-            200: json_answer(
-                members(
-                    {
-                        "tenant": TEXT,
-                        "erased_at": TEXT,
-                        "key_ids": list_of(TEXT),
-                        "erased": OBJECT,
-                        "backups_and_exports": TEXT,
-                        "public_key": TEXT,
-                        "signature": TEXT,
-                    }
-                )
-            )
-        },
+    operation(
+        "operator",
+        "DELETE",
+        "/tidemark/tenants/{tenant}",
+        "Erase a tenant, and answer a signed certificate.",
+        members(
+            {
+                "tenant": TEXT,
+                "erased_at": TEXT,
+                "key_ids": list_of(TEXT),
+                "erased": OBJECT,
+                "backups_and_exports": TEXT,
+                "public_key": TEXT,
+                "signature": TEXT,
+            }
+        ),
+        in_path("tenant", "The beginning of the tenant's fingerprint."),
     ),
 )
 """Those of this feature."""

@@ -9,9 +9,9 @@ from starlette.responses import Response
 from starlette.routing import BaseRoute, Route
 
 from tidemark.config import Settings
-from tidemark.core.events import Audited, Listener
 from tidemark.features.feature import Feature
 from tidemark.features.tenants.erasure import ErasureParts, TenantErasure
+from tidemark.server.guarding import announce_of
 from tidemark.server.responses import to_json, with_error_envelope
 from tidemark.store.encryption.keyring import KeyRing
 from tidemark.store.whole_store import WholeStore
@@ -36,11 +36,10 @@ class TenantsFeature(Feature):
         try:
             erasure = TenantErasure(erasure_parts(worker.settings, store, worker.tenant_keys, worker.secret))
             owner = await erasure.find(request.path_params["tenant"])
-            certificate = await erasure.erase(owner)
+            await announce_of(request)("", owner)
+            return to_json(await erasure.erase(owner))
         finally:
             await store.aclose()
-        note_erasure(worker.emit, owner, request.client.host if request.client else "")
-        return to_json(certificate)
 
 
 def erasure_parts(settings: Settings, store: WholeStore, tenant_keys: KeyRing | None, secret: bytes) -> ErasureParts:
@@ -52,8 +51,3 @@ def erasure_parts(settings: Settings, store: WholeStore, tenant_keys: KeyRing | 
         secret=secret,
         is_embedded=str(settings.store.url) == "embedded",
     )
-
-
-def note_erasure(emit: Listener, owner: str, address: str = "") -> None:
-    """Let the audit log say who was erased."""
-    emit(Audited("tenant.erased", "operator", tenant=owner, address=address))

@@ -9,12 +9,11 @@ from tidemark.server.describing import (
     NUMBER,
     OBJECT,
     WHOLE,
-    Operation,
     Shape,
     in_query,
-    json_answer,
     list_of,
     members,
+    operation,
     whole,
 )
 
@@ -30,17 +29,13 @@ _FIGURES: Mapping[str, Shape] = {
     "overhead_seconds": OBJECT,
 }
 OPERATIONS = (
-    Operation(
-        method="GET",
-        path="/tidemark/stats",
-        summary="Return the figures of all requests over some seconds.",
-        access="operator",
-        parameters=(in_query("window", whole(MIN_WINDOW_SECONDS, MAX_WINDOW_SECONDS)),),
-        answers={
-            200: json_answer(
-                members({"window": NUMBER, **_FIGURES, "series": list_of(members({"start": NUMBER, **_FIGURES}))})
-            )
-        },
+    operation(
+        "operator",
+        "GET",
+        "/tidemark/stats",
+        "Return the figures of all requests over some seconds.",
+        members({"window": NUMBER, **_FIGURES, "series": list_of(members({"start": NUMBER, **_FIGURES}))}),
+        in_query("window", whole(MIN_WINDOW_SECONDS, MAX_WINDOW_SECONDS)),
     ),
 )
 """Those of this feature."""

@@ -29,7 +29,6 @@ from tidemark.server.asgi import JSON, CancelOnDisconnect, ClientGone, Response,
 from tidemark.server.encodings import decoded_body, is_encoded
 from tidemark.server.headers import read_controls, saved_line
 from tidemark.server.keepalive import EVENT_STREAM, KeepAlive
-from tidemark.server.keyed_auth import refuse_key_in_url
 from tidemark.server.permits import LARGE_BYTES, Permits
 from tidemark.server.quotas import Quotas
 from tidemark.server.request_log import RequestLog
@@ -112,9 +111,7 @@ class DialectEndpoint:
         caller, query = self._access.auth.caller(scope["headers"]), scope.get("query_string")  # ASGI may leave it out
         if not query:
             return caller
-        if caller.grant is not None:
-            refuse_key_in_url(query)
-            check_query(query.decode("latin-1"), caller)
+        check_query(query.decode("latin-1"), caller)
         return replace(caller, query="?" + query.decode("latin-1"))
 
     async def _answer_or_fail(self, log: RequestLog, scope: Scope, body: bytes, caller: Caller) -> Outcome:

@@ -35,7 +35,6 @@ from tidemark.server.endpoints.destinations import (
     is_read_whole,
     media_type,
 )
-from tidemark.server.keyed_auth import refuse_key_in_url
 from tidemark.server.quotas import Quotas
 from tidemark.server.request_log import RequestLog
 from tidemark.server.uploads import UNTYPED, ArrivingBody, object_or_pieces, whole_body
@@ -113,8 +112,6 @@ class ForwardingEndpoint:
         try:
             caller = self.auth.caller(headers)
             log.trace_id = caller.trace_id
-            if caller.grant is not None:
-                refuse_key_in_url(scope.get("query_string", b""))
             if scope["method"] == "POST" and self.quotas.bounds(caller):
                 log.permission = await self.quotas.take(caller, scope["path"])
             if is_read_whole(headers) or caller.is_restricted:

@@ -18,7 +18,6 @@ from tidemark.pipeline.token_count import InputTokenCounting
 from tidemark.server.allowed_models import check_body, check_query
 from tidemark.server.encodings import read_plain_body
 from tidemark.server.headers import returned_lines
-from tidemark.server.keyed_auth import refuse_key_in_url
 from tidemark.server.responses import JSON_TYPE, with_error_envelope
 
 MAX_COUNT_BYTES = 1_048_576
@@ -45,9 +44,7 @@ class TokenCountEndpoint:
 
     async def _count(self, request: Request) -> Response:
         caller = self.auth.caller(request.headers.raw)
-        if caller.grant is not None:
-            refuse_key_in_url(request.scope["query_string"])
-            check_query(request.url.query, caller)
+        check_query(request.url.query, caller)
         body = await read_plain_body(request, self.max_body_bytes)
         check_body(body, caller)
         path = f"{self.path}?{request.url.query}" if request.url.query else self.path
