@@ -24,8 +24,6 @@ from tidemark.store.whole_store import WholeStore
 
 MOST_PASSES = 4
 """How often the store is gone through. A turn that was under way may be stored after the first time."""
-REWRITE_SECONDS = 600.0
-_PAUSE_SECONDS = 0.05
 FORGOTTEN_SECONDS = 2 * LOOK_SECONDS + 0.1
 """After this no worker has an erased key any more."""
 
@@ -105,7 +103,7 @@ class TenantErasure:
         tell("files")
         files = await asyncio.to_thread(_remove_folders, parts.flush_folder, sorted(traces.tenants))
         if parts.is_embedded:
-            await _rewrite(parts.store)
+            await parts.store.rewrite_files()
         counts = {
             "conversations": len(traces.conversations),
             "keys": eraser.deleted.keys,
@@ -132,19 +130,6 @@ class TenantErasure:
             "erased": dict(counts),
             "backups_and_exports": copies,
         }
-
-
-async def _rewrite(store: WholeStore) -> None:
-    """Have the append-only file of an embedded store written anew, without what was deleted, and wait for it."""
-    await store.call("BGREWRITEAOF")
-    deadline = time.monotonic() + REWRITE_SECONDS
-    while time.monotonic() < deadline:
-        facts = await store.call("INFO", "persistence")
-        text = facts.decode() if isinstance(facts, bytes) else str(facts)
-        if "aof_rewrite_in_progress:0" in text and "aof_rewrite_scheduled:0" in text:
-            return
-        await asyncio.sleep(_PAUSE_SECONDS)
-    raise StoreUnavailable("The append-only file is not rewritten yet. Run the command again.")
 
 
 def _remove_folders(folder: Path, tenants: Sequence[str]) -> int:

@@ -29,7 +29,7 @@ SERVER_SECONDS = 0.5
 """The longest that a server of keys may take: requests wait for it."""
 REST_SECONDS = 1.0
 """How long a server that did not answer is not asked again."""
-_AWAY = "The server of keys (encryption.keys_url) does not answer."
+_AWAY = "The server of keys does not answer. Check encryption.keys_url, and whether that server runs."
 _CHANGED, _LOCK = "changed", ".lock"
 _NAME = re.compile(r"([0-9a-f]{32})\.json")
 
@@ -165,7 +165,8 @@ class FolderKeys:
 
     def _failed(self, error: OSError) -> EncryptionKeyLost:
         return EncryptionKeyLost(
-            f"The folder of keys {self.folder} cannot be used: {error.strerror}.", internal=repr(error)
+            f"The folder of keys {self.folder} cannot be used: {error.strerror}. Let the user of Tidemark write to it.",
+            internal=repr(error),
         )
 
 
@@ -225,13 +226,13 @@ class ServerKeys:
 
     def _call(self, *command: str | bytes | int) -> Any:
         if time.monotonic() < self._rests_until:
-            raise EncryptionKeyLost(_AWAY, internal="it did not answer a moment ago")
+            raise EncryptionKeyLost(_AWAY, internal="the server of keys did not answer a moment ago")
         try:
             return self._client.execute_command(*command)
         except self._failures as error:
             if command[0] != "BGREWRITEAOF":
                 self._rests_until = time.monotonic() + REST_SECONDS
-            raise EncryptionKeyLost(_AWAY, internal=repr(error)) from error
+            raise EncryptionKeyLost(_AWAY, internal=f"the server of keys: {error!r}") from error
 
 
 def _key(name: str) -> str:
