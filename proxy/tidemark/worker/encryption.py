@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 
 from tidemark.config import Settings
 from tidemark.core.errors import ConfigError, EncryptionKeyLost
+from tidemark.store.connection.client import FAILURES, blocking_client
 from tidemark.store.encryption.cipher import TenantCipher
 from tidemark.store.encryption.keyring import KeyRing
 from tidemark.store.encryption.masters import MasterKey, keys_of_command, read_key_file, read_masters, warning_of
@@ -95,8 +96,6 @@ def source_of(settings: Settings) -> KeySource | None:
     if stated is not None and str(stated) != IN_FOLDER:
         if _place(str(stated)) == _place(store):
             raise ConfigError(_SAME_PLACE)
-        from tidemark.store.connection.client import FAILURES, blocking_client  # noqa: PLC0415 - few have such keys
-
         return ServerKeys(blocking_client(str(stated), SERVER_SECONDS), FAILURES)
     return FolderKeys(settings.data_dir / FOLDER) if stated is not None or store == "embedded" else None
 

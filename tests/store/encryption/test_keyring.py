@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import os
 import threading
+import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -180,6 +181,18 @@ def test_an_erased_file_leaves_no_trace_of_its_content(tmp_path: Path) -> None:
     assert len((tmp_path / "copy").read_bytes()) == len(content)
     assert b"wrapped" not in (tmp_path / "copy").read_bytes()
     assert ring.erase(OWNER) == []
+
+
+def test_what_a_crash_left_of_a_record_goes_with_an_erasure(tmp_path: Path) -> None:
+    """It has the same key, wrapped; a file that is being written just now stays."""
+    ring = key_ring(tmp_path)
+    TenantCipher(ring).seal(b"text", OWNER, PLACE)
+    content = (tmp_path / f"{SCOPE}.json").read_bytes()
+    for name, age in ((".new-left", 3600), (".new-now", 0)):
+        (tmp_path / name).write_bytes(content)
+        os.utime(tmp_path / name, (time.time() - age,) * 2)
+    ring.erase(OWNER)
+    assert {path.name for path in tmp_path.glob(".new-*")} == {".new-now"}
 
 
 def test_a_server_of_keys_that_is_away_is_told_and_not_asked_again_at_once(tmp_path: Path) -> None:

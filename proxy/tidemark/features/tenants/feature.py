@@ -9,7 +9,7 @@ from starlette.responses import Response
 from starlette.routing import BaseRoute, Route
 
 from tidemark.config import Settings
-from tidemark.core.events import Audited, Listener
+from tidemark.core.events import Audited
 from tidemark.features.feature import Feature
 from tidemark.features.tenants.erasure import ErasureParts, TenantErasure
 from tidemark.server.responses import to_json, with_error_envelope
@@ -39,7 +39,8 @@ class TenantsFeature(Feature):
             certificate = await erasure.erase(owner)
         finally:
             await store.aclose()
-        note_erasure(worker.emit, owner, request.client.host if request.client else "")
+        address = request.client.host if request.client else ""
+        worker.emit(Audited("tenant.erased", "operator", tenant=owner, address=address))
         return to_json(certificate)
 
 
@@ -52,8 +53,3 @@ def erasure_parts(settings: Settings, store: WholeStore, tenant_keys: KeyRing | 
         secret=secret,
         is_embedded=str(settings.store.url) == "embedded",
     )
-
-
-def note_erasure(emit: Listener, owner: str, address: str = "") -> None:
-    """Let the audit log say who was erased."""
-    emit(Audited("tenant.erased", "operator", tenant=owner, address=address))

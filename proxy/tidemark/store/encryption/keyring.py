@@ -133,6 +133,13 @@ class KeyRing:
         record = self.source.read(scope.hex())
         return None if record is None else self._remember(scope, record, generation)
 
+    def made_at(self, owner: str) -> float | None:
+        """Return when an owner's first key was made; None if it has none, or its record is damaged."""
+        packed = self.source.read(scope_of(owner).hex())
+        with contextlib.suppress(EncryptionKeyLost):
+            return None if packed is None else self._read(packed).digests.at
+        return None
+
     def erase(self, owner: str) -> Sequence[str]:
         """Delete the keys of an owner for good, and return their ids; none if it has none."""
         scope = scope_of(owner)
