@@ -21,7 +21,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from benchmarks.speed import load, ratchet
-from benchmarks.speed.systems import FLOOR, LIBRARIES, SKETCH, TIDEMARK, UPSTREAM, System, start
+from benchmarks.speed.systems import ENCRYPTED, FLOOR, LIBRARIES, SKETCH, TIDEMARK, UPSTREAM, System, start
 from benchmarks.speed.work import Work, dialects, small
 
 CHAT = Work("small", "small request", small(100))
@@ -72,6 +72,8 @@ def _counted(options: argparse.Namespace) -> list[tuple[System, Work]]:
     if options.dialects:
         kinds = dialects()
         return [(TIDEMARK, CHAT), *((TIDEMARK, kind) for kind in kinds), (FLOOR, kinds[-1])]
+    if options.encryption:
+        return [(system, CHAT) for _ in range(options.encryption) for system in (TIDEMARK, ENCRYPTED)]
     return [(system, CHAT) for system in ((TIDEMARK, *LIBRARIES) if options.libraries else COUNTED)]
 
 
@@ -98,6 +100,9 @@ def main() -> None:
     parser.add_argument(
         "--dialects", action="store_true", help="Tidemark in each dialect, and the relay and Tidemark carrying"
     )
+    parser.add_argument(
+        "--encryption", type=int, metavar="N", help="Tidemark without and with encryption, N times in turn"
+    )
     parser.add_argument("--check", action="store_true", help="fail at more than 1 %% above what was accepted last")
     parser.add_argument("--accept", metavar="WHY", help="accept what a request takes now, with the reason")
     parser.add_argument("--plot", type=Path, metavar="FILE", help="draw all accepted figures as SVG, and count nothing")
@@ -115,10 +120,10 @@ def main() -> None:
             if options.check or options.accept:
                 _hold(options, valgrind, upstream.port, folder)
                 return
-            floor = 0.0
+            floor, places = 0.0, itertools.count()
             for system, kind in _counted(options):
                 url = f"http://{load.HOST}:{upstream.port}"
-                place = folder / f"{system.name}-{kind.name}"
+                place = folder / f"{next(places)}-{system.name}-{kind.name}"
                 count = instructions(system, valgrind, url, place, kind, requests=options.requests)
                 floor = floor or count
                 name = system.name if kind is CHAT else f"{system.name} {kind.name}"

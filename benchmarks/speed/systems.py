@@ -71,6 +71,14 @@ FLOOR = System(
     lambda place: [sys.executable, "-m", "benchmarks.speed.relay", str(place.port), place.upstream],
 )
 TIDEMARK = System("tidemark", "Tidemark", _tidemark)
+ENCRYPTED = System(
+    "tidemark-encrypted",
+    "Tidemark, with encryption",
+    _tidemark,
+    environ=lambda _: {"TIDEMARK_ENCRYPTION_KEY": "ab" * 32},
+    only=frozenset({"small"}),
+)
+"""Seals what it stores, each tenant's by a key of its own."""
 UPLOADED_TO = System("tidemark", "Tidemark", partial(_tidemark, server="{max_file_first_mb: 1024}"))
 """Keeps forms whose file comes first, however large they are here."""
 TRANSLATED = System(

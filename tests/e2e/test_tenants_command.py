@@ -67,3 +67,6 @@ def test_a_tenant_is_erased_without_a_server_and_its_certificate_is_checked(
     assert run("verify", str(path)).returncode == 1
     assert run("verify", str(tmp_path / "nothing")).returncode == 2
     assert run("check", group="store").returncode == 0
+    logged = [json.loads(line) for line in run("export", group="audit").stdout.splitlines()]
+    (forgotten,) = [entry for entry in logged if entry["action"] == "tenant.forget"]
+    assert (forgotten["subject"], forgotten["actor"].startswith("command of ")) == (owner, True)

@@ -60,7 +60,7 @@ def serve(config: Path | None, host: str | None, port: int | None, workers: int 
     from tidemark.config import exposure_warnings, load
     from tidemark.config.signing import secret_of
     from tidemark.telemetry.logging import configure
-    from tidemark.worker.encryption import cipher_of
+    from tidemark.worker.encryption import cipher_of, warn_of_lost_keys
 
     configure()
     inherited = _inherited()
@@ -72,7 +72,9 @@ def serve(config: Path | None, host: str | None, port: int | None, workers: int 
         click.echo(f"warning: {warning}", err=True)
     check_settings(settings)
     tls = _tls(settings)
-    cipher_of(settings, lambda warning: click.echo(f"warning: {warning}", err=True))
+    cipher = cipher_of(settings, lambda warning: click.echo(f"warning: {warning}", err=True))
+    if cipher is not None:
+        warn_of_lost_keys(cipher, lambda warning: click.echo(f"warning: {warning}", err=True))
     with ExitStack() as stack:
         stack.enter_context(_ended_by_signals())
         listeners = inherited or _bound(settings.server.host, settings.server.port)

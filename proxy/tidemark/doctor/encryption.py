@@ -6,7 +6,7 @@ import asyncio
 from contextlib import ExitStack
 
 from tidemark.config import Settings
-from tidemark.core.errors import EncryptionKeyLost, TidemarkError
+from tidemark.core.errors import TidemarkError
 from tidemark.doctor.findings import Finding
 from tidemark.features.upkeep.rotation import StoreRotation
 from tidemark.store.codec import Codec
@@ -56,13 +56,7 @@ def _check_keys(ring: KeyRing) -> list[Finding]:
         if open_names:
             mend = f"chmod -R go= {folder}"
             findings.append(Finding(ENCRYPTION, "warning", f"others can read {open_names[0]}", mend))
-    lost = 0
-    for scope in ring.source.scopes():
-        try:
-            ring.find(bytes.fromhex(scope))
-        except EncryptionKeyLost:
-            lost += 1
-    if lost:
+    if lost := ring.lost():
         mend = "Put the master key that wrapped them behind the present one in TIDEMARK_ENCRYPTION_KEY."
         findings.append(Finding(ENCRYPTION, "error", f"the keys of {lost:,} tenants cannot be unwrapped", mend))
     return findings

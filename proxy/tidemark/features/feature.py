@@ -27,8 +27,9 @@ class Feature:
         """Return the routes of the API."""
         return ()
 
-    def console_routes(self, home: str, visitor: VisitorOf) -> Sequence[BaseRoute]:  # noqa: ARG002
+    def console_routes(self, home: str, visitor: VisitorOf) -> Sequence[BaseRoute]:
         """Return the routes below ``home`` that pages of the console ask; ``visitor`` refuses who has not signed in."""
+        del home, visitor
         return ()
 
     def trails(self) -> Sequence[Trail]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
+import time
 from collections.abc import AsyncIterator, Mapping, Sequence
 from typing import Any
 
@@ -29,6 +30,8 @@ CALL_SECONDS = 60.0
 """The longest that one command may take; a conversation of a gigabyte takes seconds."""
 PAGE = 500
 """Keys, or elements of one key, that are asked for at once."""
+REWRITE_SECONDS = 600.0
+_PAUSE_SECONDS = 0.05
 MOST_PASSES = 5
 """How often a cluster is gone through whose slots move all the while."""
 
@@ -100,6 +103,20 @@ class WholeStore:
 
     async def call_large(self, *command: Argument) -> Any:
         return await _answered(self._client.call_large(*command))
+
+    async def rewrite_files(self) -> None:
+        """Have the append-only file of an embedded server written anew, without what was changed or deleted, and wait.
+
+        :raises StoreUnavailable: it takes too long
+        """
+        await self.call("BGREWRITEAOF")
+        deadline = time.monotonic() + REWRITE_SECONDS
+        while time.monotonic() < deadline:
+            facts = await _facts(self._client, "persistence")
+            if facts.get("aof_rewrite_in_progress") == facts.get("aof_rewrite_scheduled") == "0":
+                return
+            await asyncio.sleep(_PAUSE_SECONDS)
+        raise StoreUnavailable("The append-only file is not rewritten yet. Run the command again.")
 
     async def count_keys(self) -> int:
         """Return how many keys all servers have, other programs' too."""
@@ -184,9 +201,9 @@ async def _answered(call: Any) -> Any:
         raise StoreUnavailable(words, internal=cause) from error
 
 
-async def _facts(client: StoreClient | ServerClient) -> Mapping[str, str]:
+async def _facts(client: StoreClient | ServerClient, section: str = "server") -> Mapping[str, str]:
     """Return what a server says of itself; redis-py reads it already."""
-    answer = await _answered(client.call("INFO", "server"))
+    answer = await _answered(client.call("INFO", section))
     if isinstance(answer, Mapping):
         return {str(name): str(value) for name, value in answer.items()}
     lines = (answer.decode() if isinstance(answer, bytes) else str(answer)).splitlines()

@@ -9,12 +9,19 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from tidemark.config import Settings
-from tidemark.core.errors import ConfigError
+from tidemark.core.errors import ConfigError, EncryptionKeyLost
+from tidemark.store.connection.client import FAILURES, blocking_client
 from tidemark.store.encryption.cipher import TenantCipher
 from tidemark.store.encryption.keyring import KeyRing
 from tidemark.store.encryption.masters import MasterKey, keys_of_command, read_key_file, read_masters, warning_of
 from tidemark.store.encryption.sources import FOLDER, SERVER_SECONDS, FolderKeys, KeySource, ServerKeys
 
+MOST_LOOKED_AT = 100
+"""Tenants whose keys are tried at the start; ``tidemark doctor`` tries all."""
+_LOST = (
+    "The master key does not unwrap the keys of {lost} of the first {most} tenants: nothing of them is read or "
+    "written. Put the key that wrapped them into TIDEMARK_ENCRYPTION_KEY, behind the one that writes."
+)
 IN_FOLDER = "folder"
 """The value of ``encryption.keys_url`` for the data folder."""
 _NO_PLACE = (
@@ -54,6 +61,17 @@ def cipher_of(settings: Settings, warn: Callable[[str], None]) -> TenantCipher |
     return TenantCipher(KeyRing(masters_of(settings, warn), source), required=settings.encryption.required)
 
 
+def warn_of_lost_keys(cipher: TenantCipher, warn: Callable[[str], None]) -> None:
+    """Warn if the first tenants' keys cannot be unwrapped: then the master key is most likely another one."""
+    try:
+        lost = cipher.keys.lost(MOST_LOOKED_AT)
+    except EncryptionKeyLost as error:
+        warn(str(error))
+        return
+    if lost:
+        warn(_LOST.format(lost=lost, most=MOST_LOOKED_AT))
+
+
 def masters_of(settings: Settings, warn: Callable[[str], None]) -> Sequence[MasterKey]:
     """Return the master keys, the one that wraps first.
 
@@ -78,8 +96,6 @@ def source_of(settings: Settings) -> KeySource | None:
     if stated is not None and str(stated) != IN_FOLDER:
         if _place(str(stated)) == _place(store):
             raise ConfigError(_SAME_PLACE)
-        from tidemark.store.connection.client import FAILURES, blocking_client  # noqa: PLC0415 - few have such keys
-
         return ServerKeys(blocking_client(str(stated), SERVER_SECONDS), FAILURES)
     return FolderKeys(settings.data_dir / FOLDER) if stated is not None or store == "embedded" else None
 

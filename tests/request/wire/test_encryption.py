@@ -14,7 +14,7 @@ from tests.request.talk import assistant, long, system, user
 from tidemark.config import load
 from tidemark.core.errors import ConfigError
 from tidemark.store.embedded.server import EmbeddedValkey
-from tidemark.worker.encryption import cipher_of
+from tidemark.worker.encryption import cipher_of, warn_of_lost_keys
 
 KEYS = {name: name * 32 for name in ("ab", "cd")}
 STORED = {"conversation": "penguin", "history": "stored"}
@@ -142,6 +142,20 @@ def test_a_key_file_that_others_can_read_is_warned_of(tmp_path: Path) -> None:
     settings = load(None, {"TIDEMARK_DATA_DIR": str(tmp_path), "TIDEMARK_ENCRYPTION_KEY_FILE": str(path)})
     assert cipher_of(settings, told.append) is not None
     assert told == [f"{path} can be read by every user of this machine; chmod 600 {path}"]
+
+
+def test_another_master_key_is_warned_of_at_the_start(tmp_path: Path) -> None:
+    """A server with the wrong key would otherwise only say later, request by request, that it stores nothing."""
+    told: dict[str, list[str]] = {"ab": [], "cd": [], "cd,ab": []}
+    for name, warnings in told.items():
+        key = ",".join(KEYS[one] for one in name.split(","))
+        cipher = cipher_of(load(None, {"TIDEMARK_DATA_DIR": str(tmp_path), "TIDEMARK_ENCRYPTION_KEY": key}), print)
+        assert cipher is not None
+        warn_of_lost_keys(cipher, warnings.append)
+        cipher.prepare(name * 16)
+    assert [len(warnings) for warnings in told.values()] == [0, 1, 0]
+    assert "does not unwrap the keys of 1 of" in told["cd"][0]
+    assert "TIDEMARK_ENCRYPTION_KEY" in told["cd"][0]
 
 
 def test_a_command_gives_the_key_and_a_server_keeps_the_tenants_keys(bench: Bench, tmp_path: Path) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import os
 import threading
+import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -17,7 +18,7 @@ from tests.support.waiting import wait_until
 from tidemark.core.errors import ConfigError, EncryptionKeyLost, RecordUnreadable
 from tidemark.store.connection.client import FAILURES, blocking_client
 from tidemark.store.embedded.server import EmbeddedValkey
-from tidemark.store.encryption.cipher import TenantCipher
+from tidemark.store.encryption.cipher import TenantCipher, key_id_of
 from tidemark.store.encryption.keyring import KeyRing, scope_of
 from tidemark.store.encryption.masters import keys_of_command, read_key_file, read_masters, warning_of
 from tidemark.store.encryption.sources import FolderKeys, KeySource, ServerKeys
@@ -108,18 +109,19 @@ def test_an_old_master_key_is_read_and_replaced(source: KeySource) -> None:
         TenantCipher(ring_over(source, b"a")).open(sealed, PLACE)
 
 
-def test_a_new_key_of_a_tenant_opens_what_the_old_one_sealed_until_that_is_dropped(source: KeySource) -> None:
-    """So that a store can be sealed anew while it is in use; digests stay as they were."""
+def test_a_tenant_with_a_new_key_opens_what_the_old_one_sealed(source: KeySource) -> None:
+    """Daily files, queues and exports still have it; digests stay as they were."""
     ring = ring_over(source)
     before, digests = TenantCipher(ring).seal(b"text", OWNER, PLACE), ring.of(OWNER).secret
     assert ring.rewrap(SCOPE, renew=True)
     after = TenantCipher(ring).seal(b"text", OWNER, PLACE)
     assert {TenantCipher(ring).open(value, PLACE) for value in (before, after)} == {b"text"}
-    assert (ring.drop_old_keys(SCOPE), ring.drop_old_keys(SCOPE)) == (1, 0)
-    assert TenantCipher(ring).open(after, PLACE) == b"text"
-    with pytest.raises(RecordUnreadable):
-        TenantCipher(ring).open(before, PLACE)
+    assert key_id_of(before) != key_id_of(after)
     assert ring.of(OWNER).secret == digests
+    assert len(ring.erase(OWNER)) == 2
+    for value in (before, after):
+        with pytest.raises(RecordUnreadable):
+            TenantCipher(ring).open(value, PLACE)
 
 
 def test_a_lost_master_key_is_told_and_changes_nothing(source: KeySource) -> None:
@@ -135,6 +137,7 @@ def test_a_lost_master_key_is_told_and_changes_nothing(source: KeySource) -> Non
     assert source.read(SCOPE) == before
     assert cipher.open(cipher.seal(b"other", OTHER, PLACE), PLACE) == b"other"
     assert sorted(cipher.keys.owners().values()) == [OWNER, OTHER]
+    assert (cipher.keys.lost(), cipher.keys.lost(0)) == (1, 0)
 
 
 @pytest.mark.parametrize("damage", [b"", b"{}", b"garbage", b'{"owner":"x","keys":[],"digests":{},"version":1}'])
@@ -178,6 +181,18 @@ def test_an_erased_file_leaves_no_trace_of_its_content(tmp_path: Path) -> None:
     assert len((tmp_path / "copy").read_bytes()) == len(content)
     assert b"wrapped" not in (tmp_path / "copy").read_bytes()
     assert ring.erase(OWNER) == []
+
+
+def test_what_a_crash_left_of_a_record_goes_with_an_erasure(tmp_path: Path) -> None:
+    """It has the same key, wrapped; a file that is being written just now stays."""
+    ring = key_ring(tmp_path)
+    TenantCipher(ring).seal(b"text", OWNER, PLACE)
+    content = (tmp_path / f"{SCOPE}.json").read_bytes()
+    for name, age in ((".new-left", 3600), (".new-now", 0)):
+        (tmp_path / name).write_bytes(content)
+        os.utime(tmp_path / name, (time.time() - age,) * 2)
+    ring.erase(OWNER)
+    assert {path.name for path in tmp_path.glob(".new-*")} == {".new-now"}
 
 
 def test_a_server_of_keys_that_is_away_is_told_and_not_asked_again_at_once(tmp_path: Path) -> None:

@@ -9,6 +9,7 @@ import uuid
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
+from typing import Any
 
 from tidemark.core.conversation.messages import JsonValue
 from tidemark.core.errors import RecordUnreadable, StoreUnavailable
@@ -95,7 +96,7 @@ def read_key(content: Mapping[str, JsonValue]) -> ApplicationKey:
 
     :raises ValueError, TypeError, KeyError: it is none
     """
-    fields = dict(content)
+    fields: dict[str, Any] = dict(content)
     digest, former = (bytes.fromhex(str(fields.pop(name))) for name in ("digest", "former_digest"))
     models, quota = fields.pop("models"), fields.pop("quota")
     if not isinstance(models, list) or not isinstance(quota, dict):
@@ -105,7 +106,7 @@ def read_key(content: Mapping[str, JsonValue]) -> ApplicationKey:
         former_digest=former,
         models=tuple(map(str, models)),
         quota=Quota(**quota),
-        **fields,  # type: ignore[arg-type]
+        **fields,
     )
 
 

@@ -53,7 +53,7 @@ def read_certificate(text: bytes) -> Mapping[str, Any]:
     """
     try:
         certificate = json.loads(text)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise InvalidRequest(_NONE) from error
     if not isinstance(certificate, dict):
         raise InvalidRequest(_NONE)

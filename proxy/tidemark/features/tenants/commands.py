@@ -10,7 +10,7 @@ import os
 import sys
 from contextlib import ExitStack
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
@@ -19,9 +19,6 @@ from tidemark.terminal.audited import audit
 from tidemark.terminal.examples import example
 from tidemark.terminal.options import config_option, json_option, store_url
 from tidemark.terminal.tables import print_json, printable
-
-if TYPE_CHECKING:
-    from tidemark.config import Settings
 
 
 @click.group(epilog=example("tidemark tenants forget 3f2a"), short_help="Erase a tenant, and check its certificate.")
@@ -44,21 +41,23 @@ def forget(config: Path | None, as_json: bool, yes: bool, tenant: str) -> None:
     encrypted: the certificate says so then.
     """
     from tidemark.config import load
+    from tidemark.config.signing import secret_of
     from tidemark.features.tenants.erasure import TenantErasure
     from tidemark.features.tenants.feature import erasure_parts
     from tidemark.store.whole_store import WholeStore
-    from tidemark.worker.worker import Worker
+    from tidemark.worker.encryption import cipher_of
 
     if as_json and not yes:
         raise click.UsageError("--json prints nothing but the certificate, so say --yes with it.")
     settings = load(config, os.environ)
 
     async def run(url: str) -> dict[str, Any]:
-        worker = Worker(settings, lambda warning: click.echo(f"warning: {warning}", err=True), store_url=url)
+        cipher = cipher_of(settings, lambda warning: click.echo(f"warning: {warning}", err=True))
+        keys = None if cipher is None else cipher.keys
         whole = WholeStore(url, library=settings.transport.store == "library")
         try:
             await whole.check_schema()
-            erasure = TenantErasure(erasure_parts(settings, whole, worker.tenant_keys, _secret(settings)))
+            erasure = TenantErasure(erasure_parts(settings, whole, keys, secret_of(settings)))
             owner = await erasure.find(tenant)
             if not yes:
                 click.confirm(f"Erase all of tenant {printable(owner)}? This cannot be undone.", abort=True)
@@ -84,6 +83,7 @@ def verify(config: Path | None, as_json: bool, file: Path) -> None:
     The exit code is 1 if it was changed, or another installation's key signed it.
     """
     from tidemark.config import load
+    from tidemark.config.signing import secret_of
     from tidemark.features.tenants.certificates import is_own, is_whole, read_certificate
 
     try:
@@ -94,7 +94,7 @@ def verify(config: Path | None, as_json: bool, file: Path) -> None:
         whole = is_whole(certificate)
     except InvalidRequest as error:
         raise click.ClickException(str(error)) from error
-    own = is_own(certificate, _secret(load(config, os.environ)))
+    own = is_own(certificate, secret_of(load(config, os.environ)))
     if as_json:
         print_json({"ok": whole and own, "unchanged": whole, "signed_here": own})
     elif not whole:
@@ -104,13 +104,6 @@ def verify(config: Path | None, as_json: bool, file: Path) -> None:
     else:
         click.echo(f"unchanged: tenant {certificate.get('tenant')} was erased at {certificate.get('erased_at')}")
     sys.exit(0 if whole and own else 1)
-
-
-def _secret(settings: Settings) -> bytes:
-    from tidemark.config.signing import stored_secret
-
-    signing = settings.secrets.signing
-    return (stored_secret(settings.data_dir) if signing is None else signing.reveal()).encode()
 
 
 COMMANDS = (tenants,)

@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import shutil
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -24,8 +24,6 @@ from tidemark.store.whole_store import WholeStore
 
 MOST_PASSES = 4
 """How often the store is gone through. A turn that was under way may be stored after the first time."""
-REWRITE_SECONDS = 600.0
-_PAUSE_SECONDS = 0.05
 FORGOTTEN_SECONDS = 2 * LOOK_SECONDS + 0.1
 """After this no worker has an erased key any more."""
 
@@ -82,12 +80,13 @@ class TenantErasure:
         :raises StoreUnavailable: the store does not answer, or the tenant writes all the while
         :raises EncryptionKeyLost: the keys cannot be reached; nothing is deleted then
         """
-        parts, key_ids = self._parts, list[str]()
+        parts, key_ids, made_at = self._parts, list[str](), None
         traces = await traces_of(parts.store, owner)
         eraser = TraceEraser(parts.store, traces)
         await eraser.mark()
         if parts.keys is not None:
             tell("key")
+            made_at = await asyncio.to_thread(parts.keys.made_at, owner)
             key_ids = [*await asyncio.to_thread(parts.keys.erase, owner)]
             await asyncio.sleep(FORGOTTEN_SECONDS)
         tell("records")
@@ -105,46 +104,40 @@ class TenantErasure:
         tell("files")
         files = await asyncio.to_thread(_remove_folders, parts.flush_folder, sorted(traces.tenants))
         if parts.is_embedded:
-            await _rewrite(parts.store)
+            await parts.store.rewrite_files()
         counts = {
             "conversations": len(traces.conversations),
             "keys": eraser.deleted.keys,
             "entries": eraser.deleted.entries,
             "files": files,
         }
-        return signed(self._statement(owner, key_ids, counts, plain=eraser.deleted.plain), parts.secret)
-
-    def _statement(
-        self, owner: str, key_ids: Sequence[str], counts: Mapping[str, int], *, plain: int
-    ) -> dict[str, Any]:
-        at = datetime.fromtimestamp(self._parts.clock(), UTC).isoformat(timespec="seconds")
-        copies = "cannot be read: the key is gone"
-        if not key_ids:
-            copies = "can be read: nothing was encrypted. Delete them"
-        elif plain:
-            copies = f"cannot be read, but for {plain} conversations with messages from before the encryption"
-        return {
+        statement = {
             "certificate": 1,
             "tenant": owner,
-            "erased_at": at,
+            "erased_at": _text_of(parts.clock()),
             "key_scope": scope_of(owner).hex(),
-            "key_ids": [*key_ids],
-            "erased": dict(counts),
-            "backups_and_exports": copies,
+            "key_ids": key_ids,
+            "erased": counts,
+            "backups_and_exports": self._copies(made_at, eraser.deleted.plain),
         }
+        return signed(statement, parts.secret)
+
+    def _copies(self, made_at: float | None, plain: int) -> str:
+        """Say what can be read of copies that somebody made before.
+
+        :param made_at: when the key was made that is gone now
+        :param plain: conversations with messages that were never sealed
+        """
+        if self._parts.keys is None:
+            return "can be read: nothing was encrypted. Delete them"
+        if made_at is None:
+            return "what was sealed cannot be read: there is no key. What was plain can"
+        sealed = f"what was stored since {_text_of(made_at)} cannot be read: the key is gone"
+        return f"{sealed}. {plain} conversations have plain messages from before" if plain else sealed
 
 
-async def _rewrite(store: WholeStore) -> None:
-    """Have the append-only file of an embedded store written anew, without what was deleted, and wait for it."""
-    await store.call("BGREWRITEAOF")
-    deadline = time.monotonic() + REWRITE_SECONDS
-    while time.monotonic() < deadline:
-        facts = await store.call("INFO", "persistence")
-        text = facts.decode() if isinstance(facts, bytes) else str(facts)
-        if "aof_rewrite_in_progress:0" in text and "aof_rewrite_scheduled:0" in text:
-            return
-        await asyncio.sleep(_PAUSE_SECONDS)
-    raise StoreUnavailable("The append-only file is not rewritten yet. Run the command again.")
+def _text_of(at: float) -> str:
+    return datetime.fromtimestamp(at, UTC).isoformat(timespec="seconds")
 
 
 def _remove_folders(folder: Path, tenants: Sequence[str]) -> int:

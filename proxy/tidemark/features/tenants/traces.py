@@ -9,6 +9,7 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 
 from tidemark.core.conversation.prefix import FAMILY_CHARACTERS, split_id
 from tidemark.store import keys
@@ -19,6 +20,7 @@ from tidemark.store.whole_store import PAGE, KeyScan, WholeStore
 
 MARK_SECONDS = 600
 """How long it is remembered that a conversation was forgotten, as by ``lua/forget.lua``."""
+_REWRITE = Path(__file__).with_name("lua").joinpath("rewrite_stream.lua").read_text("utf-8")
 _OWN_KINDS = frozenset({"k", "w", "u", "uw", "ci", "i"})
 """The kinds of keys whose name ends with the owner."""
 
@@ -126,6 +128,8 @@ class TraceEraser:
             return place.kind != "x" and place.family in traces.families
         if place.area == "aside":
             return any(f"{{{family}}}" in rest for family in traces.families) or traces.owner in rest
+        if place.area == "limits":
+            return place.beginning == keys.quotas(traces.owner).encode()
         return not place.area and (await self._is_owned(name, place.kind, rest))
 
     async def _note_plain(self, name: bytes, place: KeyPlace) -> None:
@@ -210,6 +214,8 @@ class TraceEraser:
                     await self._store.call("HINCRBY", counts, f"bytes{name[-1:].decode()}", -size)
                     erased += 1
             first = f"({page[-1][0].decode()}"
+        if erased:
+            await self._store.call("EVAL", _REWRITE, 1, name)
         return erased
 
     def _is_own_entry(self, fields: Mapping[bytes, bytes]) -> bool:

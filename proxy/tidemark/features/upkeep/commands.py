@@ -193,7 +193,7 @@ def import_(config: Path | None, as_json: bool, replace: bool, file: Path) -> No
 )
 @config_option
 @json_option
-@click.option("--renew", is_flag=True, help="Give each tenant a new key too, and delete the old ones at the end.")
+@click.option("--renew", is_flag=True, help="Give each tenant a new key too; old ones open what lies elsewhere.")
 def rotate(config: Path | None, as_json: bool, renew: bool) -> None:
     """Wrap the tenants' keys by the first master key, and seal what is still plain.
 
@@ -216,6 +216,8 @@ def rotate(config: Path | None, as_json: bool, renew: bool) -> None:
         with progress("sealing", await whole.count_keys(), unit="keys", is_shown=not as_json) as bar:
             async for keys in work.run(renew=renew):
                 bar.advance(keys)
+        if work.progress.sealed and str(settings.store.url) == "embedded":
+            await whole.rewrite_files()  # the file has what was plain
         return work
 
     with _going_on("What was sealed stays so; the same command goes on with the rest."):
@@ -226,7 +228,8 @@ def rotate(config: Path | None, as_json: bool, renew: bool) -> None:
         click.echo(
             f"{done.rewrapped:,} tenants' keys wrapped anew, {done.sealed:,} plain values sealed, "
             f"{done.resealed:,} sealed anew, {done.unchanged:,} left as they are"
-            + (f"; old keys stay for {done.waiting:,} queued entries, so run it again later" if done.waiting else "")
+            + (" (run it again; tidemark doctor and tidemark store check say why some stay)" if done.unchanged else "")
+            + (f"; {done.queued:,} queued entries stay plain until they leave" if done.queued else "")
         )
     sys.exit(1 if done.unchanged else 0)
 
@@ -239,6 +242,8 @@ def _codec(settings: Settings) -> Codec:
     from tidemark.worker.encryption import cipher_of
 
     cipher = cipher_of(settings, lambda warning: click.echo(f"warning: {warning}", err=True))
+    if cipher is not None:
+        cipher.keys.source.version()  # raises if it does not answer: otherwise all keys would seem lost
     return Codec(cipher, is_message=MessageFormats(build_dialects().values()).is_message)
 
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from tidemark.core.conversation.messages import DIGEST_BYTES
-from tidemark.core.errors import RecordUnreadable
+from tidemark.core.errors import EncryptionKeyLost, RecordUnreadable
 from tidemark.core.frozen import frozen
 from tidemark.features.upkeep.elements import Element, read_pages
 from tidemark.features.upkeep.rules import RULES, UNREADABLE, Rule
@@ -34,7 +34,8 @@ if hashes ~= 16 * stored then return stored .. ' messages have ' .. hashes / 16 
 return ''
 """
 """Says why a conversation cannot be used as a whole; a wrong count alone is counted anew (``tree.lua``)."""
-Movement = Literal["key", "field", "element", "entry", "message", "conversation"]
+Movement = Literal["key", "field", "element", "entry", "message", "conversation", "none"]
+"""``none`` is for what can be read again when its key is back."""
 
 
 @frozen
@@ -102,7 +103,7 @@ class StoreExaminer:
     async def move_aside(self, record: Unreadable) -> int:
         """Move a record aside, with its time to live, unless it has changed since; return how many parts moved."""
         place = place_of(record.name)
-        if place is None:
+        if place is None or record.movement == "none":
             return 0
         if record.movement == "conversation":
             parts = [place.part(kind) for kind in keys.CONVERSATION_KINDS]
@@ -148,6 +149,8 @@ class StoreExaminer:
             return None
         try:
             rule.check(self._codec, element, place)
+        except EncryptionKeyLost as error:
+            return Unreadable(name, str(error), "none", element.place, value)
         except UNREADABLE as error:
             reason = error.internal if isinstance(error, RecordUnreadable) else f"{type(error).__name__}: {error}"
             return Unreadable(name, reason, _movement(rule), element.place, value)

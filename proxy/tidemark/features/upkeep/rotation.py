@@ -3,7 +3,8 @@
 That is what is still plain, and what an old key of a tenant has sealed.
 
 ``tidemark store rotate`` runs it, and ``tidemark doctor`` lets it count. It may be interrupted at any time: the next
-run finds what is left. Entries of streams are not changed, since they leave by themselves.
+run finds what is left. Entries of streams are not changed, since they leave by themselves. A tenant's old keys stay:
+they open these entries, daily files, and exports of before.
 """
 
 from __future__ import annotations
@@ -54,10 +55,10 @@ class Rotated:
     """Values of an old key."""
     rewrapped: int = 0
     """Tenants whose keys the first master key wraps now, or that got a new one."""
-    waiting: int = 0
-    """Entries of queues under an old key, which therefore stays until they have left: run it again then."""
+    queued: int = 0
+    """Plain entries of queues, which stay so until they leave."""
     unchanged: int = 0
-    """Values that changed meanwhile, or that nobody can open: they stay as they are."""
+    """Values that changed meanwhile, or that nobody can open: they stay as they are. Also keys that do not unwrap."""
 
 
 class StoreRotation:
@@ -78,13 +79,12 @@ class StoreRotation:
     async def run(self, *, renew: bool = False) -> AsyncGenerator[int, None]:
         """Yield the number of keys of each page that is done.
 
-        :param renew: give each tenant a new key, and delete the old ones at the end
+        :param renew: give each tenant a new key, which seals from then on
         :raises StoreUnavailable: somebody else does the same now, or a server does not answer
         """
         await self._renew_lease()
         try:
-            scopes = await asyncio.to_thread(lambda: list(self._ring.source.scopes()))
-            for scope in scopes:
+            for scope in await asyncio.to_thread(lambda: list(self._ring.source.scopes())):
                 try:
                     self.progress.rewrapped += await asyncio.to_thread(self._ring.rewrap, scope, renew=renew)
                 except EncryptionKeyLost:
@@ -96,9 +96,6 @@ class StoreRotation:
             async for count in self._seal_all():
                 await self._renew_lease()
                 yield count
-            if renew and not self.progress.unchanged and not self.progress.waiting:
-                for scope in scopes:
-                    await asyncio.to_thread(self._ring.drop_old_keys, scope)
         finally:
             await self._store.call("EVAL", _LEASE, 1, keys.ROTATION, self._token, 0)
 
@@ -123,8 +120,8 @@ class StoreRotation:
         async for names in KeyScan(self._store).pages():
             for name in names:
                 place = place_of(name)
-                if place is not None and (place.area == "flush" or place.kind == "j"):
-                    await self._note_waiting(name)
+                if place is not None and place.area == "flush" and place.kind in ("s", "d"):
+                    await self._note_queued(name)
                 async for element, sealing in self._sealable(name, place):
                     if place is not None:
                         await self._seal(name, place, element, sealing)
@@ -140,13 +137,12 @@ class StoreRotation:
                 if sealing is not None:
                     yield element, sealing
 
-    async def _note_waiting(self, name: bytes) -> None:
-        """Count the values of an old key that are not sealed anew."""
+    async def _note_queued(self, name: bytes) -> None:
+        """Count the plain entries of a queue: an entry of a stream cannot be changed."""
         async for page in read_pages(self._store, name):
             for element in page.elements:
-                for value in (element.value, *element.fields):
-                    at = value.find(MARK)
-                    self.progress.waiting += at >= 0 and self._is_old(value[at:])
+                body = dict(zip(element.fields[::2], element.fields[1::2], strict=True)).get(b"body", MARK)
+                self.progress.queued += not body.startswith(MARK)
 
     def _value(self, element: Element, sealing: Sealing) -> bytes:
         """Return the sealed part of an element; of a text the bytes that it stands for, if it is sealed."""
@@ -156,15 +152,14 @@ class StoreRotation:
     async def _seal(self, name: bytes, place: KeyPlace, element: Element, sealing: Sealing) -> None:
         value = self._value(element, sealing)
         is_plain = not value.startswith(MARK)
-        if not is_plain and not self._is_old(value):
-            return
-        owner = await self._owner_of(name, place)
-        if owner is None:
-            self.progress.unchanged += 1
-            return
         try:
-            fresh = await asyncio.to_thread(self._sealed_anew, element, sealing, owner)
+            if not is_plain and not self._is_old(value):
+                return
+            owner = await self._owner_of(name, place)
+            fresh = None if owner is None else await asyncio.to_thread(self._sealed_anew, element, sealing, owner)
         except (RecordUnreadable, EncryptionKeyLost):
+            fresh = None
+        if fresh is None:
             self.progress.unchanged += 1
             return
         arguments = (element.place, element.value, fresh)

@@ -118,7 +118,7 @@ class PipelinedConnection:
 
     def call_asking(self, *command: Argument) -> Coroutine[Any, Any, Any]:
         """Send ``ASKING`` and a command, one directly behind the other: the first holds for the second one only."""
-        return self._call(hiredis.pack_command(command), is_asking=True)  # type: ignore[arg-type]
+        return self._call(hiredis.pack_command(command), is_asking=True)  # type: ignore[arg-type]  # the same
 
     async def _call(self, data: bytes, *, is_asking: bool = False) -> Any:
         connected = self._socket if self._socket is not None and self._socket.is_usable else None

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import base64
 import contextlib
+import itertools
 import os
 import re
 import threading
@@ -132,6 +133,13 @@ class KeyRing:
         record = self.source.read(scope.hex())
         return None if record is None else self._remember(scope, record, generation)
 
+    def made_at(self, owner: str) -> float | None:
+        """Return when an owner's first key was made; None if it has none, or its record is damaged."""
+        packed = self.source.read(scope_of(owner).hex())
+        with contextlib.suppress(EncryptionKeyLost):
+            return None if packed is None else self._read(packed).digests.at
+        return None
+
     def erase(self, owner: str) -> Sequence[str]:
         """Delete the keys of an owner for good, and return their ids; none if it has none."""
         scope = scope_of(owner)
@@ -161,16 +169,20 @@ class KeyRing:
                 return True
         return False
 
-    def drop_old_keys(self, scope: str) -> int:
-        """Delete all keys of a tenant but the one that seals, and return how many."""
-        before = self.source.read(scope)
-        record = self._read(before) if before is not None else None
-        if before is None or record is None or len(record.keys) == 1:
-            return 0
-        after = KeyRecord(record.owner, record.keys[:1], record.digests)
-        is_done = self.source.replace(scope, self._packed(after), before)
-        self.forget()
-        return len(record.keys) - 1 if is_done else 0
+    def lost(self, most: int | None = None) -> int:
+        """Return how many of the first tenants have keys that no master key unwraps.
+
+        :param most: tenants that are looked at; None for all
+        :raises EncryptionKeyLost: the source does not answer
+        """
+        self.source.version()
+        lost = 0
+        for scope in itertools.islice(self.source.scopes(), most):
+            try:
+                self.find(bytes.fromhex(scope))
+            except EncryptionKeyLost:
+                lost += 1
+        return lost
 
     def owners(self) -> Mapping[str, str]:
         """Return the owners of all keys by their scopes; a record that cannot be read has no owner's name."""
@@ -244,19 +256,20 @@ class KeyRing:
     def _unwrapped(self, scope: bytes, key: WrappedKey) -> bytes:
         master = self._by_id.get(key.master)
         if master is None:
-            raise EncryptionKeyLost(_NO_MASTER.format(id=key.master), internal=f"scope {scope.hex()}")
+            reason = f"no master key {key.master}, which wrapped the key of {scope.hex()}"
+            raise EncryptionKeyLost(_NO_MASTER.format(id=key.master), internal=reason)
         try:
             return master.box.open(base64.b64decode(key.wrapped), framed(_PURPOSE, scope, key.id.encode()))
         except (SealBroken, ValueError) as error:
-            raise EncryptionKeyLost(_BROKEN, internal=f"scope {scope.hex()}: {error}") from error
+            raise EncryptionKeyLost(_BROKEN, internal=f"the key of {scope.hex()}: {error}") from error
 
     def _read(self, packed: bytes) -> KeyRecord:
         try:
             record = msgspec.json.decode(packed, type=KeyRecord)
         except msgspec.MsgspecError as error:
-            raise EncryptionKeyLost(_BROKEN, internal=str(error)) from error
+            raise EncryptionKeyLost(_BROKEN, internal=f"a tenant's record of keys: {error}") from error
         if not record.keys or record.version != 1:
-            raise EncryptionKeyLost(_BROKEN, internal=f"version {record.version}")
+            raise EncryptionKeyLost(_BROKEN, internal=f"a tenant's record of keys has version {record.version}")
         return record
 
     def _packed(self, record: KeyRecord) -> bytes:

@@ -29,8 +29,10 @@ SERVER_SECONDS = 0.5
 """The longest that a server of keys may take: requests wait for it."""
 REST_SECONDS = 1.0
 """How long a server that did not answer is not asked again."""
-_AWAY = "The server of keys (encryption.keys_url) does not answer."
-_CHANGED, _LOCK = "changed", ".lock"
+_AWAY = "The server of keys does not answer. Check encryption.keys_url, and whether that server runs."
+_CHANGED, _LOCK, _ASIDE = "changed", ".lock", ".new-"
+LEFT_SECONDS = 60.0
+"""After so long a file that is being written is one that a crash left."""
 _NAME = re.compile(r"([0-9a-f]{32})\.json")
 
 
@@ -104,20 +106,19 @@ class FolderKeys:
         return True
 
     def erase(self, scope: str) -> bool:
-        """Overwrite the file before its name goes: a disk may keep the blocks of a deleted file."""
+        """Overwrite the file before its name goes: a disk may keep the blocks of a deleted file.
+
+        What a crash left of a record that was being written may have the same key, so it goes, too.
+        """
         path = self._path(scope)
         try:
             with self._locked():
-                try:
-                    file = os.open(path, os.O_WRONLY)
-                except FileNotFoundError:
+                for unfinished in self.folder.glob(f"{_ASIDE}*"):
+                    if time.time() - unfinished.stat().st_mtime > LEFT_SECONDS:
+                        _overwrite(unfinished)
+                if not path.exists():
                     return False
-                try:
-                    os.pwrite(file, os.urandom(os.fstat(file).st_size), 0)
-                    os.fsync(file)
-                finally:
-                    os.close(file)
-                path.unlink()
+                _overwrite(path)
                 self._note_change()
         except OSError as error:
             raise self._failed(error) from error
@@ -142,7 +143,7 @@ class FolderKeys:
 
     def _write_aside(self, content: bytes) -> Path:
         """Return a new file with the content, on the disk; only its owner may read it."""
-        number, name = tempfile.mkstemp(prefix=".new-", dir=self.folder)
+        number, name = tempfile.mkstemp(prefix=_ASIDE, dir=self.folder)
         with os.fdopen(number, "wb") as file:
             file.write(content)
             file.flush()
@@ -165,7 +166,8 @@ class FolderKeys:
 
     def _failed(self, error: OSError) -> EncryptionKeyLost:
         return EncryptionKeyLost(
-            f"The folder of keys {self.folder} cannot be used: {error.strerror}.", internal=repr(error)
+            f"The folder of keys {self.folder} cannot be used: {error.strerror}. Let the user of Tidemark write to it.",
+            internal=repr(error),
         )
 
 
@@ -225,17 +227,28 @@ class ServerKeys:
 
     def _call(self, *command: str | bytes | int) -> Any:
         if time.monotonic() < self._rests_until:
-            raise EncryptionKeyLost(_AWAY, internal="it did not answer a moment ago")
+            raise EncryptionKeyLost(_AWAY, internal="the server of keys did not answer a moment ago")
         try:
             return self._client.execute_command(*command)
         except self._failures as error:
             if command[0] != "BGREWRITEAOF":
                 self._rests_until = time.monotonic() + REST_SECONDS
-            raise EncryptionKeyLost(_AWAY, internal=repr(error)) from error
+            raise EncryptionKeyLost(_AWAY, internal=f"the server of keys: {error!r}") from error
 
 
 def _key(name: str) -> str:
     return f"tidemark-keys:{{keys}}:{name}"
+
+
+def _overwrite(path: Path) -> None:
+    """Delete a file, its bytes first."""
+    file = os.open(path, os.O_WRONLY)
+    try:
+        os.pwrite(file, os.urandom(os.fstat(file).st_size), 0)
+        os.fsync(file)
+    finally:
+        os.close(file)
+    path.unlink()
 
 
 def _sync(folder: Path) -> None:
