@@ -7,8 +7,9 @@ items by their numbers. All of it expires after its last use, as a conversation'
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from typing import Any
 
 from tidemark.core.conversation.kept import KeptConversation, KeptHistory, KeptItem
 from tidemark.core.errors import RecordUnreadable
@@ -155,12 +156,12 @@ class RedisKeptConversations:
         return min(bounds, default=0)
 
 
-def check_kept(codec: Codec, field: bytes, packed: bytes, at: str) -> None:
-    """Check that a field of a conversation can be read; raises ``RecordUnreadable``."""
+def read_kept(codec: Codec, field: bytes, packed: bytes, at: str) -> Mapping[str, Any] | KeptItem | None:
+    """Return the head of a conversation, an item, or None for any other field; raises ``RecordUnreadable``."""
     if field == _HEAD:
-        codec.unpack_json(packed, at, _HEAD)
-    elif field.isdigit():
-        _item(codec, packed, at)
+        head: Mapping[str, Any] = codec.unpack_json(packed, at, _HEAD)
+        return head
+    return _item(codec, packed, at) if field.isdigit() else None
 
 
 def _item(codec: Codec, packed: bytes, at: str) -> KeptItem:

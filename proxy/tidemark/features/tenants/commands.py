@@ -1,6 +1,6 @@
-"""The command ``tidemark tenants``: it erases a tenant, with or without a running server, and checks certificates.
+"""The command ``tidemark tenants``: it exports or erases a tenant, with or without a running server.
 
-``cli/main.py`` adds it to its group; ``erasure.py`` has the work.
+``cli/main.py`` adds it to its group; ``export.py`` and ``erasure.py`` have the work.
 """
 
 from __future__ import annotations
@@ -23,9 +23,11 @@ if TYPE_CHECKING:
     from tidemark.config import Settings
 
 
-@click.group(epilog=example("tidemark tenants forget 3f2a"), short_help="Erase a tenant, and check its certificate.")
+@click.group(
+    epilog=example("tidemark tenants forget 3f2a"), short_help="Export or erase a tenant, and check its certificate."
+)
 def tenants() -> None:
-    """Erase all that is stored of a tenant, and check what was signed about it."""
+    """Export or erase all that is stored of a tenant, and check what was signed about it."""
 
 
 @tenants.command(
@@ -53,7 +55,7 @@ def forget(config: Path | None, as_json: bool, yes: bool, tenant: str) -> None:
     settings = load(config, os.environ)
 
     async def run(url: str) -> dict[str, Any]:
-        worker = Worker(settings, lambda warning: click.echo(f"warning: {warning}", err=True), store_url=url)
+        worker = Worker(settings, _warn, store_url=url)
         worker.emit.listeners.append(worker.log)
         whole = WholeStore(url, library=settings.transport.store == "library")
         try:
@@ -71,6 +73,52 @@ def forget(config: Path | None, as_json: bool, yes: bool, tenant: str) -> None:
     with ExitStack() as stack:
         certificate = asyncio.run(run(store_url(settings, stack)))
     print_json(certificate)
+
+
+@tenants.command(
+    epilog=example("tidemark tenants export 3f2a tenant.jsonl", "tidemark tenants export 3f2a --html tenant.html"),
+    short_help="Write all that is kept of TENANT to FILE.",
+)
+@config_option
+@json_option
+@click.option("--html", is_flag=True, help="Write one page to read, not lines of JSON.")
+@click.argument("tenant")
+@click.argument("file", type=click.Path(dir_okay=False, path_type=Path))
+def export(config: Path | None, as_json: bool, html: bool, tenant: str, file: Path) -> None:
+    """Write all that is kept of TENANT to FILE, which is replaced when the export is complete.
+
+    TENANT is its fingerprint, or the beginning of it.
+    """
+    from tidemark.config import load
+    from tidemark.features.tenants.export import TenantExport, write_export
+    from tidemark.features.tenants.feature import export_parts
+    from tidemark.features.tenants.traces import find_owner
+    from tidemark.store.whole_store import WholeStore
+    from tidemark.terminal.audited import audit
+    from tidemark.worker.worker import Worker
+
+    settings = load(config, os.environ)
+
+    async def run(url: str) -> TenantExport:
+        worker = Worker(settings, _warn, store_url=url, secret=_secret(settings))
+        whole = WholeStore(url, library=settings.transport.store == "library")
+        try:
+            await whole.check_schema()
+            owner = await find_owner(whole, worker.tenant_keys, tenant)
+            await audit(whole.call, settings, "tenant.export", owner)
+            work = TenantExport(export_parts(worker, whole), owner)
+            await write_export(work, "html" if html else "jsonl", file)
+            return work
+        finally:
+            await whole.aclose()
+
+    with ExitStack() as stack:
+        work = asyncio.run(run(store_url(settings, stack)))
+    size = file.stat().st_size
+    if as_json:
+        print_json({"file": str(file), "objects": work.objects, "bytes": size})
+    else:
+        click.echo(f"{work.objects:,} objects, {size:,} bytes: {printable(str(file))}")
 
 
 @tenants.command(
@@ -107,11 +155,14 @@ def verify(config: Path | None, as_json: bool, file: Path) -> None:
     sys.exit(0 if whole and own else 1)
 
 
-def _secret(settings: Settings) -> bytes:
-    from tidemark.config.signing import stored_secret
+def _warn(warning: str) -> None:
+    click.echo(f"warning: {warning}", err=True)
 
-    signing = settings.secrets.signing
-    return (stored_secret(settings.data_dir) if signing is None else signing.reveal()).encode()
+
+def _secret(settings: Settings) -> bytes:
+    from tidemark.config.signing import secret_of
+
+    return secret_of(settings)
 
 
 COMMANDS = (tenants,)
