@@ -97,7 +97,7 @@ class RedisStore(RecordReader):
             note_size=lambda owner, size: self.usage.note(owner, size, accepted=False),
             redactor=redactor,
         )
-        self.listing = Listing(self.ask, longest)
+        self.listing = Listing(self.ask, longest, emit)
         self.usage = OwnerUsage(
             self.ask,
             self._weigh,
