@@ -19,6 +19,16 @@ from tidemark.store.embedded.server import EmbeddedValkey
 from tidemark.store.encryption.cipher import TenantCipher
 
 pytestmark = pytest.mark.e2e
+KINDS = {
+    "conversation",
+    "message",
+    "turn",
+    "summary",
+    "system_message",
+    "openai_conversation",
+    "calibration",
+    "stored_bytes",
+}
 Run = Callable[..., subprocess.CompletedProcess[str]]
 
 
@@ -70,3 +80,24 @@ def test_a_tenant_is_erased_without_a_server_and_its_certificate_is_checked(
     logged = [json.loads(line) for line in run("export", group="audit").stdout.splitlines()]
     (forgotten,) = [entry for entry in logged if entry["action"] == "tenant.forget"]
     assert (forgotten["subject"], forgotten["actor"].startswith("command of ")) == (owner, True)
+
+
+def test_a_tenant_is_exported_without_a_server(run: Run, owner: str, tmp_path: Path) -> None:
+    """Records of every kind are read; a tenant that there is not leaves no file."""
+    path = tmp_path / "taken.jsonl"
+    assert run("export", "f" * 31 + "x", str(path)).returncode == 1
+    assert not path.exists()
+    done = run("export", owner, str(path), "--json")
+    assert done.returncode == 0, done.stderr
+    objects = [json.loads(line) for line in path.read_text().splitlines()]
+    assert json.loads(done.stdout)["objects"] == len(objects) - 2 == objects[-1]["objects"]
+    assert [one for one in objects if "unreadable" in one] == []
+    assert {one["type"] for one in objects} >= KINDS
+    page = tmp_path / "taken.html"
+    assert run("export", owner, str(page), "--html").returncode == 0
+    assert page.read_text().count("<article>") == sum("message" in one or "text" in one for one in objects)
+    assert path.stat().st_mode & 0o777 == 0o600
+    assert run("export", owner, str(tmp_path / "nowhere" / "file")).returncode == 2
+    logged = tmp_path / "audit.jsonl"
+    assert run("export", "--jsonl", str(logged), group="audit").returncode == 0
+    assert '"tenant.export"' in logged.read_text()

@@ -11,6 +11,7 @@ import pytest
 from tests.store.conftest import keys_of
 from tests.store.turns import dialogue, listed, turn_of
 from tidemark.core.errors import StoreUnavailable
+from tidemark.core.events import ConversationsExpired, Event
 from tidemark.store import keys
 from tidemark.store.codec import Codec
 from tidemark.store.conversations import RedisStore
@@ -107,6 +108,25 @@ async def test_a_list_that_was_emptied_gets_its_lifetime_again(store: RedisStore
     await listing.aclose()
     await other.aclose()
     assert 3500 < await store.ask("TTL", index) <= 3600
+
+
+async def test_what_expires_is_counted_once(store: RedisStore) -> None:
+    """By the worker that takes it off the list of all; a deletion by hand is no expiry."""
+    told: list[Event] = []
+    owner, listings = uuid.uuid4().hex, [Listing(store.ask, 3600, told.append) for _ in range(3)]
+    for name, at, listing in zip("cde", ("1.0", "2.0", "90000.0"), listings, strict=True):
+        listing.note(Used(owner, name * 48, "", at, 3600))
+        await listing.settle()
+        if name == "d":
+            await listing.drop(owner, name * 48, "", 3.0)
+            told.clear()
+    assert [type(event) for event in told] == [ConversationsExpired]
+    last = Listing(store.ask, 3600, told.append)
+    last.note(Used(owner, "f" * 48, "", "90001.0", 3600))
+    await last.settle()
+    assert len(told) == 1
+    for listing in (*listings, last):
+        await listing.aclose()
 
 
 @pytest.fixture

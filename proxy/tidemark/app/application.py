@@ -30,6 +30,7 @@ from tidemark.console.models import ModelPages
 from tidemark.console.openid import OpenIdProvider, OpenIdRules
 from tidemark.console.openid_pages import CALLBACK, OpenIdPages
 from tidemark.console.overview import OverviewPages
+from tidemark.console.own import OwnPages
 from tidemark.console.pages import HOME, ConsolePages, PageFamily
 from tidemark.console.sessions import Sessions
 from tidemark.console.settings import SettingPages
@@ -47,6 +48,7 @@ from tidemark.features.keys.feature import KeysFeature
 from tidemark.features.model_registry.feature import ModelRegistryFeature
 from tidemark.features.settings.feature import SettingsFeature
 from tidemark.features.summaries.feature import SummariesFeature
+from tidemark.features.tenants.feature import TenantsFeature
 from tidemark.features.traffic.feature import TrafficFeature
 from tidemark.pipeline.token_count import InputTokenCounting
 from tidemark.server.browsers import BrowserAccess
@@ -189,6 +191,7 @@ def console_routes(worker: Worker, features: list[Feature], guard: RouteGuard) -
         KeyPages(find(KeysFeature, features).keys, as_typed, has_keys),
         SettingPages(settings, partial(effective_settings, worker.settings), as_typed),
         AuditPages(find(AuditFeature, features).reader),
+        OwnPages(find(TenantsFeature, features)),
     ]
     streams = [route for feature in features for route in feature.console_routes(HOME, sessions.listener)]
     pages = ConsolePages(sessions, families, guard, openid=rules is not None)

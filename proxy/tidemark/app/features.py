@@ -80,6 +80,8 @@ def check_settings(settings: Settings) -> None:
             raise ConfigError(
                 f"{setting} asks for the feature {feature}, which this Tidemark was built without. Unset it."
             )
+    if settings.privacy.hook is not None:
+        resolve_name("tidemark.privacy.patterns:load_hook")(settings.privacy.hook)
     for module in feature_modules("starting"):
         resolve_name(f"{module}:check")(settings)
 

@@ -14,6 +14,7 @@ from tidemark.server.guarding import RouteRule
 _OPERATOR: frozenset[Role] = frozenset({"operator"})
 _READERS: frozenset[Role] = frozenset({"operator", "auditor"})
 _OWNERS: frozenset[Role] = frozenset({"operator", "tenant"})
+_TENANTS: frozenset[Role] = frozenset({"tenant"})
 _ALL: frozenset[Role] = frozenset({"operator", "auditor", "tenant"})
 
 
@@ -55,6 +56,7 @@ RULES: Mapping[str, RouteRule] = {
     f"GET {_API}/gain": _FIGURES,
     f"GET {_API}/audit": _FIGURES,
     f"DELETE {_API}/tenants/{{tenant}}": _names("tenant.forget", "tenant"),
+    f"GET {_API}/tenants/{{tenant}}/export": RouteRule(_OPERATOR, "tenant.export", subject="tenant"),
     f"GET {_API}/keys": _MANAGED,
     f"POST {_API}/keys": _names("key.create"),
     f"GET {_API}/keys/{{id}}": _MANAGED,
@@ -78,6 +80,9 @@ RULES: Mapping[str, RouteRule] = {
     f"POST {_PAGE}/summaries/use": RouteRule(_OWNERS, "summary.change"),
     f"GET {_PAGE}/summaries/edit": _reads("summary.read"),
     f"POST {_PAGE}/summaries": RouteRule(_OWNERS, "summary.change"),
+    f"GET {_CONSOLE}/own/export": RouteRule(_TENANTS, "tenant.export"),
+    f"GET {_CONSOLE}/own/erase": RouteRule(_TENANTS),
+    f"POST {_CONSOLE}/own/erase": RouteRule(_TENANTS, "tenant.forget"),
     f"GET {_CONSOLE}/models": _FIGURES,
     f"POST {_CONSOLE}/models": RouteRule(_OPERATOR, "model.change", subject="model"),
     f"GET {_CONSOLE}/settings": _FIGURES,

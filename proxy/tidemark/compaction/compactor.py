@@ -14,6 +14,7 @@ from typing import assert_never
 
 from tidemark.compaction.order import CompactionOrder, CompactionResult, NotSummarized, Summarized, Trigger
 from tidemark.compaction.record import masked_record, summary_record
+from tidemark.compaction.redacting import OrderRedaction, unstored
 from tidemark.compaction.storing import SummaryOutcome, SummaryStorage
 from tidemark.compaction.writer import SummaryWriter
 from tidemark.core.conversation.messages import Message
@@ -25,7 +26,7 @@ from tidemark.core.conversation.summary import (
     render_summary,
     render_text,
 )
-from tidemark.core.errors import SummaryOutdated, TidemarkError
+from tidemark.core.errors import RedactionFailed, SummaryOutdated, TidemarkError
 from tidemark.core.events import (
     CompactionGivenUp,
     CompactionStarted,
@@ -35,7 +36,7 @@ from tidemark.core.events import (
     SummaryPrepared,
 )
 from tidemark.core.frozen import frozen
-from tidemark.core.ports import Lease, Summarizer, TokenCounter
+from tidemark.core.ports import Lease, Redactor, Summarizer, TokenCounter
 from tidemark.core.recall.epoch import question_position
 from tidemark.core.recall.tool_subjects import with_results
 
@@ -71,6 +72,7 @@ class Compactor:
     """Makes summaries; holds no state.
 
     :param storage: stores the summaries; None for a compactor that works offline only
+    :param redactor: changes what is read, stored and flushed; None changes nothing
     """
 
     def __init__(
@@ -81,12 +83,14 @@ class Compactor:
         emit: Listener,
         clock: Callable[[], float],
         storage: SummaryStorage | None = None,
+        redactor: Redactor | None = None,
     ) -> None:
         self._writer = writer
         self._counter = counter
         self._emit = emit
         self._clock = clock
         self._storage = storage
+        self._redaction = OrderRedaction(redactor, emit)
 
     def begin(self, order: CompactionOrder, trigger: Trigger, *, deterministic: bool = False) -> CompactionRun:
         """Choose the summarizer of an order, and report that its compaction has started.
@@ -146,6 +150,7 @@ class Compactor:
     async def _make(
         self, run: CompactionRun, lease: Lease | None, seconds: float | None, failure: NotSummarized | None
     ) -> CompactionResult | None:
+        run = await self._redacted(run)
         order, results = self._beside_results(run.order)
         outcome = await self._write(replace(run, order=order), seconds, failure)
         if isinstance(outcome, NotSummarized):
@@ -158,6 +163,18 @@ class Compactor:
         warning = outcome.warning or outcome.draft.warning or _shortened_warning(outcome.draft)
         return None if stored is None else self._report(run, stored, warning)
 
+    async def _redacted(self, run: CompactionRun) -> CompactionRun:
+        """Return a run that reads redacted messages; one of which nothing is stored, if they cannot be redacted.
+
+        :raises RedactionFailed: no request waits, so nothing is done
+        """
+        try:
+            return replace(run, order=await self._redaction.order(run.order))
+        except RedactionFailed:
+            if run.trigger is not Trigger.REQUEST:
+                raise
+            return self.degrade(replace(run, order=unstored(run.order)))
+
     async def preview(
         self, order: CompactionOrder, summarizer: Summarizer, recipe: SummaryRecipe
     ) -> PrefixSummary | NotSummarized:
@@ -167,6 +184,7 @@ class Compactor:
         :param recipe: the recipe that requests look for
         """
         try:
+            order = await self._redaction.order(order)
             beside, results = self._beside_results(order)
             draft = await self._writer.write(beside, summarizer)
             if isinstance(draft, NotSummarized):
@@ -186,7 +204,9 @@ class Compactor:
         summary = replace(summary, previous=previous, first_question=_first_question(order))
         summarizer = self._writer.summarizer_for(order)
         timer, clock = self._writer.timer, self._clock
-        run = CompactionRun(order, Trigger.REQUEST, summarizer, summarizer.recipe, timer(), clock())
+        run = await self._redacted(
+            CompactionRun(order, Trigger.REQUEST, summarizer, summarizer.recipe, timer(), clock())
+        )
         stored = await self._store(run, summary, None)
         return self._report(run, stored or SummaryOutcome(summary, stored=True), swap=True)
 
@@ -196,6 +216,10 @@ class Compactor:
         :param masked: with the results that were masked before
         """
         recipe = self._writer.summarizer_for(order).recipe
+        try:
+            masked = await self._redaction.masked(masked)
+        except RedactionFailed:
+            order = unstored(order)
         return await self.adopt(order, masked_record(order, masked, recipe, self._clock()))
 
     def _beside_results(self, order: CompactionOrder) -> tuple[CompactionOrder, tuple[str, ...]]:
@@ -217,6 +241,8 @@ class Compactor:
     async def _record(
         self, order: CompactionOrder, draft: SummaryText, recipe: SummaryRecipe, results: tuple[str, ...] = ()
     ) -> PrefixSummary:
+        if not order.degraded:
+            draft = await self._redaction.draft(draft)
         record = summary_record(
             order.chain,
             draft,

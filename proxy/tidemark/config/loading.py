@@ -31,6 +31,7 @@ from tidemark.config.models import (
     read_model_defaults,
     read_model_list,
 )
+from tidemark.config.patterns import read_patterns
 from tidemark.config.reader import MISSING, Reader, Remark
 from tidemark.config.sections import (
     EMBEDDED,
@@ -147,12 +148,14 @@ def _settings(reader: Reader, root: Table, path: Path | None, environ: Mapping[s
     nodes, tenant_nodes = _tenants(reader, nodes)
     nodes, model_nodes = _split(reader, nodes, "store", "models")
     nodes, quota_nodes = _split(reader, nodes, "limits")
+    nodes, pattern_nodes = _split(reader, nodes, "privacy", "redact")
     sections: dict[str, Any] = {name: reader.section(SECTIONS[name], nodes.get(name), name) for name in PLAIN_SECTIONS}
     tenants = _by_tenant(reader, tenant_nodes, changed(StoreSettings(), sections["store"]))
     _check_tls(reader, root, sections, path)
     store_models = _by_name(reader, model_nodes, ModelStoreSettings(), "store.models")
     everybody = changed(QuotaSettings(), sections["limits"].get("per_tenant", {}))
     quotas = _by_name(reader, quota_nodes, everybody, "limits.tenants")
+    redact = read_patterns(reader, pattern_nodes)
     preset = _preset(reader, root, top.get("preset"))
     sections["tokenizer"] = {**preset.tokenizer, **sections["tokenizer"]}
     overrides = read_overrides(reader, environ)
@@ -185,6 +188,7 @@ def _settings(reader: Reader, root: Table, path: Path | None, environ: Mapping[s
         tenants=tenants,
         store_models=store_models,
         quotas=quotas,
+        redact=redact,
         upstream=upstream,
         compaction=compaction,
         secrets=secrets,

@@ -10,7 +10,7 @@ from typing import Annotated
 from msgspec import Struct
 
 from tidemark.config.addresses import url
-from tidemark.config.kinds import Auto, Text, whole
+from tidemark.config.kinds import Auto, Seconds, Text, whole
 from tidemark.config.masking import Address
 
 KeysUrl = Annotated[Address, url("redis", "rediss", "unix", words=(Address("folder"),))]
@@ -48,3 +48,12 @@ class EncryptionSettings(Struct, frozen=True, kw_only=True):
     embedded store; ``folder``: there for any store; otherwise a Redis or Valkey of its own."""
     required: bool = False
     """Refuse what stands in the store unsealed. Off, because a store from before is read until it is sealed."""
+
+
+class PrivacySettings(Struct, frozen=True, kw_only=True):
+    """What changes texts before they are stored or summarized, beside the patterns of ``privacy.redact``."""
+
+    hook: Text | None = None
+    """A function from a text to a text, as ``module:function``; null: none."""
+    timeout_seconds: Seconds = 5.0
+    """The longest that the texts of one turn or summary may take. Patterns read some 50 MB a second."""

@@ -47,6 +47,12 @@ def configuration_schema() -> Schema:
         "type": ["object", "null"],
         "additionalProperties": _section(ModelStoreSettings, None),
     }
+    privacy: Any = properties["privacy"]
+    privacy["properties"]["redact"] = {
+        "description": field_descriptions(Settings)["redact"],
+        "type": "object",
+        "additionalProperties": {"type": "string", "pattern": r"\S"},
+    }
     limits: Any = properties["limits"]
     limits["properties"]["tenants"] = {
         "description": field_descriptions(Settings)["quotas"],

@@ -33,7 +33,7 @@ from tidemark.config.kinds import (
     yaml_word,
 )
 from tidemark.config.masking import Address
-from tidemark.config.people import AuditSettings, EncryptionSettings, OpenIdSettings
+from tidemark.config.people import AuditSettings, EncryptionSettings, OpenIdSettings, PrivacySettings
 from tidemark.core.conversation.cache_marks import MarkPolicy
 from tidemark.core.conversation.records import Keep
 from tidemark.core.conversation.summary import Strategy
@@ -397,6 +397,7 @@ SECTIONS: Mapping[str, Any] = {
     "audit": AuditSettings,
     "openid": OpenIdSettings,
     "encryption": EncryptionSettings,
+    "privacy": PrivacySettings,
 }
 """The sections whose keys are all listed."""
 ROOT_KINDS: Mapping[str, Kind] = {

@@ -13,7 +13,7 @@ from pathlib import Path
 from tidemark.config.access_sections import QuotaSettings
 from tidemark.config.masking import Address, Secret
 from tidemark.config.models import ModelDefaults, ModelEntry, WindowNote, most_specific
-from tidemark.config.people import AuditSettings, EncryptionSettings, OpenIdSettings
+from tidemark.config.people import AuditSettings, EncryptionSettings, OpenIdSettings, PrivacySettings
 from tidemark.config.sections import (
     AuthSettings,
     CompactionSettings,
@@ -100,6 +100,9 @@ class Settings:
     audit: AuditSettings = field(default_factory=AuditSettings)
     openid: OpenIdSettings = field(default_factory=OpenIdSettings)
     encryption: EncryptionSettings = field(default_factory=EncryptionSettings)
+    privacy: PrivacySettings = field(default_factory=PrivacySettings)
+    redact: Mapping[str, str] = field(default_factory=dict)
+    """``privacy.redact``: regular expressions by the name that stands in the place of what they match."""
     secrets: Secrets = field(default_factory=Secrets)
     model_defaults: ModelDefaults = field(default_factory=ModelDefaults, repr=False)
     """The shipped ``config/models.yaml``."""

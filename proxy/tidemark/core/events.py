@@ -230,6 +230,13 @@ class StoreReplaced:
 
 
 @frozen
+class ConversationsExpired:
+    """The store has deleted conversations that nobody used for the longest lifetime that a tenant has."""
+
+    number: int
+
+
+@frozen
 class RecordBroken:
     """A stored record cannot be read, or was broken and is mended. Other records are not affected."""
 
@@ -296,6 +303,7 @@ Event = (
     | BreakerChanged
     | StoreDegraded
     | StoreReplaced
+    | ConversationsExpired
     | RecordBroken
     | RequestShed
     | TurnStored

@@ -13,7 +13,7 @@ from typing import TypeVar
 from tidemark.core.conversation.gaps import places_without_gaps
 from tidemark.core.conversation.messages import NO_CONTENT, Message
 from tidemark.core.conversation.prefix import PrefixChain
-from tidemark.core.conversation.records import ConversationRecord, MessageRecord
+from tidemark.core.conversation.records import REDACTED, ConversationRecord, MessageRecord
 from tidemark.core.conversation.request import Dialect, ModelRequest
 from tidemark.core.errors import ConversationConflict, ConversationNotFound, RecordUnreadable
 from tidemark.core.frozen import frozen
@@ -102,7 +102,7 @@ class HistoryReader:
         stored = [messages[place].raw for place, _ in sendable]
 
         def read() -> Sequence[Message] | None:
-            is_same = not any(
+            is_same = not any(message.scheme == REDACTED for message in messages) and not any(
                 _NO_CONTENT in raw and _NO_CONTENT not in own for own, raw in zip(stored, raws, strict=True)
             )
             if is_same and all(self.formats.is_native(raw, dialect) for raw in stored):

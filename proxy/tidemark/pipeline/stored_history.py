@@ -20,13 +20,14 @@ from tidemark.core.conversation.messages import Message
 from tidemark.core.conversation.prefix import chain_of, is_id, owner_of, split_id
 from tidemark.core.conversation.records import ConversationRecord, TurnRecord
 from tidemark.core.conversation.request import Dialect, ModelRequest
-from tidemark.core.errors import ConversationConflict, HistoryLost, StoreFull
+from tidemark.core.errors import ConversationConflict, HistoryLost, RedactionFailed, StoreFull
 from tidemark.core.frozen import frozen
 from tidemark.core.ports import (
     Caller,
     ConversationStore,
     Lease,
     LeaseStore,
+    Redactor,
     RequestHeads,
     StartedTurn,
     TurnStore,
@@ -137,6 +138,7 @@ class StoredHistory:
     """Starts turns of stored conversations. It has no state of its own.
 
     :param full: owners for whom nothing more is stored; read with each request
+    :param redactor: what stored messages were changed by; None changes nothing
     """
 
     def __init__(
@@ -152,6 +154,7 @@ class StoredHistory:
         rules: TurnRules,
         lost: LostHistories,
         full: Collection[str] = (),
+        redactor: Redactor | None = None,
     ) -> None:
         self._upstream = upstream
         self._reader = HistoryReader(store, formats)
@@ -164,6 +167,7 @@ class StoredHistory:
         self.wait_seconds = rules.wait_seconds
         """How long a turn waits for another one, if it waits."""
         self._full = full
+        self._redactor = redactor
 
     async def start_turn(self, request: ModelRequest, caller: Caller, controls: Controls) -> HistoryTurn:
         """Take the conversation's turn, and add its earlier messages to the request.
@@ -263,7 +267,7 @@ class StoredHistory:
     ) -> WholeRequest | None:
         """Add the messages that follow the summary; None if what comes before them decides what is new."""
         others = [message for message in request.messages if not message.is_system]
-        alignment = align_newest(unsummarized.messages, others)
+        alignment = align_newest(unsummarized.messages, await self._as_stored(others))
         if alignment is None:
             return None
         whole, heads, lost = await self._joined(request, record, unsummarized.raws, alignment)
@@ -295,7 +299,7 @@ class StoredHistory:
         others = [message for message in request.messages if not message.is_system]
         alignment = align(
             stored,
-            with_stored_answers(stored, others),
+            with_stored_answers(stored, await self._as_stored(others)),
             reply_lost=(reply_lost or record.lost_reply_position == record.message_count) and not unreadable,
         )
         if alignment.standing == "conflicts":
@@ -310,6 +314,15 @@ class StoredHistory:
         gaps = [f"unreadable={unreadable}" if unreadable else "", lost, alignment.gap]
         controls, gap = replace(controls, conversation=name), ", ".join(filter(None, gaps))
         return WholeRequest(whole, controls, gap, place, heads, is_lossy=bool(lost))
+
+    async def _as_stored(self, messages: Sequence[Message]) -> Sequence[Message]:
+        """Return a client's messages as they would be stored, so that those that are can be found among them."""
+        if self._redactor is None:
+            return messages
+        try:
+            return await self._redactor.messages(messages)
+        except RedactionFailed:  # the turn will not be stored either
+            return messages
 
     async def _joined(
         self, request: ModelRequest, record: ConversationRecord, stored: Sequence[bytes], alignment: Alignment

@@ -21,9 +21,13 @@ _ANSWER = msgspec.msgpack.Decoder(KeptAnswer)
 
 
 class RedisAnswers:
-    """``AnswerStore``; it has no state."""
+    """``AnswerStore``; it has no state.
 
-    def __init__(self, ask: Ask, codec: Codec) -> None:
+    :param redacts: whether texts are changed before they are stored. An answer must stay as it is, so none is stored
+    """
+
+    def __init__(self, ask: Ask, codec: Codec, *, redacts: bool = False) -> None:
+        self._redacts = redacts
         self._ask = ask
         self._codec = codec
 
@@ -35,6 +39,8 @@ class RedisAnswers:
             return None
 
     async def keep(self, owner: str, conversation: str, answer: KeptAnswer, seconds: int) -> None:
+        if self._redacts:
+            return
         packed = self._codec.seal(VERSION + _pack(answer), owner, "k", conversation)
         names = (keys.newest_answer(conversation), keys.record_hash(conversation))
         await self._ask("EVAL", _KEEP, 2, *names, packed, seconds)

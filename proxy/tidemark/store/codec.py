@@ -207,10 +207,17 @@ class Codec:
         return VERSION + _pack((tokens, created_at, self._compress(message.raw), scheme))  # _Message's fields
 
     def seal_message(
-        self, turn: TurnRecord, message: Message, tokens: int, position: int, chain_hash: bytes = b""
+        self,
+        turn: TurnRecord,
+        message: Message,
+        tokens: int,
+        position: int,
+        chain_hash: bytes = b"",
+        *,
+        scheme: str = "",
     ) -> bytes:
         """Pack and seal one entry, which says what its own place is."""
-        fields = (tokens, turn.created_at, self._compress(message.raw), turn.scheme, position, chain_hash)
+        fields = (tokens, turn.created_at, self._compress(message.raw), scheme, position, chain_hash)
         return self.seal(VERSION + _pack(fields), turn.owner or turn.tenant, "m", turn.chain.family)
 
     def unpack_message(self, packed: bytes, position: int, chain_hash: bytes, family: str) -> MessageRecord:

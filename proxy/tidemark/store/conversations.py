@@ -17,7 +17,7 @@ from tidemark.core.conversation.records import ConversationState, TurnRecord
 from tidemark.core.conversation.summary import NO_SYSTEMS, InnerSystems, PrefixSummary, SummaryRecipe
 from tidemark.core.errors import StoreError, SummaryOutdated
 from tidemark.core.events import Listener
-from tidemark.core.ports import Lease
+from tidemark.core.ports import Lease, Redactor
 from tidemark.store import keys, scripts
 from tidemark.store.codec import Codec
 from tidemark.store.commands import RECALL_SECONDS, RECORD_SECONDS, CommandSender
@@ -26,6 +26,7 @@ from tidemark.store.lifetimes import Lifetimes, lifetime
 from tidemark.store.listing import Listing
 from tidemark.store.owners import RedisOwners
 from tidemark.store.records import RecordReader
+from tidemark.store.redacted_summary import redacted_summary
 from tidemark.store.references import pack_reference, prepared_for
 from tidemark.store.responses import RedisResponses
 from tidemark.store.schema import SCHEMA
@@ -52,6 +53,7 @@ class RedisStore(RecordReader):
     :param library: send commands by redis-py, not only those over TLS
     :param wait_replicas: how many replicas must have a turn before it counts as stored, within ``wait_seconds``
     :param owner_seconds: how long it is known who made what a shared account has; None for no limit
+    :param redactor: changes texts before they are stored; None stores them as they are
     :raises ConfigError: the URL cannot be used
     """
 
@@ -71,6 +73,7 @@ class RedisStore(RecordReader):
         wait_replicas: int = 0,
         wait_seconds: float = 0.0,
         owner_seconds: float | None = 365 * 86_400.0,
+        redactor: Redactor | None = None,
     ) -> None:
         sender = CommandSender(
             url,
@@ -81,8 +84,7 @@ class RedisStore(RecordReader):
             wait_seconds=wait_seconds,
         )
         super().__init__(sender, codec, emit)
-        self._run = sender.run
-        self._node = sender.node
+        self._run, self._node, self._redactor = sender.run, sender.node, redactor
         self._lifetimes = lifetimes or Lifetimes(lifetime(ttl_seconds))
         longest = self._lifetimes.longest
         self.turns = RedisTurns(sender, self.described)
@@ -93,8 +95,9 @@ class RedisStore(RecordReader):
             codec,
             self._lifetimes,
             note_size=lambda owner, size: self.usage.note(owner, size, accepted=False),
+            redactor=redactor,
         )
-        self.listing = Listing(self.ask, longest)
+        self.listing = Listing(self.ask, longest, emit)
         self.usage = OwnerUsage(
             self.ask,
             self._weigh,
@@ -111,6 +114,7 @@ class RedisStore(RecordReader):
             listing=self.listing,
             usage=self.usage,
             emit=emit,
+            redactor=redactor,
         )
 
     async def recall(
@@ -206,6 +210,7 @@ class RedisStore(RecordReader):
         family, own = split_id(conversation)
         if family != chain.family:
             raise StoreError("The summary is of another conversation.", internal=f"{conversation} {chain.family}")
+        summary = await redacted_summary(summary, self._redactor)
         await self._codec.prepare(owner or tenant)
         packed = self._codec.pack_summary(summary, owner or tenant, family)
         with self._node(family).recording:

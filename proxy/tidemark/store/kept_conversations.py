@@ -7,11 +7,13 @@ items by their numbers. All of it expires after its last use, as a conversation'
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from typing import Any
 
 from tidemark.core.conversation.kept import KeptConversation, KeptHistory, KeptItem
 from tidemark.core.errors import RecordUnreadable
+from tidemark.core.ports import Redactor
 from tidemark.store import keys
 from tidemark.store.codec import Codec, unreadable
 from tidemark.store.commands import Ask
@@ -52,17 +54,21 @@ class RedisKeptConversations:
         lifetimes: Lifetimes,
         clock: Callable[[], float] = time.time,
         note_size: Callable[[str, int], None] = lambda *_: None,
+        *,
+        redactor: Redactor | None = None,
     ) -> None:
         self._ask = ask
         self._codec = codec
         self._lifetimes = lifetimes
         self._clock = clock
         self._note_size = note_size
+        self._redactor = redactor
 
     async def create(self, owner: str, conversation: KeptConversation, items: Sequence[KeptItem]) -> None:
         """Store a new conversation."""
         await self._codec.prepare(owner)
-        await self._write(owner, conversation, items, head=self._packed_head(owner, conversation), is_new=True)
+        head = await self._packed_head(owner, conversation)
+        await self._write(owner, conversation, items, head=head, is_new=True)
         index, longest = keys.kept_index(owner), self._lifetimes.longest
         await self._ask("SADD", index, conversation.id)
         await (self._ask("EXPIRE", index, longest) if longest else self._ask("PERSIST", index))
@@ -97,7 +103,7 @@ class RedisKeptConversations:
     async def change(self, owner: str, conversation: KeptConversation, metadata: bytes) -> KeptConversation | None:
         """Replace the metadata; None if the conversation is gone."""
         changed = replace(conversation, metadata=metadata)
-        return changed if await self._write(owner, changed, (), head=self._packed_head(owner, changed)) else None
+        return changed if await self._write(owner, changed, (), head=await self._packed_head(owner, changed)) else None
 
     async def remove(self, owner: str, conversation: KeptConversation, item: str) -> bool:
         """Delete the items with an id, and return whether there was one."""
@@ -133,6 +139,9 @@ class RedisKeptConversations:
         is_new: bool = False,
     ) -> bool:
         await self._codec.prepare(owner)
+        if self._redactor is not None:
+            raws = await self._redactor.raws([item.raw for item in items])
+            items = [replace(item, raw=raw) for item, raw in zip(items, raws, strict=True)]
         at, pack = keys.kept_conversation(owner, conversation.id), self._codec.pack_json
         packed = [pack([item.id, item.raw.decode("utf-8", "surrogatepass")], owner, at, "item") for item in items]
         arguments = (head, tenant, self._seconds(owner, conversation), int(is_new), *packed)
@@ -141,8 +150,11 @@ class RedisKeptConversations:
             self._note_size(owner, sum(map(len, packed)))
         return is_written
 
-    def _packed_head(self, owner: str, conversation: KeptConversation) -> bytes:
-        metadata = conversation.metadata.decode("utf-8", "surrogatepass")
+    async def _packed_head(self, owner: str, conversation: KeptConversation) -> bytes:
+        raw = conversation.metadata
+        if self._redactor is not None:
+            (raw,) = await self._redactor.raws([raw])
+        metadata = raw.decode("utf-8", "surrogatepass")
         at = keys.kept_conversation(owner, conversation.id)
         return self._codec.pack_json({"created_at": conversation.created_at, "metadata": metadata}, owner, at, _HEAD)
 
@@ -155,12 +167,12 @@ class RedisKeptConversations:
         return min(bounds, default=0)
 
 
-def check_kept(codec: Codec, field: bytes, packed: bytes, at: str) -> None:
-    """Check that a field of a conversation can be read; raises ``RecordUnreadable``."""
+def read_kept(codec: Codec, field: bytes, packed: bytes, at: str) -> Mapping[str, Any] | KeptItem | None:
+    """Return the head of a conversation, an item, or None for any other field; raises ``RecordUnreadable``."""
     if field == _HEAD:
-        codec.unpack_json(packed, at, _HEAD)
-    elif field.isdigit():
-        _item(codec, packed, at)
+        head: Mapping[str, Any] = codec.unpack_json(packed, at, _HEAD)
+        return head
+    return _item(codec, packed, at) if field.isdigit() else None
 
 
 def _item(codec: Codec, packed: bytes, at: str) -> KeptItem:

@@ -19,6 +19,7 @@ from typing import Any
 from tidemark.core.bounded import BoundedCache
 from tidemark.core.conversation.prefix import split_id
 from tidemark.core.errors import StoreError
+from tidemark.core.events import ConversationsExpired, Listener
 from tidemark.core.frozen import frozen
 from tidemark.store import keys
 from tidemark.store.commands import Ask
@@ -60,10 +61,12 @@ class Listing:
     pruned.
 
     :param longest_seconds: the longest lifetime of an unused conversation; 0 for no limit
+    :param emit: hears how many conversations have expired
     """
 
-    def __init__(self, ask: Ask, longest_seconds: int) -> None:
+    def __init__(self, ask: Ask, longest_seconds: int, emit: Listener = lambda _: None) -> None:
         self._ask = ask
+        self._emit = emit
         self._longest = longest_seconds
         self.followers: list[Callable[[str, str], None]] = []
         """Each is given the owner and the id of every conversation that is used."""
@@ -266,7 +269,9 @@ class Listing:
         # The longest lifetime of all: a credential may be of several tenants, whose lifetimes differ.
         await self._ask("EXPIRE", index, self._longest)
         oldest = max(float(used.at) for used in entries) - self._longest
-        await self._ask("ZREMRANGEBYSCORE", index, "-inf", f"({oldest}")
+        expired = int(await self._ask("ZREMRANGEBYSCORE", index, "-inf", f"({oldest}"))
+        if expired and index == keys.everybodys_index():  # whoever removes one from the list of all counts it, once
+            self._emit(ConversationsExpired(expired))
 
     def _limit_soon(self) -> None:
         self._lifetime_timer = None

@@ -22,14 +22,13 @@ _pack = msgspec.msgpack.Encoder().encode
 _PAIR = msgspec.msgpack.Decoder(tuple[bytes, bytes])
 
 
-def check_preview(codec: Codec, entry: bytes, family: str) -> None:
-    """Check that a preview can be read; raises ``RecordUnreadable``."""
+def read_preview(codec: Codec, entry: bytes, family: str) -> tuple[PrefixSummary, PrefixSummary]:
+    """Return the summary of a preview, and the one that it was made to replace; raises ``RecordUnreadable``."""
     try:
         summary, present = _PAIR.decode(entry[ID_BYTES:])
     except msgspec.MsgspecError as error:
         raise unreadable(str(error)) from error
-    codec.unpack_summary(summary, family)
-    codec.unpack_summary(present, family)
+    return codec.unpack_summary(summary, family), codec.unpack_summary(present, family)
 
 
 class RedisPreviews:
@@ -69,7 +68,5 @@ class RedisPreviews:
         """
         for entry in await self._ask("LRANGE", keys.preview_list(conversation), 0, -1):
             if entry[:ID_BYTES] == preview_id:
-                summary, present = _PAIR.decode(entry[ID_BYTES:])
-                family, _ = split_id(conversation)
-                return self._codec.unpack_summary(summary, family), self._codec.unpack_summary(present, family)
+                return read_preview(self._codec, entry, split_id(conversation)[0])
         return None

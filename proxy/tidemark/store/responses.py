@@ -250,16 +250,15 @@ class RedisResponses:
             return b"null"
 
 
-def check_response(codec: Codec, field: bytes, packed: bytes, family: str) -> None:
-    """Check that a field of a conversation's responses can be read.
+def read_response(codec: Codec, field: bytes, packed: bytes, family: str) -> ResponseRecord | bytes:
+    """Return a field of a conversation's responses: a response without its long members, or one of those.
 
     :param field: a response's id, or the mark and the digest of a long member
-    :raises RecordUnreadable: it cannot
+    :raises RecordUnreadable: it cannot be read
     """
     if field.startswith(_MARK):
-        codec.open(packed, "o", family, field)
-    else:
-        _decode(codec, packed, family, field)
+        return codec.open(packed, "o", family, field)
+    return _record(field.decode(errors="replace"), "", _decode(codec, packed, family, field))
 
 
 def _decode(codec: Codec, packed: bytes, family: str, response_id: str | bytes) -> _Response:

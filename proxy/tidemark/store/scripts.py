@@ -13,7 +13,7 @@ from pathlib import Path
 import msgspec
 
 from tidemark.core.conversation.prefix import OWN_CHARACTERS, PrefixChain, split_id
-from tidemark.core.conversation.records import TurnRecord
+from tidemark.core.conversation.records import REDACTED, TurnRecord
 from tidemark.core.conversation.summary import InnerSystems, SummaryRecipe
 from tidemark.core.frozen import frozen
 from tidemark.store.codec import Codec
@@ -148,15 +148,29 @@ def record_arguments(
     arguments: list[Argument] = [*hashes, facts, codec.pack_turn(turn, skip, listed), turn.lease_value]
     for system in new:
         arguments += (system.digest, codec.seal(system.raw, owner, "y", turn.chain.family, system.digest))
-    if codec.cipher is None:
-        pack, created_at, scheme = codec.pack_message, turn.created_at, turn.scheme
-        arguments += [pack(message, tokens, created_at, scheme) for message, tokens in parts.new]
-    else:
-        placed = enumerate(zip(parts.new, turn.chain.hashes[-len(parts.new) :], strict=True), skip + 1)
-        seal = codec.seal_message
-        arguments += [seal(turn, message, tokens, place, link) for place, ((message, tokens), link) in placed]
+    arguments += _message_arguments(turn, parts, codec, skip)
     arguments += answered
     return arguments
+
+
+def _message_arguments(turn: TurnRecord, parts: TurnParts, codec: Codec, skip: int) -> list[Argument]:
+    """Return the new messages as they are stored."""
+    created_at, redacted = turn.created_at, parts.redacted
+    if codec.cipher is None:
+        pack, scheme = codec.pack_message, turn.scheme
+        if not redacted:  # nearly always
+            return [pack(message, tokens, created_at, scheme) for message, tokens in parts.new]
+        return [
+            pack(message, tokens, created_at, REDACTED if place in redacted else scheme)
+            for place, (message, tokens) in enumerate(parts.new)
+        ]
+    placed = enumerate(zip(parts.new, turn.chain.hashes[-len(parts.new) :], strict=True))
+    return [
+        codec.seal_message(
+            turn, message, tokens, skip + 1 + place, link, scheme=REDACTED if place in redacted else turn.scheme
+        )
+        for place, ((message, tokens), link) in placed
+    ]
 
 
 def _echo_arguments(turn: TurnRecord) -> Sequence[object]:

@@ -8,10 +8,12 @@ from __future__ import annotations
 from tidemark.core.conversation.prefix import split_id
 from tidemark.core.conversation.summary import PrefixSummary
 from tidemark.core.errors import SummaryConflict
+from tidemark.core.ports import Redactor
 from tidemark.store import keys, scripts
 from tidemark.store.codec import Codec
 from tidemark.store.commands import Ask
 from tidemark.store.lifetimes import Lifetimes, lifetime
+from tidemark.store.redacted_summary import redacted_summary
 from tidemark.store.references import pack_reference, recipe_digest
 
 MAX_VERSIONS = 32
@@ -28,10 +30,17 @@ class RedisSummaryReplacement:
     """
 
     def __init__(
-        self, ask: Ask, codec: Codec, *, ttl_seconds: float | None, lifetimes: Lifetimes | None = None
+        self,
+        ask: Ask,
+        codec: Codec,
+        *,
+        ttl_seconds: float | None,
+        lifetimes: Lifetimes | None = None,
+        redactor: Redactor | None = None,
     ) -> None:
         self._ask = ask
         self._codec = codec
+        self._redactor = redactor
         self._lifetimes = lifetimes or Lifetimes(lifetime(ttl_seconds))
 
     async def replace(
@@ -50,6 +59,7 @@ class RedisSummaryReplacement:
         :raises StoreUnavailable: the store did not answer in time
         """
         family, own = split_id(conversation)
+        summary = await redacted_summary(summary, self._redactor)
         await self._codec.prepare(owner or tenant)
         expected = b"" if present is None else await self._packed(family, present)
         ttl, packed = self._lifetimes.of(tenant).idle, self._codec.pack_summary(summary, owner or tenant, family)

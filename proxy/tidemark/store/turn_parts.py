@@ -6,10 +6,12 @@ The store does this after the response has ended, before ``scripts.py`` packs th
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from tidemark.core.conversation.messages import Message, digest_of
 from tidemark.core.conversation.records import TurnRecord
 from tidemark.core.frozen import frozen
+from tidemark.core.ports import Redactor
 
 
 @frozen
@@ -34,6 +36,26 @@ class TurnParts:
     systems: Sequence[PlacedSystem]
     size: int
     """Bytes of the new messages."""
+    redacted: frozenset[int] = frozenset()
+    """The places of those of ``new`` whose texts are not the client's own."""
+
+
+async def redacted_parts(parts: TurnParts, redactor: Redactor) -> TurnParts:
+    """Return what is stored of the parts of a turn. Hashes and digests stay those of the client's bytes.
+
+    :raises RedactionFailed: nothing of it may be stored
+    """
+    messages = [message for message, _ in parts.new]
+    redacted = await redactor.messages(messages)
+    raws = await redactor.raws([system.raw for system in parts.systems])
+    return replace(
+        parts,
+        new=[(message, tokens) for message, (_, tokens) in zip(redacted, parts.new, strict=True)],
+        systems=[replace(system, raw=raw) for system, raw in zip(parts.systems, raws, strict=True)],
+        redacted=frozenset(
+            place for place, (own, other) in enumerate(zip(messages, redacted, strict=True)) if own is not other
+        ),
+    )
 
 
 def part_turn(turn: TurnRecord, skip: int) -> TurnParts:

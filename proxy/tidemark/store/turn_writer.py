@@ -17,6 +17,7 @@ from tidemark.core.conversation.prefix import OWN_CHARACTERS
 from tidemark.core.conversation.records import TurnRecord
 from tidemark.core.errors import StoreError, StoreFull, StoreUnavailable
 from tidemark.core.events import Listener, RecordBroken
+from tidemark.core.ports import Redactor
 from tidemark.offload.threads import MANY_BYTES, MANY_MESSAGES, offload
 from tidemark.store import keys, scripts
 from tidemark.store.codec import Codec
@@ -24,7 +25,7 @@ from tidemark.store.commands import CommandSender
 from tidemark.store.lifetimes import Lifetimes
 from tidemark.store.listing import Listing, Used
 from tidemark.store.responses import RedisResponses, ResponseWrite
-from tidemark.store.turn_parts import TurnParts, part_turn
+from tidemark.store.turn_parts import TurnParts, part_turn, redacted_parts
 from tidemark.store.usage import FULL, OUT_OF_MEMORY, STORE_FULL, OwnerUsage
 
 STORED_SYSTEMS = 20_000
@@ -47,6 +48,7 @@ class TurnWriter:
         listing: Listing,
         usage: OwnerUsage,
         emit: Listener,
+        redactor: Redactor | None = None,
     ) -> None:
         self._sender = sender
         self._codec = codec
@@ -55,6 +57,7 @@ class TurnWriter:
         self._listing = listing
         self._usage = usage
         self._emit = emit
+        self._redactor = redactor
         self._stored_systems: BoundedCache[tuple[str, bytes], bool] = BoundedCache(STORED_SYSTEMS)
 
     def record(self, turn: TurnRecord) -> Coroutine[Any, Any, str]:
@@ -75,15 +78,17 @@ class TurnWriter:
 
         :returns: the id of the conversation that holds the turn now
         :raises StoreFull: nothing more is stored for this credential, or for any
+        :raises RedactionFailed: it cannot be redacted, so nothing is stored
         :raises StoreUnavailable: the store did not answer in time
         """
         owner = turn.owner or turn.tenant
         if owner in self._usage.full:
             await self._refuse(owner, turn)
-        if len(turn.messages) > MANY_MESSAGES:
-            parts = await offload(partial(part_turn, turn, turn.stored_count))
-        else:
-            parts = part_turn(turn, turn.stored_count)
+        parts = await self._parts(turn, turn.stored_count)
+        if turn.response is not None and self._redactor is not None:
+            head = turn.response.head
+            members = dict(zip(head, await self._redactor.raws([*head.values()]), strict=True))
+            turn = turn.with_response(replace(turn.response, head=members))
         created = scripts.moment(turn.created_at)
         write = self._responses.write_of(owner, turn)
         try:
@@ -94,7 +99,7 @@ class TurnWriter:
                     for system in parts.systems:
                         self._stored_systems.pop((turn.conversation, system.digest), None)
                     skip = turn.left_out_count
-                    parts = part_turn(turn, skip)
+                    parts = await self._parts(turn, skip)
                     own = await self._record(turn, parts, skip, created)
                 if own is None:
                     raise StoreError("The turn has no place in the store.", internal=f"of {turn.conversation}")
@@ -115,6 +120,17 @@ class TurnWriter:
         finally:
             self._usage.note(owner, size, accepted=not turn.imported)
         return conversation
+
+    async def _parts(self, turn: TurnRecord, skip: int) -> TurnParts:
+        """Split a turn into what is stored of it.
+
+        :raises RedactionFailed: nothing of it may be stored
+        """
+        many = len(turn.messages) > MANY_MESSAGES
+        parts = await offload(partial(part_turn, turn, skip)) if many else part_turn(turn, skip)
+        if self._redactor is None or turn.keep != "all":
+            return parts
+        return await redacted_parts(parts, self._redactor)
 
     async def _refuse(self, owner: str, turn: TurnRecord) -> NoReturn:
         """Store nothing for a credential that has too much."""

@@ -20,6 +20,7 @@ from tidemark.core.events import (
     CompactionStarted,
     ContextFull,
     ConversationCompacted,
+    ConversationsExpired,
     Event,
     ManualCompactionEnded,
     MessagesSearched,
@@ -108,6 +109,9 @@ class Metrics:
         self._recalled = self.registry.counter(
             "recalled_tokens", "Tokens of earlier messages put back into compacted requests.", ("model",)
         )
+        self._expired = self.registry.counter(
+            "conversations_expired", "Conversations that nobody used for the longest lifetime.", ()
+        )
         self._recalls = self.registry.counter("recalls", "Compacted requests by what was put back.", ("outcome",))
         self._cache_breaks = self.registry.counter(
             "cache_breaks", "Conversations whose client changed what it had sent, by the part.", ("part",)
@@ -167,7 +171,7 @@ class Metrics:
                 self._full.inc()
             case MessagesSearched():
                 self._searches.labels(event.outcome).inc()
-            case StoreDegraded() | RecordBroken() | RequestShed():
+            case StoreDegraded() | RecordBroken() | RequestShed() | ConversationsExpired():
                 self._count_trouble(event)
             case ManualCompactionEnded():
                 self._count_by_hand(event)
@@ -212,9 +216,11 @@ class Metrics:
             self._by_hand[event.action] += 1
             self._hand_over_soon()
 
-    def _count_trouble(self, event: StoreDegraded | RecordBroken | RequestShed) -> None:
-        """Count what operators watch: failures of the store, and requests refused beyond the limits."""
+    def _count_trouble(self, event: StoreDegraded | RecordBroken | RequestShed | ConversationsExpired) -> None:
+        """Count what operators watch: failures of the store, refused requests, conversations that are gone."""
         match event:
+            case ConversationsExpired():
+                self._expired.inc(event.number)
             case StoreDegraded():
                 self._degraded.labels(event.operation).inc()
             case RecordBroken():

@@ -30,8 +30,10 @@ from tidemark.core.conversation.prefix import owner_of
 from tidemark.core.conversation.request import Dialect
 from tidemark.core.events import Listener, Listeners
 from tidemark.core.grants import Quota
-from tidemark.core.ports import DeletionHook, MemoryFlush
+from tidemark.core.ports import DeletionHook, MemoryFlush, Redactor
 from tidemark.dialects.message_formats import MessageFormats
+from tidemark.privacy.patterns import compiled_patterns, load_hook
+from tidemark.privacy.redactor import TextRedactor
 from tidemark.server.keyed_auth import KeyTable
 from tidemark.server.quotas import Quotas
 from tidemark.store.audit_log import AuditLog
@@ -215,6 +217,15 @@ class StoreParts(ModelParts):
         cipher = None if self._codec else cipher_of(self.settings, self.warn)
         return self._codec or Codec(cipher, is_message=self.formats.is_message, compress_messages=False)
 
+    @cached_property
+    def redactor(self) -> Redactor | None:
+        """Changes texts before they are stored or summarized; None if nothing is configured."""
+        privacy, patterns = self.settings.privacy, self.settings.redact
+        if not patterns and privacy.hook is None:
+            return None
+        hook = None if privacy.hook is None else load_hook(privacy.hook)
+        return TextRedactor(compiled_patterns(patterns), hook, seconds=privacy.timeout_seconds)
+
     @property
     def tenant_keys(self) -> KeyRing | None:
         """The keys of the tenants; None without encryption."""
@@ -249,6 +260,7 @@ class StoreParts(ModelParts):
             wait_replicas=section.wait_replicas,
             wait_seconds=section.wait_seconds,
             owner_seconds=None if owner_days is None else owner_days * SECONDS_A_DAY,
+            redactor=self.redactor,
         )
         self.stores.insert(0, store)
         return store
@@ -290,6 +302,7 @@ class StoreParts(ModelParts):
             recall_timeout_seconds=timeout_seconds,
             record_timeout_seconds=timeout_seconds,
             library=self.settings.transport.store == "library",
+            redactor=self.redactor,
         )
         self.stores.append(store)
         return store
@@ -305,7 +318,11 @@ class StoreParts(ModelParts):
     @cached_property
     def replacement(self) -> RedisSummaryReplacement:
         return RedisSummaryReplacement(
-            self.store.ask, self.codec, ttl_seconds=self.ttl_seconds, lifetimes=self.lifetimes
+            self.store.ask,
+            self.codec,
+            ttl_seconds=self.ttl_seconds,
+            lifetimes=self.lifetimes,
+            redactor=self.redactor,
         )
 
     @cached_property
@@ -366,6 +383,7 @@ class StoreParts(ModelParts):
             storage=SummaryStorage(
                 store=self.store, replace_stored=self.replacement.replace, emit=self.emit, flushes=self.flushes
             ),
+            redactor=self.redactor,
         )
 
     @cached_property

@@ -162,7 +162,9 @@ class Worker(StoreParts):
             upstream=upstream,
             catalog=self.catalog,
             counter=self.counter,
-            compactor=Compactor(writer=self.writer, counter=self.counter, emit=_silent, clock=time.time),
+            compactor=Compactor(
+                writer=self.writer, counter=self.counter, emit=_silent, clock=time.time, redactor=self.redactor
+            ),
             seal=self.seal,
             clock=time.time,
             timer=time.perf_counter,
@@ -184,6 +186,7 @@ class Worker(StoreParts):
             rules=TurnRules(rules.on_conflict, rules.wait_seconds),
             lost=LostHistories(self.store, self.live),
             full=self.store.usage.full,
+            redactor=self.redactor,
         )
 
     @cached_property
@@ -212,7 +215,7 @@ class Worker(StoreParts):
 
     @cached_property
     def answers(self) -> RedisAnswers:
-        return RedisAnswers(self.store.ask, self.codec)
+        return RedisAnswers(self.store.ask, self.codec, redacts=self.redactor is not None)
 
     @cached_property
     def relay(self) -> Relay:

@@ -13,7 +13,8 @@ from tests.features.upkeep.stored import open_store
 from tidemark.core.grants import Quota
 from tidemark.core.ports import Bound, FlushEntry
 from tidemark.delivery.queue import QueueBounds, RedisFlushQueue
-from tidemark.features.tenants.traces import TraceEraser, Traces
+from tidemark.features.tenants.trace_eraser import TraceEraser
+from tidemark.features.tenants.traces import Traces
 from tidemark.store.codec import Codec
 from tidemark.store.conversations import RedisStore
 from tidemark.store.embedded.server import EmbeddedValkey

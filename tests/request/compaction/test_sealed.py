@@ -20,7 +20,7 @@ from tests.request.talk import Said, assistant, system, user
 from tests.support.scripted import says
 from tests.support.sealing import TAG, XorCipher, key_ring
 from tests.support.waiting import wait_until
-from tidemark.features.memory_flush.daily import opened_line
+from tidemark.delivery.daily_lines import opened_line
 from tidemark.store.codec import Codec
 from tidemark.store.embedded.server import EmbeddedValkey
 from tidemark.store.encryption.cipher import TenantCipher

@@ -208,6 +208,10 @@ class TurnRecord:
         )
 
 
+REDACTED = "redacted"
+"""Stands in the place of the counting rules of a redacted message: its tokens are those of the client's own."""
+
+
 @frozen
 class MessageRecord:
     """One message as it was stored (FR-4.1)."""

@@ -131,6 +131,12 @@ class StoreInUse(StoreError):
     code = "store_in_use"
 
 
+class RedactionFailed(StoreError):
+    """What was to be stored could not be redacted, so it is not stored; requests are served all the same."""
+
+    code = "redaction_failed"
+
+
 class StoreFull(StoreError):
     """The store takes nothing more from one credential, or from any; the message names the setting."""
 

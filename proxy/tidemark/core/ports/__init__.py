@@ -9,6 +9,7 @@ from tidemark.core.ports.counting import RequestCount, Stored, TokenCounter
 from tidemark.core.ports.flushing import ConsumerState, DeadLetter, FlushEntry, MemoryFlush, QueueState
 from tidemark.core.ports.owners import OwnerStore
 from tidemark.core.ports.quotas import Bound, QuotaStore, Taken, Use, UsedUp
+from tidemark.core.ports.redacting import Redactor
 from tidemark.core.ports.responses import KeptConversationStore, ResponseStore
 from tidemark.core.ports.store import (
     CalibrationStore,
@@ -63,6 +64,7 @@ __all__ = [
     "OwnerStore",
     "QueueState",
     "QuotaStore",
+    "Redactor",
     "RequestCount",
     "RequestHeads",
     "ResponseStore",

@@ -201,7 +201,7 @@ def read(config: Path | None, file: Path) -> None:
     """Print the lines of a daily FILE; sealed ones are opened."""
     from tidemark.config import load
     from tidemark.core.errors import RecordUnreadable, StoreError
-    from tidemark.features.memory_flush.daily import opened_line
+    from tidemark.delivery.daily_lines import opened_line
     from tidemark.worker.worker import Worker
 
     codec = Worker(load(config, os.environ), lambda warning: click.echo(f"warning: {warning}", err=True)).codec

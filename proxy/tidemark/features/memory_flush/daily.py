@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import fcntl
-import json
 import os
 import re
 from collections.abc import Callable, Iterator
@@ -19,6 +18,7 @@ from pathlib import Path
 
 from tidemark.core.bounded import BoundedCache
 from tidemark.core.ports import FlushEntry
+from tidemark.delivery.daily_lines import sealed_line
 from tidemark.store.codec import Codec
 
 MAX_CACHED_FILES = 64
@@ -140,25 +140,6 @@ class DailyFiles:
                 with contextlib.suppress(OSError):
                     (folder / ".lock").unlink(missing_ok=True)
                     folder.rmdir()
-
-
-def sealed_line(codec: Codec, entry: FlushEntry) -> bytes:
-    """Return the line of an entry: its document, or what can be told of a sealed one."""
-    if codec.cipher is None:
-        return entry.body
-    sealed = codec.seal_text(entry.body.decode(), entry.owner or entry.tenant, "daily", entry.key)
-    return json.dumps({"key": entry.key, "conversation": entry.conversation, "sealed": sealed}).encode()
-
-
-def opened_line(codec: Codec, line: bytes) -> bytes:
-    """Return the document of a line, sealed or not.
-
-    :raises RecordUnreadable: it was changed, or its key is gone
-    """
-    fields = json.loads(line) if b'"sealed": "' in line else {}
-    if set(fields) != {"key", "conversation", "sealed"}:
-        return line
-    return codec.open_text(fields["sealed"], "daily", fields["key"]).encode()
 
 
 def _day(at: float) -> str:

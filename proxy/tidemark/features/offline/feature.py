@@ -44,12 +44,19 @@ def offline_service(worker: Worker) -> OfflineService:
         """Emit nothing."""
 
     writer = worker.summary_writer(silent)
+    compactor = Compactor(
+        writer=writer,
+        counter=worker.counter,
+        emit=silent,
+        clock=lambda: 0.0,  # dates no summary
+        redactor=worker.redactor,
+    )
     return OfflineService(
         dialect=worker.chat,
         counter=worker.counter,
         catalog=worker.catalog,
         upstream=worker.upstream,
-        compactor=Compactor(writer=writer, counter=worker.counter, emit=silent, clock=lambda: 0.0),  # dates no summary
+        compactor=compactor,
         name_summarizer=summarizer_name,
         timer=time.perf_counter,
     )

@@ -1,1 +1,1 @@
-"""The feature ``tenants``: erases all of a tenant, and signs what was done."""
+"""The feature ``tenants``: exports all of a tenant, erases it, and signs what was done."""

@@ -1,6 +1,6 @@
-"""The command ``tidemark tenants``: it erases a tenant, with or without a running server, and checks certificates.
+"""The command ``tidemark tenants``: it exports or erases a tenant, with or without a running server.
 
-``cli/main.py`` adds it to its group; ``erasure.py`` has the work.
+``cli/main.py`` adds it to its group; ``export.py`` and ``erasure.py`` have the work.
 """
 
 from __future__ import annotations
@@ -21,9 +21,11 @@ from tidemark.terminal.options import config_option, json_option, store_url
 from tidemark.terminal.tables import print_json, printable
 
 
-@click.group(epilog=example("tidemark tenants forget 3f2a"), short_help="Erase a tenant, and check its certificate.")
+@click.group(
+    epilog=example("tidemark tenants forget 3f2a"), short_help="Export or erase a tenant, and check its certificate."
+)
 def tenants() -> None:
-    """Erase all that is stored of a tenant, and check what was signed about it."""
+    """Export or erase all that is stored of a tenant, and check what was signed about it."""
 
 
 @tenants.command(
@@ -52,7 +54,7 @@ def forget(config: Path | None, as_json: bool, yes: bool, tenant: str) -> None:
     settings = load(config, os.environ)
 
     async def run(url: str) -> dict[str, Any]:
-        cipher = cipher_of(settings, lambda warning: click.echo(f"warning: {warning}", err=True))
+        cipher = cipher_of(settings, _warn)
         keys = None if cipher is None else cipher.keys
         whole = WholeStore(url, library=settings.transport.store == "library")
         try:
@@ -69,6 +71,52 @@ def forget(config: Path | None, as_json: bool, yes: bool, tenant: str) -> None:
     with ExitStack() as stack:
         certificate = asyncio.run(run(store_url(settings, stack)))
     print_json(certificate)
+
+
+@tenants.command(
+    epilog=example("tidemark tenants export 3f2a tenant.jsonl", "tidemark tenants export 3f2a --html tenant.html"),
+    short_help="Write all that is kept of TENANT to FILE.",
+)
+@config_option
+@json_option
+@click.option("--html", is_flag=True, help="Write one page to read, not lines of JSON.")
+@click.argument("tenant")
+@click.argument("file", type=click.Path(dir_okay=False, path_type=Path))
+def export(config: Path | None, as_json: bool, html: bool, tenant: str, file: Path) -> None:
+    """Write all that is kept of TENANT to FILE, which is replaced when the export is complete.
+
+    TENANT is its fingerprint, or the beginning of it.
+    """
+    from tidemark.config import load
+    from tidemark.config.signing import secret_of
+    from tidemark.features.tenants.export import TenantExport, write_export
+    from tidemark.features.tenants.feature import export_parts
+    from tidemark.features.tenants.traces import find_owner
+    from tidemark.store.whole_store import WholeStore
+    from tidemark.worker.worker import Worker
+
+    settings = load(config, os.environ)
+
+    async def run(url: str) -> TenantExport:
+        worker = Worker(settings, _warn, store_url=url, secret=secret_of(settings))
+        whole = WholeStore(url, library=settings.transport.store == "library")
+        try:
+            await whole.check_schema()
+            owner = await find_owner(whole, worker.tenant_keys, tenant)
+            await audit(whole.call, settings, "tenant.export", tenant, owner)
+            work = TenantExport(export_parts(worker, whole), owner)
+            await write_export(work, "html" if html else "jsonl", file)
+            return work
+        finally:
+            await whole.aclose()
+
+    with ExitStack() as stack:
+        work = asyncio.run(run(store_url(settings, stack)))
+    size = file.stat().st_size
+    if as_json:
+        print_json({"file": str(file), "objects": work.objects, "bytes": size})
+    else:
+        click.echo(f"{work.objects:,} objects, {size:,} bytes: {printable(str(file))}")
 
 
 @tenants.command(
@@ -104,6 +152,10 @@ def verify(config: Path | None, as_json: bool, file: Path) -> None:
     else:
         click.echo(f"unchanged: tenant {certificate.get('tenant')} was erased at {certificate.get('erased_at')}")
     sys.exit(0 if whole and own else 1)
+
+
+def _warn(warning: str) -> None:
+    click.echo(f"warning: {warning}", err=True)
 
 
 COMMANDS = (tenants,)

@@ -15,10 +15,11 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from tidemark.core.errors import InvalidRequest, StoreUnavailable
+from tidemark.core.errors import StoreUnavailable
 from tidemark.core.frozen import frozen
 from tidemark.features.tenants.certificates import signed
-from tidemark.features.tenants.traces import TraceEraser, owners_in, traces_of
+from tidemark.features.tenants.trace_eraser import TraceEraser
+from tidemark.features.tenants.traces import find_owner, traces_of
 from tidemark.store.encryption.keyring import LOOK_SECONDS, KeyRing, scope_of
 from tidemark.store.whole_store import WholeStore
 
@@ -53,25 +54,7 @@ class TenantErasure:
 
         :raises InvalidRequest: there is none, or there are several
         """
-        parts, owners = self._parts, dict(await owners_in(self._parts.store))
-        if parts.keys is not None:
-            for scope, owner in (await asyncio.to_thread(parts.keys.owners)).items():
-                owners.setdefault(owner or scope, set())
-        owners.pop("", None)
-        fitting = [
-            owner
-            for owner, tenants in owners.items()
-            if text and (owner.startswith(text) or any(tenant.startswith(text) for tenant in tenants))
-        ]
-        if text in owners:
-            fitting = [text]
-        if not fitting:
-            raise InvalidRequest(f"Nothing is stored for a tenant {text}.", param="tenant")
-        if len(fitting) > 1:
-            raise InvalidRequest(
-                f"{len(fitting)} tenants begin with {text}. Name more of the fingerprint.", param="tenant"
-            )
-        return fitting[0]
+        return await find_owner(self._parts.store, self._parts.keys, text)
 
     async def erase(self, owner: str, tell: Callable[[str], None] = lambda _: None) -> dict[str, Any]:
         """Erase all of an owner, and return the signed certificate.

@@ -1,16 +1,22 @@
-"""Plugs in the erasure of tenants: ``DELETE /tidemark/tenants/{tenant}``, for the operator."""
+"""Plugs in what concerns a whole tenant: its export and its erasure, for the operator and for itself."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import asyncio
+from collections.abc import AsyncIterator, Sequence
+from typing import cast, get_args
 
 from starlette.requests import Request
-from starlette.responses import Response
+from starlette.responses import Response, StreamingResponse
 from starlette.routing import BaseRoute, Route
 
 from tidemark.config import Settings
+from tidemark.core.conversation.messages import JsonValue
+from tidemark.core.errors import InvalidRequest, ServerBusy
 from tidemark.features.feature import Feature
 from tidemark.features.tenants.erasure import ErasureParts, TenantErasure
+from tidemark.features.tenants.export import MEDIA_TYPES, ExportParts, Format, TenantExport
+from tidemark.features.tenants.traces import find_owner
 from tidemark.server.guarding import announce_of
 from tidemark.server.responses import to_json, with_error_envelope
 from tidemark.store.encryption.keyring import KeyRing
@@ -18,28 +24,85 @@ from tidemark.store.whole_store import WholeStore
 from tidemark.worker.worker import Worker
 
 TENANT = "/tidemark/tenants/{tenant}"
+BUSY_SECONDS = 30
 
 
 class TenantsFeature(Feature):
-    """Erases tenants. Each erasure has a connection of its own to the store, since it goes through all of it."""
+    """Exports and erases tenants. Each has a connection of its own to the store, since it goes through all of it.
+
+    Mutable: the lock of the export that runs.
+    """
 
     def __init__(self, worker: Worker) -> None:
         self._worker = worker
+        self._exporting = asyncio.Lock()
 
     def routes(self) -> Sequence[BaseRoute]:
-        return [Route(TENANT, with_error_envelope(self._erase), methods=["DELETE"])]
+        return [
+            Route(TENANT, with_error_envelope(self._erase), methods=["DELETE"]),
+            Route(f"{TENANT}/export", with_error_envelope(self._export), methods=["GET"]),
+        ]
 
-    async def _erase(self, request: Request) -> Response:
-        worker = self._worker
-        worker.operator.require(request)
-        store = WholeStore(worker.store_url, library=worker.settings.transport.store == "library")
+    async def export(self, owner: str, form: str) -> Response:
+        """Return all that is kept of an owner, as it is read.
+
+        :raises InvalidRequest: there is no such form
+        :raises ServerBusy: this worker is writing another export
+        """
+        if form not in get_args(Format):
+            raise InvalidRequest("'format' must be jsonl or html.", param="format")
+        if self._exporting.locked():
+            raise ServerBusy("Another export is being written. Try again later.", retry_after=BUSY_SECONDS)
+        kind = cast("Format", form)
+        headers = {"content-disposition": f'attachment; filename="tidemark-{owner[:8]}.{form}"'}
+        return StreamingResponse(self._stream_export(owner, kind), headers=headers, media_type=MEDIA_TYPES[kind])
+
+    async def erase(self, owner: str) -> dict[str, JsonValue]:
+        """Erase all of an owner, and return the signed certificate.
+
+        :raises StoreUnavailable: the store does not answer, or the tenant writes all the while
+        """
+        worker, store = self._worker, self._store()
         try:
             erasure = TenantErasure(erasure_parts(worker.settings, store, worker.tenant_keys, worker.secret))
-            owner = await erasure.find(request.path_params["tenant"])
-            await announce_of(request)("", owner)
-            return to_json(await erasure.erase(owner))
+            return await erasure.erase(owner)
         finally:
             await store.aclose()
+
+    async def _stream_export(self, owner: str, form: Format) -> AsyncIterator[bytes]:
+        async with self._exporting:
+            store = self._store()
+            try:
+                async for page in TenantExport(export_parts(self._worker, store), owner).write(form):
+                    yield page
+            finally:
+                await store.aclose()
+
+    async def _erase(self, request: Request) -> Response:
+        owner = await self._find_owner(request)
+        await announce_of(request)("", owner)
+        return to_json(await self.erase(owner))
+
+    async def _export(self, request: Request) -> Response:
+        return await self.export(await self._find_owner(request), request.query_params.get("format", "jsonl"))
+
+    async def _find_owner(self, request: Request) -> str:
+        """Return the owner that an operator's path names."""
+        self._worker.operator.require(request)
+        store = self._store()
+        try:
+            return await find_owner(store, self._worker.tenant_keys, request.path_params["tenant"])
+        finally:
+            await store.aclose()
+
+    def _store(self) -> WholeStore:
+        return WholeStore(self._worker.store_url, library=self._worker.settings.transport.store == "library")
+
+
+def export_parts(worker: Worker, store: WholeStore) -> ExportParts:
+    """Return what an export reads."""
+    folder = worker.settings.data_dir / "flush"
+    return ExportParts(store=store, codec=worker.codec, flush_folder=folder, fingerprint_of=worker.keys.fingerprint_of)
 
 
 def erasure_parts(settings: Settings, store: WholeStore, tenant_keys: KeyRing | None, secret: bytes) -> ErasureParts:

@@ -1,26 +1,27 @@
-"""Finds everything that a store holds of one tenant, and deletes it.
+"""Finds everything that a store holds of one tenant.
 
-A family of conversations belongs to one tenant, since the chain's seed holds the tenant. So the records of
-conversations say whose their families are, and the name of a key says the rest (``store/keys.py``).
+``trace_eraser.py`` deletes what is found here and ``export.py`` writes it, so that both agree. A family of
+conversations belongs to one tenant, since the chain's seed holds the tenant. So the records of conversations say whose
+their families are, and the name of a key says the rest (``store/keys.py``).
 """
 
 from __future__ import annotations
 
-import time
-from collections.abc import Mapping
+import asyncio
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 
-from tidemark.core.conversation.prefix import FAMILY_CHARACTERS, split_id
+from tidemark.core.conversation.prefix import FAMILY_CHARACTERS
+from tidemark.core.errors import InvalidRequest
 from tidemark.store import keys
+from tidemark.store.elements import ELEMENTS, Element, read_pages
 from tidemark.store.encryption.cipher import key_id_of
-from tidemark.store.encryption.keyring import MARK, scope_of
+from tidemark.store.encryption.keyring import MARK, KeyRing, scope_of
 from tidemark.store.places import FAMILY, KeyPlace, place_of
-from tidemark.store.whole_store import PAGE, KeyScan, WholeStore
+from tidemark.store.whole_store import KeyScan, WholeStore
 
-MARK_SECONDS = 600
-"""How long it is remembered that a conversation was forgotten, as by ``lua/forget.lua``."""
-_REWRITE = Path(__file__).with_name("lua").joinpath("rewrite_stream.lua").read_text("utf-8")
+_LARGE_ELEMENTS = 16
+"""Entries of a flush queue that are read at once: each has the messages that left together."""
 _OWN_KINDS = frozenset({"k", "w", "u", "uw", "ci", "i"})
 """The kinds of keys whose name ends with the owner."""
 
@@ -38,17 +39,6 @@ class Traces:
     """Keys of its conversations of the Conversations API."""
 
 
-@dataclass(slots=True)
-class Deleted:
-    """How much was deleted. Mutable: all of it."""
-
-    keys: int = 0
-    entries: int = 0
-    """Entries of keys that tenants share: lists of all conversations, the flush queue, live events."""
-    plain: int = 0
-    """Conversations with messages from before the encryption: copies of them can be read."""
-
-
 async def owners_in(store: WholeStore) -> Mapping[str, set[str]]:
     """Return every owner that a store knows, with its credentials at upstreams."""
     owners: dict[str, set[str]] = {}
@@ -64,6 +54,30 @@ async def owners_in(store: WholeStore) -> Mapping[str, set[str]]:
             elif not place.area and place.kind in _OWN_KINDS and place.rest != b"all":
                 owners.setdefault(place.rest.decode(errors="replace"), set())
     return owners
+
+
+async def find_owner(store: WholeStore, tenant_keys: KeyRing | None, text: str) -> str:
+    """Return the owner that a fingerprint, or the beginning of one, names.
+
+    :raises InvalidRequest: there is none, or there are several
+    """
+    owners = dict(await owners_in(store))
+    if tenant_keys is not None:
+        for scope, owner in (await asyncio.to_thread(tenant_keys.owners)).items():
+            owners.setdefault(owner or scope, set())
+    owners.pop("", None)
+    fitting = [
+        owner
+        for owner, tenants in owners.items()
+        if text and (owner.startswith(text) or any(tenant.startswith(text) for tenant in tenants))
+    ]
+    if text in owners:
+        fitting = [text]
+    if not fitting:
+        raise InvalidRequest(f"Nothing is stored for a tenant {text}.", param="tenant")
+    if len(fitting) > 1:
+        raise InvalidRequest(f"{len(fitting)} tenants begin with {text}. Name more of the fingerprint.", param="tenant")
+    return fitting[0]
 
 
 async def traces_of(store: WholeStore, owner: str) -> Traces:
@@ -90,38 +104,24 @@ async def _whose(store: WholeStore, name: bytes) -> tuple[str, str]:
     return (owner or b"").decode(), (tenant or b"").decode()
 
 
-class TraceEraser:
-    """Deletes the traces of one tenant. Mutable: what was deleted."""
+class OwnKeys:
+    """Tells what of a store is one tenant's. It holds no state of its own.
+
+    :param traces: what was found by ``traces_of``; it may grow meanwhile
+    """
 
     def __init__(self, store: WholeStore, traces: Traces) -> None:
         self._store = store
         self._traces = traces
         self._scope = scope_of(traces.owner)
-        self.deleted = Deleted()
 
-    async def mark(self) -> None:
-        """Mark the conversations as forgotten, so that no turn or summary that is under way is stored after this."""
-        for conversation in self._traces.conversations:
-            family, own = split_id(conversation)
-            at = f"{keys.family_prefix(family)}:x:{own}"
-            await self._store.call("SET", at, repr(time.time()), "EX", MARK_SECONDS)
-
-    async def erase(self) -> int:
-        """Go through the store once, delete what belongs to the tenant, and return how much that was."""
-        before = self.deleted.keys + self.deleted.entries
+    async def pages(self) -> AsyncIterator[Sequence[tuple[bytes, KeyPlace]]]:
+        """Go through the store once, and yield what its keys are for; the tenant's may be among them."""
         async for names in KeyScan(self._store).pages():
-            for name in dict.fromkeys(names):
-                place = place_of(name)
-                if place is None:
-                    continue
-                if await self._belongs(name, place):
-                    await self._note_plain(name, place)
-                    self.deleted.keys += int(await self._store.call("UNLINK", name))
-                else:
-                    self.deleted.entries += await self._erase_entries(name, place)
-        return self.deleted.keys + self.deleted.entries - before
+            places = ((name, place_of(name)) for name in dict.fromkeys(names))
+            yield [(name, place) for name, place in places if place is not None]
 
-    async def _belongs(self, name: bytes, place: KeyPlace) -> bool:
+    async def owns(self, name: bytes, place: KeyPlace) -> bool:
         """Return whether a whole key is the tenant's."""
         traces, rest = self._traces, place.rest.decode(errors="replace")
         if place.area == FAMILY:
@@ -132,11 +132,29 @@ class TraceEraser:
             return place.beginning == keys.quotas(traces.owner).encode()
         return not place.area and (await self._is_owned(name, place.kind, rest))
 
-    async def _note_plain(self, name: bytes, place: KeyPlace) -> None:
-        """Count a conversation whose oldest message is not sealed."""
-        if place.area == FAMILY and place.kind == "m":
-            oldest: bytes = await self._store.call("LINDEX", name, 0) or MARK
-            self.deleted.plain += not oldest.startswith(MARK)
+    async def entries(self, name: bytes, place: KeyPlace) -> AsyncIterator[Sequence[Element]]:
+        """Yield the tenant's entries of a key that tenants share, page by page."""
+        is_own = self._entry_rule(name, place)
+        if is_own is not None:
+            count = _LARGE_ELEMENTS if place.area == "flush" else ELEMENTS
+            async for page in read_pages(self._store, name, count):
+                yield [element for element in page.elements if is_own(element)]
+
+    def _entry_rule(self, name: bytes, place: KeyPlace) -> Callable[[Element], bool] | None:
+        """Return what tells whether an entry of a shared key is the tenant's; None for other keys."""
+        owner, everybodys = self._traces.owner, keys.everybodys_index()
+        if name in (everybodys.encode(), keys.deleted_from(everybodys).encode()):
+            return lambda element: element.place[:FAMILY_CHARACTERS].decode() in self._traces.families
+        if name == keys.ACCOUNTS.encode():
+            return lambda element: element.place.startswith(f"{owner} ".encode())
+        match place.area, place.kind:
+            case "flush", "s" | "d":
+                return lambda element: self._is_own_flush(fields_of(element))
+            case "flush", "o":
+                return lambda element: self._is_own_note(element.value)
+            case "events", "r":
+                return lambda element: element.place.startswith(f"{owner}:".encode())
+        return None
 
     async def _is_owned(self, name: bytes, kind: str, rest: str) -> bool:
         """Return whether a key that has no slot in common with others is the tenant's."""
@@ -155,70 +173,17 @@ class TraceEraser:
             owned = name.decode() in traces.api_keys or tenant.decode() in traces.tenants
         return owned
 
-    async def _erase_entries(self, name: bytes, place: KeyPlace) -> int:
-        """Delete the tenant's entries of a key that tenants share, and return how many they were."""
-        owner, erased = self._traces.owner, 0
-        everybodys = keys.everybodys_index()
-        if name in (everybodys.encode(), keys.deleted_from(everybodys).encode()):
-            erased = await self._erase_members(name)
-        elif name == keys.ACCOUNTS.encode():
-            erased = await self._erase_fields(name, f"{owner} *", any_value=True)
-        elif place.area == "flush" and place.kind in ("s", "d"):
-            erased = await self._erase_from_stream(name)
-        elif place.area == "flush" and place.kind == "o":
-            erased = await self._erase_fields(name, "*", any_value=False)
-        elif place.area == "events" and place.kind == "r":
-            erased = await self._erase_fields(name, f"{owner}:*", any_value=True)
-        elif place.area == "events" and place.kind == "s":  # batches of ten minutes, with events of several tenants
-            erased = int(await self._store.call("XTRIM", name, "MAXLEN", 0))
-        return erased
-
-    async def _erase_members(self, name: bytes) -> int:
-        erased, cursor = 0, "0"
-        while True:
-            answer = await self._store.call("ZSCAN", name, cursor, "COUNT", PAGE)
-            cursor, flat = str(int(answer[0])), answer[1]
-            own = [member for member in flat[::2] if member[:FAMILY_CHARACTERS].decode() in self._traces.families]
-            erased += int(await self._store.call("ZREM", name, *own)) if own else 0
-            if cursor == "0":
-                return erased
-
-    async def _erase_fields(self, name: bytes, pattern: str, *, any_value: bool) -> int:
-        """Delete fields of a hash.
-
-        :param any_value: also fields whose values do not name the tenant
-        """
-        erased, cursor = 0, "0"
-        while True:
-            answer = await self._store.call("HSCAN", name, cursor, "MATCH", pattern, "COUNT", PAGE)
-            cursor, flat = str(int(answer[0])), answer[1]
-            pairs = zip(flat[::2], flat[1::2], strict=True)
-            own = [place for place, value in pairs if any_value or self._is_own(value)]
-            erased += int(await self._store.call("HDEL", name, *own)) if own else 0
-            if cursor == "0":
-                return erased
-
-    def _is_own(self, value: bytes) -> bool:
+    def _is_own_note(self, value: bytes) -> bool:
         if value.startswith(MARK):
             return key_id_of(value)[0] == self._scope
         return any(tenant.encode() in value for tenant in self._traces.tenants)
 
-    async def _erase_from_stream(self, name: bytes) -> int:
-        """Delete entries of a flush queue, or of its dead letters, with their bytes in its count."""
-        erased, first, counts = 0, "-", name[:-1] + b"n"
-        while page := await self._store.call("XRANGE", name, first, "+", "COUNT", 64):
-            for entry, flat in page:
-                fields = dict(zip(flat[::2], flat[1::2], strict=True))
-                if self._is_own_entry(fields) and await self._store.call("XDEL", name, entry):
-                    size = len(fields.get(b"body", b""))
-                    await self._store.call("HINCRBY", counts, f"bytes{name[-1:].decode()}", -size)
-                    erased += 1
-            first = f"({page[-1][0].decode()}"
-        if erased:
-            await self._store.call("EVAL", _REWRITE, 1, name)
-        return erased
-
-    def _is_own_entry(self, fields: Mapping[bytes, bytes]) -> bool:
+    def _is_own_flush(self, fields: Mapping[bytes, bytes]) -> bool:
         text = {name: fields.get(name, b"").decode(errors="replace") for name in (b"owner", b"tenant", b"conversation")}
         own = text[b"conversation"][:FAMILY_CHARACTERS] in self._traces.families
         return own or text[b"owner"] == self._traces.owner or text[b"tenant"] in self._traces.tenants
+
+
+def fields_of(element: Element) -> Mapping[bytes, bytes]:
+    """Return the fields of an entry of a stream."""
+    return dict(zip(element.fields[::2], element.fields[1::2], strict=True))

@@ -13,11 +13,11 @@ from typing import Literal
 from tidemark.core.conversation.messages import DIGEST_BYTES
 from tidemark.core.errors import EncryptionKeyLost, RecordUnreadable
 from tidemark.core.frozen import frozen
-from tidemark.features.upkeep.elements import Element, read_pages
 from tidemark.features.upkeep.rules import RULES, UNREADABLE, Rule
 from tidemark.features.upkeep.upkeep_scripts import script
 from tidemark.store import keys
 from tidemark.store.codec import MOVED, Codec
+from tidemark.store.elements import Element, read_pages
 from tidemark.store.places import KeyPlace, aside_of, place_of, printable
 from tidemark.store.whole_store import KeyScan, WholeStore
 

@@ -16,7 +16,6 @@ from typing import Any, BinaryIO
 from tidemark import __version__
 from tidemark.codings.frames import BrokenFrame, FrameWriter, read_frames
 from tidemark.core.errors import ConfigError
-from tidemark.features.upkeep.elements import KeyPage, read_pages
 from tidemark.features.upkeep.export_lines import (
     FORMAT,
     Checkpoint,
@@ -33,6 +32,7 @@ from tidemark.features.upkeep.export_lines import (
 )
 from tidemark.features.upkeep.upkeep_scripts import script
 from tidemark.store import keys
+from tidemark.store.elements import KeyPage, read_pages
 from tidemark.store.places import KeyPlace, place_of
 from tidemark.store.schema import SCHEMA
 from tidemark.store.whole_store import KeyScan, ScanState, WholeStore

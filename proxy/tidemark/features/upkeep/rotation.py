@@ -17,10 +17,10 @@ from dataclasses import dataclass
 
 from tidemark.core.errors import EncryptionKeyLost, RecordUnreadable, StoreUnavailable
 from tidemark.core.frozen import frozen
-from tidemark.features.upkeep.elements import Element, read_pages
 from tidemark.features.upkeep.upkeep_scripts import script
 from tidemark.store import keys
 from tidemark.store.codec import MOVED, Codec
+from tidemark.store.elements import Element, read_pages
 from tidemark.store.encryption.cipher import key_id_of
 from tidemark.store.encryption.keyring import LOOK_SECONDS, MARK, KeyRing
 from tidemark.store.places import FAMILY, KeyPlace, place_of

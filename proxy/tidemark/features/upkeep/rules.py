@@ -14,15 +14,15 @@ from tidemark.core.conversation.messages import DIGEST_BYTES
 from tidemark.core.conversation.prefix import OWN_CHARACTERS, is_id
 from tidemark.core.errors import RecordUnreadable
 from tidemark.core.frozen import frozen
-from tidemark.features.upkeep.elements import Element
 from tidemark.store.answers import unpack_answer
 from tidemark.store.bills import TEXTS
 from tidemark.store.codec import MOVED, Codec, unreadable
-from tidemark.store.kept_conversations import check_kept
+from tidemark.store.elements import Element
+from tidemark.store.kept_conversations import read_kept
 from tidemark.store.places import FAMILY, KeyPlace
-from tidemark.store.previews import check_preview
+from tidemark.store.previews import read_preview
 from tidemark.store.references import RECIPE_BYTES
-from tidemark.store.responses import check_response
+from tidemark.store.responses import read_response
 
 KeyType = Literal["string", "list", "hash", "set", "zset", "stream"]
 Check = Callable[[Codec, Element, KeyPlace], object]
@@ -108,7 +108,7 @@ def _reference(_: Codec, element: Element, __: KeyPlace) -> None:
 
 
 def _preview(codec: Codec, element: Element, place: KeyPlace) -> None:
-    check_preview(codec, element.value, place.family)
+    read_preview(codec, element.value, place.family)
 
 
 def _answer(codec: Codec, element: Element, place: KeyPlace) -> None:
@@ -116,11 +116,11 @@ def _answer(codec: Codec, element: Element, place: KeyPlace) -> None:
 
 
 def _response(codec: Codec, element: Element, place: KeyPlace) -> None:
-    check_response(codec, element.place, element.value, place.family)
+    read_response(codec, element.place, element.value, place.family)
 
 
 def _kept_conversation(codec: Codec, element: Element, place: KeyPlace) -> None:
-    check_kept(codec, element.place, element.value, f"tm:cv:{place.rest.decode()}")
+    read_kept(codec, element.place, element.value, f"tm:cv:{place.rest.decode()}")
 
 
 def _json(codec: Codec, element: Element, place: KeyPlace) -> None:

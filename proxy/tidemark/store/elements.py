@@ -1,20 +1,20 @@
 """Reads what one key holds, a page at a time.
 
-``examination.py`` and ``exporting.py`` use it, so that no key needs more memory than a page of its elements.
+The features ``upkeep`` and ``tenants`` use it, so that no key needs more memory than a page of its elements.
 """
 
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Sequence
+from pathlib import Path
 from typing import Any
 
 from tidemark.core.frozen import frozen
-from tidemark.features.upkeep.upkeep_scripts import script
 from tidemark.store.whole_store import WholeStore
 
 ELEMENTS = 200
 """Elements of one page; a message is a kilobyte or a few."""
-_PAGE = script("page")
+_PAGE = (Path(__file__).with_name("lua") / "page.lua").read_text("utf-8")
 
 
 @frozen
@@ -40,11 +40,14 @@ class KeyPage:
     elements: Sequence[Element]
 
 
-async def read_pages(store: WholeStore, name: bytes) -> AsyncIterator[KeyPage]:
-    """Yield what a key holds. While it changes, an element may come twice, and a new one not at all."""
+async def read_pages(store: WholeStore, name: bytes, count: int = ELEMENTS) -> AsyncIterator[KeyPage]:
+    """Yield what a key holds. While it changes, an element may come twice, and a new one not at all.
+
+    :param count: elements of a page
+    """
     cursor, first = b"", 0
     while True:
-        kind, ttl, following, items = await store.call("EVAL", _PAGE, 1, name, cursor, ELEMENTS)
+        kind, ttl, following, items = await store.call("EVAL", _PAGE, 1, name, cursor, count)
         yield KeyPage(kind.decode(), ttl, _elements(kind.decode(), items, first))
         if not following:
             return

@@ -1,0 +1,1 @@
+"""Takes out of texts what must not be stored or summarized."""
