@@ -76,9 +76,9 @@ class Visitor:
 
 
 def paths(console: Console, method: str) -> list[str]:
-    """The paths of all pages or forms that need a session, those of new families too."""
+    """The paths of all pages or forms of an operator's session, those of new families too."""
     routes = [route for route in console.app.routes if isinstance(route, Route) and "/console" in route.path]
-    found = {route.path for route in routes if method in (route.methods or ())}
+    found = {route.path for route in routes if method in (route.methods or ()) and "/own/" not in route.path}
     sign_in = {"/console/login", "/console/login/openid", CALLBACK}
     return sorted(found - sign_in - {"/console/static/{name}", "/console/{path:path}", "/console/events"})
 

@@ -196,3 +196,18 @@ def test_a_store_that_is_away_is_no_wrong_key(tmp_path: Path) -> None:
         http = console.visitor(signed_in=False).http
         assert http.post("/console/login", data={"token": OWN_KEY}).status_code == 503
         assert http.post("/console/login", data={"token": TOKEN}).status_code == 303
+
+
+def test_pages_of_a_tenant_say_that_the_store_is_away(tmp_path: Path) -> None:
+    """An export is none then, and no file that ends early; nothing is erased."""
+    with consoled(tmp_path) as console:
+        console.client(OWN_KEY).chat([user("Hello.")])
+        console.settle()
+        visitor = console.visitor(signed_in=False)
+        assert visitor.http.post("/console/login", data={"token": OWN_KEY}).status_code == 303
+        token = re.findall(r'name="csrf" content="(\w+)"', visitor.get("/console/own/erase").text)[0]
+        console.store.stop()
+        for form in ("html", "jsonl"):
+            answer = visitor.get(f"/console/own/export?format={form}")
+            assert (answer.status_code, "does not answer" in answer.text) == (503, True)
+        assert visitor.http.post("/console/own/erase", data={"csrf": token}).status_code == 503

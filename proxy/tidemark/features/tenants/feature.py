@@ -48,11 +48,13 @@ class TenantsFeature(Feature):
 
         :raises InvalidRequest: there is no such form
         :raises ServerBusy: this worker is writing another export
+        :raises StoreUnavailable: the store does not answer; later the answer breaks off
         """
         if form not in get_args(Format):
             raise InvalidRequest("'format' must be jsonl or html.", param="format")
         if self._exporting.locked():
             raise ServerBusy("Another export is being written. Try again later.", retry_after=BUSY_SECONDS)
+        await self._worker.store.ping()
         kind = cast("Format", form)
         headers = {"content-disposition": f'attachment; filename="tidemark-{owner[:8]}.{form}"'}
         return StreamingResponse(self._stream_export(owner, kind), headers=headers, media_type=MEDIA_TYPES[kind])
