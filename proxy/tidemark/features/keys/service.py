@@ -120,7 +120,7 @@ class ApplicationKeys:
             _check_name(changed, [other for other in others if other.id != identifier])
             return changed
 
-        before = _existing(next((key for key in others if key.id == identifier), None), identifier)
+        before = await self._find(identifier)
         change(before)
         await announce(identifier, self._owner_of(before))
         changed = _existing(await self._store.change(identifier, change), identifier)
@@ -167,7 +167,7 @@ class ApplicationKeys:
         return {**self._described(revoked), "deleted": True}
 
     async def _find(self, identifier: str) -> ApplicationKey:
-        return _existing(next((key for key in await self._store.all() if key.id == identifier), None), identifier)
+        return _existing(await self._store.find(identifier), identifier)
 
     def _owner_of(self, key: ApplicationKey) -> str:
         return owner_of(self._table.fingerprint_of(key.tenant))

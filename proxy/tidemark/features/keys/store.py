@@ -40,6 +40,11 @@ class RedisKeys:
         stored = [key for name, record in records.items() if (key := self._read(record, name)) is not None]
         return sorted(stored, key=lambda key: (key.created, key.id))
 
+    async def find(self, identifier: str) -> ApplicationKey | None:
+        """Return one key; None if there is none of this id that can be read."""
+        record: bytes | None = await self._ask("HGET", keys.models_part("a"), identifier)
+        return None if record is None else self._read(record, identifier)
+
     async def add(self, make: Callable[[Sequence[ApplicationKey]], ApplicationKey]) -> ApplicationKey:
         """Store a new key.
 
