@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 
 import msgspec
 import pytest
 
 from tests.store.turns import RECIPE, dialogue, summary_of, turn_of, user
-from tests.support.sealing import XorCipher
+from tests.support.sealing import XorCipher, key_ring
 from tidemark.core.conversation.prefix import chain_of
 from tidemark.core.conversation.summary import MaskedResults
 from tidemark.core.errors import RecordUnreadable, StoreError
@@ -16,6 +17,7 @@ from tidemark.core.receipt import KindCount
 from tidemark.store import references
 from tidemark.store.codec import Codec
 from tidemark.store.connection.url import read_address
+from tidemark.store.encryption.cipher import TenantCipher
 
 FAMILY = "ab" * 16
 CODEC = Codec()
@@ -101,6 +103,19 @@ def test_a_codec_with_a_cipher_reads_nothing_that_was_not_sealed() -> None:
     for text in ("penguin", "no base64!"):
         with pytest.raises(RecordUnreadable):
             sealing.open_text(text, "here")
+
+
+def test_a_sealed_record_without_a_key_names_the_mend(tmp_path: Path) -> None:
+    """A store that was moved without the master key, or the tenants' keys, is no store of another version."""
+    turn = turn_of("ab" * 16, dialogue(1))
+    sealed = Codec(TenantCipher(key_ring(tmp_path / "keys"))).pack_turn(turn, 0, [])
+    for codec, words in (
+        (Codec(), "TIDEMARK_ENCRYPTION_KEY"),
+        (Codec(TenantCipher(key_ring(tmp_path / "elsewhere"))), "not brought along"),
+    ):
+        with pytest.raises(RecordUnreadable) as refused:
+            codec.unpack_turn(sealed, turn.chain.family)
+        assert words in refused.value.internal
 
 
 def test_a_reference_is_laid_out_as_the_scripts_read_it() -> None:

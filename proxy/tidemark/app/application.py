@@ -132,8 +132,6 @@ def _lifespan(
     async def lifespan(_: Starlette) -> AsyncIterator[None]:
         worker.counter.warm([entry.upstream_model for entry in worker.settings.model_list] or [""])
         tenant_keys = worker.tenant_keys
-        if tenant_keys is not None:
-            tenant_keys.start()
         await worker.schema.start()
         worker.watch.start()
         await worker.live.start()

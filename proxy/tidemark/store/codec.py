@@ -37,6 +37,7 @@ from tidemark.core.conversation.messages import DIGEST_BYTES, Message, digest_of
 from tidemark.core.conversation.records import MessageRecord, TurnRecord
 from tidemark.core.conversation.summary import PrefixSummary
 from tidemark.core.errors import RecordUnreadable
+from tidemark.store.encryption.keyring import MARK
 from tidemark.store.summary_fields import SummaryFields, fields_of, summary_of
 from tidemark.store.turn_parts import PlacedSystem
 
@@ -330,6 +331,8 @@ class Codec:
     ) -> T:
         plain = packed if self.cipher is None else self.cipher.open(packed, place)
         if plain[:1] not in versions:
+            if plain.startswith(MARK):
+                raise unreadable("it is sealed, and there is no master key: set TIDEMARK_ENCRYPTION_KEY")
             raise unreadable(f"record version {plain[:1].hex()}, this program reads {VERSION.hex()}")
         try:
             return decoder.decode(memoryview(plain)[1:])

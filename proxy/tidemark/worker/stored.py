@@ -215,6 +215,8 @@ class StoreParts(ModelParts):
         """Packs every stored value of the process, and seals it if the configuration has a key."""
         # It compresses no message until the store's schema says that all workers can read it (``store/schema.py``).
         cipher = None if self._codec else cipher_of(self.settings, self.warn)
+        if cipher is not None:
+            cipher.keys.start()  # in every process, as an erased key must be forgotten in all of them
         return self._codec or Codec(cipher, is_message=self.formats.is_message, compress_messages=False)
 
     @cached_property

@@ -11,10 +11,12 @@ import redis
 
 from tests.request.conftest import WINDOW, Bench, Client
 from tests.request.talk import assistant, long, system, user
+from tests.support.waiting import wait_until
 from tidemark.config import load
 from tidemark.core.errors import ConfigError
 from tidemark.store.embedded.server import EmbeddedValkey
 from tidemark.worker.encryption import cipher_of, warn_of_lost_keys
+from tidemark.worker.worker import Worker
 
 KEYS = {name: name * 32 for name in ("ab", "cd")}
 STORED = {"conversation": "penguin", "history": "stored"}
@@ -142,6 +144,23 @@ def test_a_key_file_that_others_can_read_is_warned_of(tmp_path: Path) -> None:
     settings = load(None, {"TIDEMARK_DATA_DIR": str(tmp_path), "TIDEMARK_ENCRYPTION_KEY_FILE": str(path)})
     assert cipher_of(settings, told.append) is not None
     assert told == [f"{path} can be read by every user of this machine; chmod 600 {path}"]
+
+
+def test_every_process_forgets_an_erased_key(tmp_path: Path) -> None:
+    """A long command, such as ``tidemark flush work``, has no application that begins with it."""
+    settings = load(None, {"TIDEMARK_DATA_DIR": str(tmp_path), "TIDEMARK_ENCRYPTION_KEY": KEYS["ab"]})
+    owner, other = "ab" * 16, cipher_of(settings, print)
+    worker = Worker(settings, print)
+    worker.codec.seal(b"text", owner, "a place")
+    keys = worker.tenant_keys
+    assert keys is not None
+    assert other is not None
+    try:
+        assert owner in keys.by_owner
+        other.keys.erase(owner)
+        wait_until(lambda: owner not in keys.by_owner, 5)
+    finally:
+        keys.stop()
 
 
 def test_another_master_key_is_warned_of_at_the_start(tmp_path: Path) -> None:

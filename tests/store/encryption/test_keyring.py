@@ -124,6 +124,14 @@ def test_a_tenant_with_a_new_key_opens_what_the_old_one_sealed(source: KeySource
             TenantCipher(ring).open(value, PLACE)
 
 
+def test_what_a_new_key_has_sealed_is_read_by_a_process_that_has_only_the_old_one(source: KeySource) -> None:
+    """Until it looks at the source's version it has the old one in memory, and may not call the record broken."""
+    mine, theirs = TenantCipher(ring_over(source)), TenantCipher(ring_over(source))
+    assert theirs.open(mine.seal(b"text", OWNER, PLACE), PLACE) == b"text"
+    mine.keys.rewrap(SCOPE, renew=True)
+    assert theirs.open(mine.seal(b"new", OWNER, PLACE), PLACE) == b"new"
+
+
 def test_a_lost_master_key_is_told_and_changes_nothing(source: KeySource) -> None:
     """Nothing of this tenant is read or written; other tenants go on."""
     TenantCipher(ring_over(source, b"a")).seal(b"text", OWNER, PLACE)

@@ -49,10 +49,13 @@ class TenantCipher:
             if self.required:
                 raise _unreadable("it is not sealed, and encryption.required is set")
             return stored
-        tenant = self.keys.find(stored[len(MARK) : len(MARK) + SCOPE_BYTES])
+        scope, key_id = stored[len(MARK) : len(MARK) + SCOPE_BYTES], stored[_HEADER_BYTES - ID_BYTES : _HEADER_BYTES]
+        tenant = self.keys.find(scope)
+        if tenant is not None and key_id not in tenant.boxes:  # another process may have it since a moment ago
+            tenant = self.keys.find(scope, anew=True)
         if tenant is None:
-            raise _unreadable("the key that it was sealed with was erased")
-        box = tenant.boxes.get(stored[_HEADER_BYTES - ID_BYTES : _HEADER_BYTES])
+            raise _unreadable("there is no key of its tenant, who was erased, or whose keys were not brought along")
+        box = tenant.boxes.get(key_id)
         if box is None:
             raise _unreadable("the key that it was sealed with is gone")
         try:

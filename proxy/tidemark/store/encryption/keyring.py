@@ -122,13 +122,14 @@ class KeyRing:
             record = self.source.create(scope.hex(), self._packed(fresh))
         return self._remember(scope, record, generation)
 
-    def find(self, scope: bytes) -> TenantKeys | None:
+    def find(self, scope: bytes, *, anew: bool = False) -> TenantKeys | None:
         """Return the keys of a scope; None if it has none, because they were erased.
 
+        :param anew: ask the source, whatever is cached
         :raises EncryptionKeyLost: they cannot be had
         """
         cached, generation = self._keys.get(scope), self._generation
-        if cached is not None:
+        if cached is not None and not anew:
             return cached
         record = self.source.read(scope.hex())
         return None if record is None else self._remember(scope, record, generation)
