@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import re
+import threading
 import time
 from collections.abc import Iterator
 from contextlib import suppress
@@ -24,12 +25,16 @@ from tests.request.talk import Said, assistant, long, system, user
 from tests.support.scripted import says
 from tests.support.waiting import wait_until
 from tidemark.core.conversation.messages import Message
+from tidemark.core.conversation.native import NativeForm
+from tidemark.core.conversation.summary import PrefixSummary, SummaryRecipe
 from tidemark.core.errors import ConfigError, RedactionFailed
 from tidemark.dialects.chat.dialect import ChatDialect
+from tidemark.privacy import redactor as redactor_module
 from tidemark.privacy.json_texts import redact_raw, redact_text
 from tidemark.privacy.patterns import compiled_patterns, load_hook, problem_of
 from tidemark.privacy.redactor import MOST_THREADS, TextRedactor
 from tidemark.store.embedded.server import EmbeddedValkey
+from tidemark.store.redacted_summary import redacted_summary
 
 SECRET = "zebra@example.org"
 PRIVACY = "privacy: {{redact: {{email: '[\\w.+-]+@[\\w-]+\\.\\w+'}}}}\n"
@@ -210,23 +215,36 @@ def test_a_slow_pattern_is_stopped_and_others_go_on() -> None:
     assert asyncio.run(run()) < 0.15
 
 
-def test_a_hook_that_never_ends_blocks_few_threads() -> None:
-    """Then all fail at once, and nothing is stored."""
+def test_a_hook_that_never_ends_blocks_few_threads(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Then all others fail, too, and nothing is stored."""
     from tests.privacy.hooks import never_ends
 
+    monkeypatch.setattr(redactor_module, "GRACE_SECONDS", 0.05)
     redactor = TextRedactor(lambda text, _: text, never_ends.wait_forever, seconds=0.01)
 
     async def run() -> None:
-        for _ in range(MOST_THREADS + 3):
-            with pytest.raises(RedactionFailed):
-                await redactor.texts(["x"])
-        with pytest.raises(RedactionFailed, match="not stored"):
-            await redactor.texts(["x"])
+        before = threading.active_count()
+        for _ in range(3):
+            calls = [redactor.texts(["x"]) for _ in range(MOST_THREADS)]
+            failed = await asyncio.gather(*calls, return_exceptions=True)
+            assert {type(error) for error in failed} == {RedactionFailed}
+        assert threading.active_count() <= before + MOST_THREADS
 
     try:
         asyncio.run(run())
     finally:
         never_ends.release()
+
+
+def test_a_burst_waits_for_free_threads() -> None:
+    """More turns may end at once than there are threads, and all of them are stored."""
+    redactor = TextRedactor(compiled_patterns({"email": r"\w+@[\w.]+"}))
+
+    async def run() -> list[str]:
+        texts = await asyncio.gather(*[redactor.texts([f"{place} {SECRET}"]) for place in range(40 * MOST_THREADS)])
+        return [text for (text,) in texts]
+
+    assert asyncio.run(run()) == [f"{place} [email]" for place in range(40 * MOST_THREADS)]
 
 
 TEXTS = st.text(max_size=30) | st.builds(lambda a, b: a + SECRET + b, st.text(max_size=9), st.text(max_size=9))
@@ -319,3 +337,17 @@ def test_a_hook_that_is_not_there_ends_the_start(place: str) -> None:
     """The error names the setting and the mend."""
     with pytest.raises(ConfigError, match=r"privacy\.hook"):
         load_hook(place)
+
+
+@pytest.mark.parametrize(("text", "kept"), [("", True), (f"The mails went to {SECRET}.", False)])
+def test_a_providers_own_form_leaves_if_a_text_stands_beside_it(text: str, *, kept: bool) -> None:
+    """It may quote what was said, and cannot be changed; alone it is opaque, and the summary would be lost."""
+    native = NativeForm("chat", "small", (b"{}",), 5, b"")
+    recipe = SummaryRecipe("native", "general", 1)
+    summary = PrefixSummary(b"p", 3, text, recipe, "native", "automatic", 1.0, native=native)
+    redactor = TextRedactor(compiled_patterns({"email": r"\w+@[\w.]+"}))
+    stored = asyncio.run(redacted_summary(summary, redactor))
+    assert (stored.native is native) == kept
+    assert SECRET not in stored.text
+    assert asyncio.run(redacted_summary(stored, redactor)) is stored
+    assert asyncio.run(redacted_summary(summary, None)) is summary

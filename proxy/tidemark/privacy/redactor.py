@@ -10,6 +10,7 @@ import asyncio
 import threading
 import time
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from functools import partial
 from typing import TypeVar
 
@@ -21,14 +22,16 @@ from tidemark.privacy.patterns import Redact
 
 T = TypeVar("T")
 MOST_THREADS = 8
-"""Threads that may be at work; a hook that never ends blocks one for good."""
+"""Threads that may be at work, while others wait; a hook that never ends blocks one for good."""
+GRACE_SECONDS = 0.5
+"""A pattern is stopped in time, and its thread may wait for the interpreter."""
 UNCHANGED = 20_000
 """Digests of messages in which nothing is to be redacted, such as the system prompt of every turn; some 2 MB."""
 _FAILED = "What was to be stored could not be redacted (privacy), so it is not stored."
 
 
 class TextRedactor:
-    """Redacts by patterns, then by a hook. Mutable: which messages need nothing, and the threads at work.
+    """Redacts by patterns, then by a hook. Mutable: which messages need nothing, and how many threads are free.
 
     :param seconds: the longest that one call may take
     """
@@ -38,7 +41,7 @@ class TextRedactor:
         self._hook = hook
         self._seconds = seconds
         self._unchanged: BoundedCache[bytes, bool] = BoundedCache(UNCHANGED)
-        self._threads: list[threading.Thread] = []
+        self._free = asyncio.Semaphore(MOST_THREADS)
 
     async def messages(self, messages: Sequence[Message]) -> Sequence[Message]:
         """Return redacted messages with the digests that they had."""
@@ -65,41 +68,46 @@ class TextRedactor:
         return await self._run(lambda text: [redact_text(one, text) for one in texts]) if any(texts) else texts
 
     async def _run(self, work: Callable[[Callable[[str], str]], T]) -> T:
-        """Return what a work makes in a thread, if it ends in time.
+        """Return what a work makes in a thread, if one is free and it ends in time.
 
         :raises RedactionFailed: it does not, or the hook raises
         """
-        self._threads = [thread for thread in self._threads if thread.is_alive()]
-        if len(self._threads) >= MOST_THREADS:
-            raise RedactionFailed(_FAILED, internal=f"{MOST_THREADS} calls of privacy have not ended")
-        loop = asyncio.get_running_loop()
-        done: asyncio.Future[T] = loop.create_future()
-        redact = partial(self._redact, end=time.monotonic() + self._seconds)
-
-        def settle(result: T | None, error: BaseException | None) -> None:
-            if done.cancelled():
-                return
-            if error is None:
-                done.set_result(result)  # type: ignore[arg-type]
-            else:  # of a foreign error the kind only: its words may quote the text
-                done.set_exception(RedactionFailed(_FAILED, internal=f"privacy: {type(error).__name__}"))
-
-        def run() -> None:
-            try:
-                outcome: tuple[T | None, BaseException | None] = work(redact), None
-            except BaseException as error:  # noqa: BLE001 - whatever a hook raises is a failure of the hook
-                outcome = None, error
-            if not loop.is_closed():
-                loop.call_soon_threadsafe(settle, *outcome)
-
-        thread = threading.Thread(target=run, name="privacy", daemon=True)
-        self._threads.append(thread)
-        thread.start()
         try:
-            async with asyncio.timeout(self._seconds + 1):
-                return await done
+            async with asyncio.timeout(self._seconds):
+                await self._free.acquire()
+        except TimeoutError as error:
+            internal = f"privacy: {MOST_THREADS} calls have not ended for {self._seconds:g} s"
+            raise RedactionFailed(_FAILED, internal=internal) from error
+        done = asyncio.get_running_loop().create_future()
+        threading.Thread(target=self._work, args=(work, done), name="privacy", daemon=True).start()
+        try:
+            async with asyncio.timeout(self._seconds + GRACE_SECONDS):
+                result: T = await done
+                return result
         except TimeoutError as error:
             raise RedactionFailed(_FAILED, internal=f"privacy.hook did not end within {self._seconds:g} s") from error
+
+    def _work(self, work: Callable[[Callable[[str], str]], T], done: asyncio.Future[T]) -> None:
+        """Do a work in this thread, and settle its future in the loop's."""
+        loop = done.get_loop()
+
+        def settle(outcome: T | RedactionFailed) -> None:
+            self._free.release()
+            if done.done():  # nobody waits any more
+                return
+            if isinstance(outcome, RedactionFailed):
+                done.set_exception(outcome)
+            else:
+                done.set_result(outcome)
+
+        outcome: T | RedactionFailed
+        try:
+            outcome = work(partial(self._redact, end=time.monotonic() + self._seconds))
+        except BaseException as error:  # noqa: BLE001 - whatever a hook raises is a failure of the hook
+            # Of a foreign error the kind only: its words may quote the text.
+            outcome = RedactionFailed(_FAILED, internal=f"privacy: {type(error).__name__}")
+        with suppress(RuntimeError):  # the loop has ended
+            loop.call_soon_threadsafe(settle, outcome)
 
     def _redact(self, text: str, *, end: float) -> str:
         redacted = self._patterns(text, end)

@@ -11,7 +11,7 @@ from tidemark.core.ports import Redactor
 async def redacted_summary(summary: PrefixSummary, redactor: Redactor | None) -> PrefixSummary:
     """Return what may be stored of a summary; the same one if nothing changes.
 
-    A provider's own form is sealed or signed, so its text cannot be changed: it is left out, and the text stands.
+    A provider's own form is sealed or signed, so it cannot be changed. It is left out if there is a text beside it.
 
     :raises RedactionFailed: nothing of it may be stored
     """
@@ -30,5 +30,13 @@ async def redacted_summary(summary: PrefixSummary, redactor: Redactor | None) ->
     receipt = tuple(
         replace(count, unsupported=tuple(next(redacted) for _ in count.unsupported)) for count in summary.receipt
     )
-    changed = replace(summary, text=text, stated=stated, results=results, masked=masked, receipt=receipt, native=None)
+    changed = replace(
+        summary,
+        text=text,
+        stated=stated,
+        results=results,
+        masked=masked,
+        receipt=receipt,
+        native=None if summary.text else summary.native,
+    )
     return summary if changed == summary else changed
