@@ -142,7 +142,7 @@ def _responses(operation: Operation) -> JsonValue:
         statuses.add(426)
     if operation.method in {"POST", "PUT", "PATCH"}:
         statuses.update(WITH_BODY)
-    if operation.access == "operator":
+    if operation.access != "anybody":
         statuses.add(401)
     responses: dict[str, JsonValue] = {
         str(status): _answer(status, answer) for status, answer in operation.answers.items()

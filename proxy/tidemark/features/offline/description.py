@@ -23,7 +23,7 @@ from tidemark.server.endpoints.description import CHAT_BODY
 
 OPERATIONS = (
     operation(
-        "anybody",
+        "tenant",
         "POST",
         "/tidemark/count",
         "Count the tokens of a chat request.",
