@@ -27,9 +27,11 @@ class Box:
     """
 
     def __init__(self, key: bytes) -> None:
+        from cryptography.exceptions import InvalidTag
         from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
         cipher = AESGCM(key)
+        self._broken = InvalidTag
         self._encrypt = cipher.encrypt
         self._decrypt = cipher.decrypt
 
@@ -43,13 +45,11 @@ class Box:
 
         :raises SealBroken: it was changed, or sealed with another key or for something else
         """
-        from cryptography.exceptions import InvalidTag
-
         if len(sealed) < NONCE_BYTES + TAG_BYTES:
             raise SealBroken("it is cut")
         try:
             return self._decrypt(sealed[:NONCE_BYTES], sealed[NONCE_BYTES:], about)
-        except InvalidTag as error:
+        except self._broken as error:
             raise SealBroken("it was changed, moved, or sealed with another key") from error
 
     def __repr__(self) -> str:

@@ -36,7 +36,7 @@ AWAY = (
     "token, or try again in a moment."
 )
 NOT_VALID = "What the provider sent is not valid for this sign-in. Begin it once more."
-HINT = "Sign-in by OpenID needs the extra oidc of this server: pip install 'tidemark-proxy[oidc]'. Sign in with the token."
+HINT = "Sign-in by OpenID needs the server's extra oidc: pip install 'tidemark-proxy[oidc]'. Sign in with the token."
 
 
 class ProviderAway(UpstreamError):

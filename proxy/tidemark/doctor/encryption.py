@@ -57,7 +57,10 @@ def _check_keys(ring: KeyRing) -> list[Finding]:
             mend = f"chmod -R go= {folder}"
             findings.append(Finding(ENCRYPTION, "warning", f"others can read {open_names[0]}", mend))
     if lost := ring.lost():
-        mend = "Put the master key that wrapped them behind the present one in TIDEMARK_ENCRYPTION_KEY."
+        mend = (
+            "Put the master key that wrapped them behind the present one in TIDEMARK_ENCRYPTION_KEY, or restore their "
+            "files."
+        )
         findings.append(Finding(ENCRYPTION, "error", f"the keys of {lost:,} tenants cannot be unwrapped", mend))
     return findings
 

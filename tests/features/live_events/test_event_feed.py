@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 from typing import Literal
 
 import pytest
@@ -61,6 +62,26 @@ async def test_nothing_is_stored_while_nobody_listens(alone: RedisStore, admin: 
     assert admin.xlen(f"{keys.EVENTS}:s") == 1
     for part in "sl":
         assert int(admin.ttl(f"{keys.EVENTS}:{part}")) > 0
+
+
+async def test_nothing_is_sealed_while_nobody_listens(alone: RedisStore, admin: redis.Redis) -> None:
+    """Each turn has an event, so this would be a part of each request's cost."""
+    sealed: list[str] = []
+
+    class Noting(XorCipher):
+        """Notes for whom it seals."""
+
+        def seal(self, plain: bytes, owner: str, place: Sequence[str | bytes]) -> bytes:
+            sealed.append(owner)
+            return super().seal(plain, owner, place)
+
+    feed = RedisLiveEvents(alone.ask, Codec(Noting()))
+    admin.delete(f"{keys.EVENTS}:s", f"{keys.EVENTS}:l")
+    assert not await feed.publish(events("unheard"))
+    assert sealed == []
+    before = await feed.newest()
+    assert await feed.publish(events("heard"))
+    assert [batch for _, batch in await feed.read(before)] == [events("heard")]
 
 
 @pytest.mark.parametrize("codec", [Codec(), Codec(XorCipher())], ids=["plain", "sealed"])

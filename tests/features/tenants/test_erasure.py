@@ -205,6 +205,18 @@ def test_an_erasure_whose_key_was_gone_already_does_not_say_that_nothing_was_sea
     assert certificate["backups_and_exports"].startswith("what was sealed cannot be read")
 
 
+def test_without_the_master_key_no_sealed_tenant_is_erased(bench: Bench, tmp_path: Path) -> None:
+    """Its key would stay wherever the servers have it, and copies could be read; so nothing is deleted."""
+    sealed = bench.client("mine", environ={"TIDEMARK_ENCRYPTION_KEY": KEY, "TIDEMARK_KEYS_URL": "folder"})
+    sealed.chat([user("Who are you?")], conversation="penguin", **STORED)
+    bench.settle()
+    plain = bench.client("mine", environ={"TIDEMARK_DATA_DIR": str(tmp_path / "elsewhere")})
+    refused = erase(plain, owner_for("mine"))
+    assert (refused.status_code, "TIDEMARK_ENCRYPTION_KEY" in refused.text) == (503, True)
+    assert sealed.chat([user("And now?")], conversation="penguin", **STORED).status_code == 200
+    assert len(bench.upstream.received[-1].json["messages"]) == 3
+
+
 def test_only_the_operator_erases_and_only_what_is_named_whole(bench: Bench) -> None:
     """A beginning that several tenants share, or none, erases nothing."""
     client = bench.client("mine", environ={"TIDEMARK_ADMIN_TOKEN": "the operator's token"})

@@ -15,16 +15,20 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from tidemark.core.errors import StoreUnavailable
+from tidemark.core.errors import EncryptionKeyLost, StoreUnavailable
 from tidemark.core.frozen import frozen
 from tidemark.features.tenants.certificates import signed
 from tidemark.features.tenants.trace_eraser import TraceEraser
-from tidemark.features.tenants.traces import find_owner, traces_of
+from tidemark.features.tenants.traces import find_owner, has_sealed, traces_of
 from tidemark.store.encryption.keyring import LOOK_SECONDS, KeyRing, scope_of
 from tidemark.store.whole_store import WholeStore
 
 MOST_PASSES = 4
 """How often the store is gone through. A turn that was under way may be stored after the first time."""
+_NO_KEY = (
+    "The tenant's records are sealed, and no master key is configured, so its key would stay. Set "
+    "TIDEMARK_ENCRYPTION_KEY and encryption.keys_url as the servers have them."
+)
 FORGOTTEN_SECONDS = 2 * LOOK_SECONDS + 0.1
 """After this no worker has an erased key any more."""
 
@@ -61,10 +65,12 @@ class TenantErasure:
 
         :param tell: takes what is done now
         :raises StoreUnavailable: the store does not answer, or the tenant writes all the while
-        :raises EncryptionKeyLost: the keys cannot be reached; nothing is deleted then
+        :raises EncryptionKeyLost: the keys cannot be reached, or are not configured; nothing is deleted then
         """
         parts, key_ids, made_at = self._parts, list[str](), None
         traces = await traces_of(parts.store, owner)
+        if parts.keys is None and await has_sealed(parts.store, traces):
+            raise EncryptionKeyLost(_NO_KEY)
         eraser = TraceEraser(parts.store, traces)
         await eraser.mark()
         if parts.keys is not None:

@@ -99,6 +99,15 @@ async def traces_of(store: WholeStore, owner: str) -> Traces:
     return traces
 
 
+async def has_sealed(store: WholeStore, traces: Traces) -> bool:
+    """Tell whether any of the tenant's conversations begins with a sealed message."""
+    for conversation in traces.conversations:
+        oldest: bytes = await store.call("LINDEX", keys.message_list(conversation), 0) or b""
+        if oldest.startswith(MARK):
+            return True
+    return False
+
+
 async def _whose(store: WholeStore, name: bytes) -> tuple[str, str]:
     owner, tenant = await store.call("HMGET", name, "owner", "tenant")
     return (owner or b"").decode(), (tenant or b"").decode()
