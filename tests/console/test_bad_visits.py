@@ -43,6 +43,19 @@ def words(answer: httpx.Response) -> str:
     return " ".join(html.unescape(re.sub(r"<[^>]+>", " ", answer.text)).split())
 
 
+OWN = "/console/own/"
+"""The pages that serve tenants alone."""
+
+
+def tenant_of(console: Console) -> Visitor:
+    """A browser whose visitor has signed in with the key of a conversation."""
+    console.client("a-tenant").chat([{"role": "user", "content": "Hello."}])
+    console.settle()
+    tenant = console.visitor(signed_in=False)
+    assert tenant.http.post("/console/login", data={"token": "a-tenant"}).status_code == 303
+    return tenant
+
+
 def is_told(answer: httpx.Response) -> bool:
     """Whether a page says what is wrong to a screen reader too, and leads on."""
     return 'role="alert"' in answer.text and ("<a " in answer.text or "<form" in answer.text)
@@ -171,10 +184,10 @@ def test_a_page_number_of_nonsense_leads_to_the_first_page(visitor: Visitor, con
 
 def test_every_page_says_that_the_store_is_away(console: Console, visitor: Visitor, conversation: str) -> None:
     """It was open or is opened meanwhile; it can be tried again, and works when the store is back."""
-    pages = [path.format(id=conversation) for path in paths(console, "GET")]
+    pages, tenant = [path.format(id=conversation) for path in paths(console, "GET")], tenant_of(console)
     console.store.stop()
     for page in pages:
-        answer = visitor.get(page)
+        answer = (tenant if page.startswith(OWN) else visitor).get(page)
         assert (answer.status_code, is_told(answer)) == (503, True), page
         assert "does not answer" in answer.text
         assert "try again" in answer.text.lower()
@@ -186,10 +199,13 @@ def test_every_form_is_kept_while_the_store_is_away(console: Console, visitor: V
     before = visitor.get("/console/models").text
     token = re.findall(r'name="csrf" content="(\w+)"', before)[0]
     entered = {"words": ENTERED, "retention": "123", "text": ENTERED, "template": "coding", "threshold": "0.77"}
+    tenant = tenant_of(console)
+    own_token = re.findall(r'name="csrf" content="(\w+)"', tenant.get("/console").text)[0]
     console.store.stop()
     for form in forms:
         model = "openai:scripted" if form.endswith("models") else ""
-        answer = visitor.http.post(form, data={"csrf": token, "model": model, **entered})
+        fields = {"csrf": own_token if form.startswith(OWN) else token, "model": model, **entered}
+        answer = (tenant if form.startswith(OWN) else visitor).http.post(form, data=fields)
         if form == "/console/logout":
             assert answer.status_code == 303
             assert visitor.http.post("/console/login", data={"token": TOKEN}).status_code == 303

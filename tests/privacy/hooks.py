@@ -37,3 +37,17 @@ class _Endless:
 
 
 never_ends = _Endless()
+
+
+def refuses_walruses(text: str) -> str:
+    """Fail on a text of a model, and on no text of a client."""
+    if "walrus" in text:
+        raise ValueError(text)
+    return text
+
+
+def refuses_lines(text: str) -> str:
+    """Fail on any summary, which has lines, and on no message."""
+    if "\n" in text:
+        raise ValueError(text)
+    return text

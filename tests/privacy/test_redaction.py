@@ -56,6 +56,11 @@ def bench(valkey: EmbeddedValkey, tmp_path: Path) -> Iterator[Bench]:
         yield made
 
 
+def hooked(name: str) -> str:
+    """The configuration of a hook, as the bench fills it in."""
+    return HOOK.format(name=name).replace("{", "{{").replace("}", "}}")
+
+
 def turn_with_secrets(turn: int) -> list[Said]:
     """What a client adds in one turn, with the secret in every place that it can write to."""
     arguments = json.dumps({"to": SECRET, "n": 1.50, SECRET: [SECRET]})
@@ -183,7 +188,7 @@ def test_what_cannot_be_redacted_is_not_stored_and_the_request_goes_on(
     bench: Bench, valkey: EmbeddedValkey, name: str
 ) -> None:
     """It is counted and logged; a request that needs a summary gets one that nothing stores."""
-    client = bench.client("mine", config=CONFIG + HOOK.format(name=name).replace("{", "{{").replace("}", "}}"))
+    client = bench.client("mine", config=CONFIG + hooked(name))
     bench.upstream.script = says("Hello.")
     started = time.monotonic()
     said = [message for turn in range(12) for message in (user(long(turn, 200)), assistant(long(50 + turn, 200)))]
@@ -195,6 +200,24 @@ def test_what_cannot_be_redacted_is_not_stored_and_the_request_goes_on(
     kept = stored_bytes(valkey)
     assert not re.search(rb"tm:\{[0-9a-f]{32}\}:[msty]:", kept)
     assert b"Point" not in kept
+
+
+@pytest.mark.parametrize("name", ["refuses_walruses", "refuses_lines"])
+def test_a_summary_that_cannot_be_redacted_holds_for_its_request_alone(
+    bench: Bench, valkey: EmbeddedValkey, name: str
+) -> None:
+    """Though the messages could be: nobody knows what a model has written."""
+    client = bench.client("mine", strategy="llm", config=CONFIG + hooked(name))
+    bench.upstream.script = upstream_with(says("## Context\nThe walrus was mailed, point by point, and agreed."))
+    said = [message for turn in range(12) for message in (user(long(turn, 200)), assistant(long(50 + turn, 200)))]
+    answer = client.chat([*said, user("Now?")])
+    assert (answer.status_code, answer.headers["x-tidemark-action"]) == (200, "compacted")
+    wait_until(lambda: b"Point 11" in stored_bytes(valkey))
+    assert b"walrus" not in stored_bytes(valkey)
+    summaries = client.http.get(
+        f"/tidemark/conversations/{answer.headers['x-tidemark-conversation']}/summaries", headers=client.headers()
+    )
+    assert summaries.json()["data"] == []
 
 
 def test_a_slow_pattern_is_stopped_and_others_go_on() -> None:

@@ -14,7 +14,7 @@ from typing import assert_never
 
 from tidemark.compaction.order import CompactionOrder, CompactionResult, NotSummarized, Summarized, Trigger
 from tidemark.compaction.record import masked_record, summary_record
-from tidemark.compaction.redacting import OrderRedaction, unstored
+from tidemark.compaction.redacting import OrderRedaction, is_unstored, unstored
 from tidemark.compaction.storing import SummaryOutcome, SummaryStorage
 from tidemark.compaction.writer import SummaryWriter
 from tidemark.core.conversation.messages import Message
@@ -155,7 +155,13 @@ class Compactor:
         outcome = await self._write(replace(run, order=order), seconds, failure)
         if isinstance(outcome, NotSummarized):
             return outcome
-        summary = await self._record(run.order, outcome.draft, run.recipe, results)
+        try:
+            summary = await self._record(run.order, outcome.draft, run.recipe, results)
+        except RedactionFailed:
+            if run.trigger is not Trigger.REQUEST:
+                raise
+            run = replace(run, order=unstored(run.order))
+            summary = await self._record(run.order, outcome.draft, run.recipe, results)
         try:
             stored = await self._store(run, summary, lease)
         except SummaryOutdated as error:
@@ -241,7 +247,7 @@ class Compactor:
     async def _record(
         self, order: CompactionOrder, draft: SummaryText, recipe: SummaryRecipe, results: tuple[str, ...] = ()
     ) -> PrefixSummary:
-        if not order.degraded:
+        if not is_unstored(order):
             draft = await self._redaction.draft(draft)
         record = summary_record(
             order.chain,

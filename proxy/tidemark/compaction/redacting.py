@@ -59,6 +59,11 @@ class OrderRedaction:
         return replace(masked, lines=tuple((place, line) for (place, _), line in zip(masked.lines, lines, strict=True)))
 
 
+def is_unstored(order: CompactionOrder) -> bool:
+    """Return whether nothing of an order is stored or flushed."""
+    return order.degraded and order.keep == "none"
+
+
 def unstored(order: CompactionOrder) -> CompactionOrder:
     """Return an order of which nothing is stored, flushed or given to a model."""
     return replace(order, degraded=True, keep="none", request=None, ask_provider=None)

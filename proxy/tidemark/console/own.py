@@ -32,7 +32,8 @@ class OwnPages:
         return await self.tenants.export(visit.visitor.owner, visit.parameter("format") or "html")
 
     async def _ask(self, visit: Visit) -> Response:
-        return visit.page("erase_own.html", certificate="")
+        owner = visit.visitor.owner
+        return visit.page("erase_own.html", certificate="", count=await self.tenants.count(owner))
 
     async def _erase(self, visit: Visit) -> Response:
         done = await self.tenants.erase(visit.visitor.owner)

@@ -43,6 +43,13 @@ class TenantsFeature(Feature):
             Route(f"{TENANT}/export", with_error_envelope(self._export), methods=["GET"]),
         ]
 
+    async def count(self, owner: str) -> int:
+        """Return how many conversations an owner has.
+
+        :raises StoreUnavailable: the store did not answer in time
+        """
+        return await self._worker.store.listing.count(owner)
+
     async def export(self, owner: str, form: str) -> Response:
         """Return all that is kept of an owner, as it is read.
 
