@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from asyncio import CancelledError
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from io import BytesIO
 
 from starlette.types import Receive, Send
@@ -120,6 +120,8 @@ class Response:
         self.status: int | None = None
         """None until the status line was handed to the server; nothing can follow if that was cancelled."""
         self.ended = False
+        self.before_end: Callable[[], Awaitable[None]] | None = None
+        """What is done before the last piece is sent: whoever has the whole answer may count on it."""
         self._last_piece = b""
         """The newest piece that was sent. An error that follows goes on with the numbers of its events."""
 
@@ -138,6 +140,8 @@ class Response:
         """Send the last piece."""
         if self.status is not None and not self.ended:
             self.ended = True
+            if self.before_end is not None:
+                await self.before_end()
             await self._send({"type": "http.response.body", "body": data, "more_body": False})
 
     async def send_whole(self, status: int, headers: Sequence[tuple[bytes, bytes]], data: bytes) -> None:

@@ -24,6 +24,8 @@ from tidemark.core.report import Usage
 
 RENEW_SECONDS = 20.0
 """Between two renewals of what is in progress; the store forgets it after three times as long."""
+FREE_SECONDS = 0.05
+"""How long a place may take to become free before a request is refused."""
 ANTHROPICS = "/v1/messages"
 CHARACTERS_A_TOKEN = 4
 """For answers whose provider counts nothing, or whose client left before it did."""
@@ -39,7 +41,9 @@ Lines = Sequence[tuple[bytes, bytes]]
 class Permission:
     """A request that counts against bounds. Mutable: how many tokens it took, and whether it has ended."""
 
-    def __init__(self, owner: str, bounds: Sequence[Bound], end: Callable[[Permission], None], lines: Lines) -> None:
+    def __init__(
+        self, owner: str, bounds: Sequence[Bound], end: Callable[[Permission], asyncio.Task[None] | None], lines: Lines
+    ) -> None:
         self.owner = owner
         self.bounds = bounds
         self.lease = uuid.uuid4().hex
@@ -47,6 +51,7 @@ class Permission:
         """Header lines of the answer: what is allowed, left, and when it is whole again."""
         self.tokens = 0
         self._end = end
+        self._telling: asyncio.Task[None] | None = None
 
     @property
     def counts_tokens(self) -> bool:
@@ -55,7 +60,12 @@ class Permission:
     def end(self) -> None:
         """Give the place back; a second call does nothing."""
         end, self._end = self._end, _nothing
-        end(self)
+        self._telling = end(self) or self._telling
+
+    async def given_back(self) -> None:
+        """Wait until the store has heard that this has ended, or does not answer."""
+        if self._telling is not None:
+            await asyncio.wait([self._telling])
 
 
 class Quotas:
@@ -102,6 +112,9 @@ class Quotas:
         permission = Permission(owner_of(caller.fingerprint), bounds, self._give_back, ())
         try:
             answer = await self._store.take(permission.owner, bounds, permission.lease)
+            if answer.used_up == "concurrent":  # a stream's last event may come before its place is free
+                await asyncio.sleep(FREE_SECONDS)
+                answer = await self._store.take(permission.owner, bounds, permission.lease)
         except StoreError as error:
             self._emit(StoreDegraded("quotas", str(error)))
             return None
@@ -125,6 +138,7 @@ class Quotas:
         finally:
             if permission is not None:
                 permission.end()
+                await permission.given_back()
 
     async def aclose(self) -> None:
         """Wait until the store has heard of all that has ended."""
@@ -144,15 +158,16 @@ class Quotas:
             bounds.append(Bound(grant.key, grant.quota))
         return bounds
 
-    def _give_back(self, permission: Permission) -> None:
-        """Tell the store in the background, because the client has its answer."""
+    def _give_back(self, permission: Permission) -> asyncio.Task[None]:
+        """Tell the store from a task of its own, since a client that leaves cancels what waits."""
         self._running.discard(permission)
-        self._begin(self._tell(permission))
+        return self._begin(self._tell(permission))
 
-    def _begin(self, work: Coroutine[None, None, None]) -> None:
+    def _begin(self, work: Coroutine[None, None, None]) -> asyncio.Task[None]:
         task = asyncio.get_running_loop().create_task(work)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
+        return task
 
     def _renew_later(self) -> None:
         if self._timer is None:

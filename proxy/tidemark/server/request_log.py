@@ -62,6 +62,17 @@ class RequestLog:
         """End the permit; a client that waits for a whole answer sees no progress."""
         self.end_permit()
 
+    def count_against(self, permission: Permission | None) -> None:
+        """Note what the request counts against. Its place is free before the client has the end of its answer."""
+        self.permission = permission
+        if permission is not None:
+            self.response.before_end = self._give_back
+
+    async def _give_back(self) -> None:
+        self.end_permission()
+        if self.permission is not None:
+            await self.permission.given_back()
+
     def end_permission(self) -> None:
         """End what the request counts against, with the tokens that it took."""
         if self.permission is None:

@@ -152,3 +152,13 @@ def test_passing_credentials_are_bounded_too(keyed: Keyed) -> None:
     answers: list[httpx.Response] = [Client(http, key).chat(HELLO) for key in keys]
     assert [answer.status_code for answer in answers] == [200, 429, 200]
     assert json.loads(answers[1].content)["error"]["code"] == "rate_limit_exceeded"
+
+
+def test_whoever_has_an_answer_has_its_place_again(keyed: Keyed) -> None:
+    """At every worker: one request after the other is never two at once, whole or streamed."""
+    key = keyed.create(concurrent=1)["key"]
+    workers = (keyed.client(key), other_worker(keyed, key))
+    keyed.bench.upstream.script = says("Hello there.")
+    for number in range(30):
+        body = {"model": "small", "messages": HELLO, "stream": number % 3 == 2}
+        assert workers[number % 2].post(body).status_code == 200

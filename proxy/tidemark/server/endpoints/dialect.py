@@ -85,7 +85,7 @@ class DialectEndpoint:
             caller = self._caller(scope)  # before its body, which anybody could make long
             log.trace_id = caller.trace_id
             if self._quotas is not None and self._quotas.bounds(caller):
-                log.permission = await self._quotas.take(caller, scope["path"])
+                log.count_against(await self._quotas.take(caller, scope["path"]))
             body = await read_body(receive, scope["headers"], self._limits.max_body_bytes)
             if is_encoded(scope["headers"]):
                 body = await decoded_body(body, scope["headers"], self._limits.max_body_bytes)

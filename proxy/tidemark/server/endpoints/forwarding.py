@@ -113,7 +113,7 @@ class ForwardingEndpoint:
             caller = self.auth.caller(headers)
             log.trace_id = caller.trace_id
             if scope["method"] == "POST" and self.quotas.bounds(caller):
-                log.permission = await self.quotas.take(caller, scope["path"])
+                log.count_against(await self.quotas.take(caller, scope["path"]))
             if is_read_whole(headers) or caller.is_restricted:
                 body = await read_body(receive, headers, self.max_body_bytes)
                 if is_encoded(headers):
