@@ -166,5 +166,4 @@ async def test_a_first_turn_is_few_commands(alone: RedisStore, admin: redis.Redi
     assert counts.pop("evalsha") == 2
     for name in ("config|resetstat", "config"):  # as Redis 6.2 calls it
         counts.pop(name, None)
-    of_its_lists = 6  # two scripts, with two commands each
-    assert sum(counts.values()) <= 12 + of_its_lists
+    assert sum(counts.values()) <= 12

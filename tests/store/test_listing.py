@@ -210,7 +210,7 @@ async def test_turns_that_begin_at_once_are_listed_together() -> None:
     """Each waits for one write at most that began before it, and none for the pause between writes."""
     asked = Asked()
     listing = Listing(asked, 0)
-    begun = [Used("owner", f"c{number}", "", "1.0", 0, is_new=True) for number in range(50)]
+    begun = [Used("owner", f"c{number}", f"n{number}", "1.0", 0, is_new=True) for number in range(50)]
     await asyncio.gather(*map(listing.add, begun))
     assert asked.written == [used.conversation for used in begun]
     assert asked.batches == 2

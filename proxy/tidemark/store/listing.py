@@ -1,7 +1,7 @@
 """Lists conversations, by credential and of all, and stores what clients call them.
 
-The lists stand in slots of their own, so a turn's script cannot write them. A turn that begins a conversation, or whose
-name led elsewhere, waits until it is listed: nobody could find it again if this process died first. Other uses are
+The lists stand in slots of their own, so a turn's script cannot write them. A turn whose name does not lead to its
+conversation yet waits until it does: by that name nobody could find it if this process died first. Other uses are
 written a moment later, and those of a conversation that was written in the last minute by a sweep, which comes once a
 minute; what a crash loses of them comes back with the next turn. A use that waits while another worker deletes the
 conversation is not written any more: each list remembers for ten minutes what was deleted from it.
@@ -87,10 +87,10 @@ class Listing:
         self._sweep_timer: asyncio.TimerHandle | None = None
 
     async def add(self, used: Used) -> None:
-        """Note that a conversation was used, and wait until it is listed if nothing else leads to it."""
+        """Note that a conversation was used, and wait until its name leads to it."""
         self.note(used)
-        name = (used.owner, used.name)
-        if not used.is_new and (not used.name or self._written_names.get(name) == used.conversation):
+        leads_here = self._written_names.get((used.owner, used.name)) == used.conversation and not used.is_new
+        if not used.name or leads_here:
             return
         if self._task is not None and not self._task.done():
             await asyncio.wait([self._task])  # it may have begun before
