@@ -15,7 +15,7 @@ from tests.request.talk import long
 from tests.security.asking import Got
 from tests.security.upstreams import PatientUpstream
 from tests.support.answers import Answer, Received
-from tests.support.scripted import DIALECTS, Turn
+from tests.support.scripted import DIALECTS, Turn, error
 from tidemark.server.describing import Operation, Parameter, Shape
 
 WORD = re.compile(r"zq([0-9a-f]{12})")
@@ -104,6 +104,8 @@ class GossipingUpstream(PatientUpstream):
         if "/files" in received.path and received.method == "POST":
             self._keep([f"file-{number}"], account, told)
             return Answer([json.dumps({"id": f"file-{number}", "object": "file", "note": told}).encode()])
+        if "/files/" in received.path and not gossip:  # it keeps the newest only
+            return error(404, "No such file.")
         if "/files" in received.path:
             everything = [kept for owner, kept in self.kept.values() if owner == account]
             return Answer([json.dumps({"object": "list", "data": gossip or everything[-5:]}).encode()])

@@ -85,7 +85,7 @@ async def drive(app: object, crowd: Crowd) -> tuple[int, Counter[int]]:
             got = await ask(app, operation.method, path, query=query, headers=lines, body=body)
             statuses[got.status] += 1
             foreign = crowd.look(tenant, operation, got)
-            request = f"{operation.method} {path}?{query} {lines} {body[:2000]!r}"
+            request = f"{operation.method} {path}?{query} {lines} {body[:2000]!r}, after {REQUESTS - left:,} others"
             assert not foreign, f"{foreign} reached {tenant.word} by {request}: {got.status} {got.text[:3000]}"
             assert got.status != 500, f"{request}: {got.text[:2000]}"
 

@@ -228,6 +228,8 @@ _MESSAGES_STREAM = b'event: message_start\ndata: {"type":"message_start","messag
 _FORM = b'--edge\r\nContent-Disposition: form-data; name="file"; filename="a"\r\n\r\nx\r\n--edge\r\nContent-Disposition: form-data; name="model"\r\n\r\nsmall\r\n--edge--\r\n'  # noqa: E501
 _YAML = b"server: {port: 1, host: 127.0.0.1}\nmodel_list:\n  - model_name: a\n    litellm_params: {model: openai/x, api_base: 'http://x/v1'}\ncompaction: {defaults: {strategy: llm, threshold: 0.8}}\n"  # noqa: E501
 _REPLY = b"+PONG\r\n$5\r\nhello\r\n*2\r\n:1\r\n%1\r\n+a\r\n_\r\n"
+_ODD_REPLY = b"%1\r\n*1\r\n:1\r\n+a\r\n"
+"""A map with a list as a key, which no value of Python can be."""
 _HEAD = (
     b"HTTP/1.1 200 OK\r\ncontent-type: text/plain\r\ntransfer-encoding: chunked\r\n\r\n5\r\nhello\r\n0\r\nx: y\r\n\r\n"
 )
@@ -243,7 +245,7 @@ TARGETS: dict[str, tuple[Target, Sequence[bytes]]] = {
     "messages answers": (fold(MESSAGES), [_MESSAGES_STREAM]),
     "forms": (form, [_FORM, b"model=a&x=%41&model=a"]),
     "YAML": (yaml, [_YAML]),
-    "replies of the store": (store_reply, [_REPLY]),
+    "replies of the store": (store_reply, [_REPLY, _ODD_REPLY]),
     "answers of upstreams": (http_answer, [_HEAD, b"HTTP/1.1 200 OK\r\ncontent-length: 5\r\n\r\nhello"]),
     "sealed items": (sealed, [b"The summary."]),
     "frames of exports": (frames, [_LINES]),

@@ -142,11 +142,11 @@ async def test_a_server_that_hangs_up_on_everybody_is_an_outage(tmp_path: Path) 
 
 
 async def test_what_is_no_answer_is_an_outage(tmp_path: Path) -> None:
-    """Bytes of another protocol, and answers that nobody asked for."""
-    script = Scripted(b"HTTP/1.1 400 Bad Request\r\n\r\n", b"HTTP/1.1 400 Bad Request\r\n\r\n")
-    async with serving(script, tmp_path) as line:
-        with pytest.raises(ConnectionError):
-            await line.call("PING")
+    """Bytes of another protocol, a map with a list as a key, and answers that nobody asked for."""
+    for answer in (b"HTTP/1.1 400 Bad Request\r\n\r\n", b"%1\r\n*1\r\n:1\r\n+a\r\n"):
+        async with serving(Scripted(answer, answer), tmp_path) as line:
+            with pytest.raises(ConnectionError):
+                await line.call("PING")
     script = Scripted(b"+OK\r\n+OK\r\n")
     async with serving(script, tmp_path) as line:
         assert await line.call("PING") == b"OK"

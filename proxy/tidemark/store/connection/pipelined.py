@@ -282,7 +282,7 @@ class StoreSocket(asyncio.Protocol):
                 future = answers.popleft()
                 if not future.done():
                     future.set_result(answer)
-        except (_LostError, IndexError):  # this is not RESP3
+        except (_LostError, IndexError, TypeError):  # this is not RESP3, or a map of lists, which no command answers
             self.abandon()
         if not self.is_usable and not answers:
             self.abandon()
