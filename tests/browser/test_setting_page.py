@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import re
 
+import httpx
 from playwright.sync_api import Page, expect
 
 from tests.console.conftest import Console
+from tests.support.serving import NO_TLS
+from tests.support.waiting import wait_until
 
 SETTINGS = "/console/settings"
 
@@ -49,7 +52,9 @@ def test_what_is_entered_survives_an_outage_of_the_store(console: Console, page:
     expect(page.get_by_role("alert")).to_contain_text("not known to be saved. What you entered is kept")
     expect(page.get_by_role("alert")).to_be_focused()
     console.store.start()
+    wait_until(lambda: httpx.get(f"{console.url}/health/readiness", verify=NO_TLS).json()["store"] == "ok")
     page.get_by_role("button", name="Save", exact=True).click()
+    expect(page.get_by_role("status").filter(has_text="Saved.")).to_be_visible()
     page.goto(SETTINGS)
     expect(page.get_by_label("Threshold")).to_have_value("0.77")
     expect(page.get_by_role("combobox", name="Template")).to_have_value("concise")

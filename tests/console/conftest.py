@@ -75,10 +75,15 @@ class Visitor:
         return self.http.post(path, data={"csrf": token[1] if token else "", **fields})
 
 
-def paths(console: Console, method: str) -> list[str]:
-    """The paths of all pages or forms of an operator's session, those of new families too."""
+def paths(console: Console, method: str, *, tenants: bool = False) -> list[str]:
+    """The paths of all pages or forms of an operator's session, those of new families too.
+
+    :param tenants: with those that serve tenants only
+    """
     routes = [route for route in console.app.routes if isinstance(route, Route) and "/console" in route.path]
-    found = {route.path for route in routes if method in (route.methods or ()) and "/own/" not in route.path}
+    found = {
+        route.path for route in routes if method in (route.methods or ()) and (tenants or "/own/" not in route.path)
+    }
     sign_in = {"/console/login", "/console/login/openid", CALLBACK}
     return sorted(found - sign_in - {"/console/static/{name}", "/console/{path:path}", "/console/events"})
 

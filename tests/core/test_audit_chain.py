@@ -106,6 +106,7 @@ def tampered(log: Log, chance: random.Random) -> str:  # noqa: C901 - one case f
     return kind
 
 
+@pytest.mark.random
 def test_every_tampering_of_ten_thousand_is_found() -> None:
     """One byte or entry of a log of up to twelve, by somebody who has no secret."""
     chance, kinds = random.Random(8), dict[str, int]()

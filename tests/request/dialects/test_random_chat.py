@@ -123,6 +123,7 @@ def harbour(store_url: str, tmp_path_factory: pytest.TempPathFactory) -> Iterato
         yield made
 
 
+@pytest.mark.random
 @pytest.mark.timeout(7200)
 def test_random_talks_are_refused_nothing_and_every_changed_prefix_has_a_named_cause(harbour: Harbour) -> None:
     """Tools, parallel ones too, forks, edits, rewinds, force, off, clips, recall, search, models, workers, restarts.

@@ -47,6 +47,7 @@ def harbour(store_url: str, tmp_path_factory: pytest.TempPathFactory) -> Iterato
         yield made
 
 
+@pytest.mark.random
 @pytest.mark.timeout(7200)
 def test_random_talks_are_refused_nothing_that_they_are_not_refused_straight(harbour: Harbour) -> None:
     """No block or thinking stands in a wrong place, and each changed prefix has a named cause."""
