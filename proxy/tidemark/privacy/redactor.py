@@ -133,5 +133,13 @@ def _message(message: Message, redact: Callable[[str], str]) -> Message:
     calls = tuple(ToolCall(call.id, call.name, redact_text(call.arguments, once)) for call in message.calls)
     if raw is message.raw and text == message.text and calls == message.calls:
         return message
-    fields = {"name": message.name, "calls": calls, "answers": message.answers, "media": message.media}
-    return Message(raw, message.role, text, message.digest, **fields)  # type: ignore[arg-type]
+    return Message(
+        raw,
+        message.role,
+        text,
+        message.digest,
+        name=message.name,
+        calls=calls,
+        answers=message.answers,
+        media=message.media,
+    )
