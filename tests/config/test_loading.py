@@ -178,6 +178,15 @@ class TestStore:
             Lifetime(30 * DAY, 90 * DAY),
         ]
 
+    def test_a_model_takes_each_key_from_the_best_pattern_that_states_it(self, write: Write) -> None:
+        """A pattern for how long says nothing of what is stored, so another one's still holds."""
+        stated = '{models: {"claude-*": {keep: none}, "claude-haiku": {ttl_days: 1}, "gpt-*": {ttl_days: 90}}}'
+        settings = load(write(f"store: {stated}"), HOME)
+        models = ("claude-haiku", "claude-opus", "gpt-5", "other")
+        assert [settings.keep_for(model) for model in models] == ["none", "none", "all", "all"]
+        kept = Worker(settings, pytest.fail).lifetimes
+        assert [kept.of("0" * 32, model).idle for model in models] == [DAY, 30 * DAY, 90 * DAY, 30 * DAY]
+
 
 class TestPolicies:
     """The more particular word wins."""

@@ -61,13 +61,15 @@ def write(admin: redis.Redis, turn: TurnRecord, lasting: Lifetime, *parts: str) 
     admin.eval(source, 1, keys.family_prefix(turn.chain.family), *given)
 
 
-@pytest.mark.parametrize("seconds", [0, 3600])
+@pytest.mark.parametrize(
+    "lasting", [Lifetime(0), Lifetime(3600), Lifetime(3600, 0, 7200)], ids=["ever", "hour", "model"]
+)
 @pytest.mark.parametrize("said", FIRST.values(), ids=FIRST)
 def test_the_short_cut_writes_what_the_whole_way_writes(
-    admin: redis.Redis, tenant: str, said: Sequence[Message], seconds: int
+    admin: redis.Redis, tenant: str, said: Sequence[Message], lasting: Lifetime
 ) -> None:
     """Key by key and byte by byte, with the same time to live."""
-    turn, lasting = turn_of(tenant, said, created_at=1.5), Lifetime(seconds)
+    turn = turn_of(tenant, said, created_at=1.5)
     write(admin, turn, lasting, "record_first", "tree", "record")
     short = stored(admin, turn.chain.family)
     assert short

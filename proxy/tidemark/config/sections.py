@@ -211,8 +211,11 @@ class StoreSettings(Struct, frozen=True, kw_only=True):
 class ModelStoreSettings(Struct, frozen=True, kw_only=True):
     """One model's values in place of the section ``store``."""
 
-    keep: Keep = "all"
-    """What is stored of its requests."""
+    keep: Keep | None = None
+    """What is stored of its requests. null: as ``store.keep`` says."""
+    ttl_days: Days | None = None
+    """For how long after its last use a conversation is stored whose last request named this model. A tenant's own
+    applies if it is shorter. null: as ``store`` says."""
 
 
 class TenantSettings(Struct, frozen=True, kw_only=True):

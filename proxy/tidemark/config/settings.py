@@ -151,8 +151,14 @@ class Settings:
 
     def keep_for(self, model: str) -> Keep:
         """Return what is stored of the requests of a client's name for a model."""
-        own = most_specific(self.store_models, model)
-        return self.store.keep if own is None else own.keep
+        stated = {pattern: own.keep for pattern, own in self.store_models.items() if own.keep is not None}
+        return most_specific(stated, model) or self.store.keep
+
+    @property
+    def ttl_days_by_model(self) -> Mapping[str, float]:
+        """``ttl_days`` of ``store.models``, by name or pattern, of those that state it."""
+        stated = {pattern: own.ttl_days for pattern, own in self.store_models.items()}
+        return {pattern: days for pattern, days in stated.items() if days is not None}
 
     def policy_for(self, model: str) -> CompactionPolicy:
         """Return the compaction policy for a client's name."""

@@ -1,4 +1,4 @@
-"""Holds how long conversations are stored: after their last use and at most, by tenant.
+"""Holds how long conversations are stored: after their last use and at most, by tenant and model.
 
 Every write asks for it. The server deletes by itself: every key of a conversation expires.
 """
@@ -6,7 +6,7 @@ Every write asks for it. The server deletes by itself: every key of a conversati
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Collection, Mapping
 
 from tidemark.core.frozen import frozen
 
@@ -19,26 +19,49 @@ class Lifetime:
     """After the last use."""
     age: int = 0
     """After the first message, however much the conversation is used."""
+    tenants_idle: int | None = None
+    """The tenant's, if the model has another."""
 
 
 class Lifetimes:
     """The lifetimes of all tenants. It holds no other state.
 
     :param by_tenant: lifetimes by tenant, or by the hex digest of a credential; all others have the usual one
+    :param idle_of: returns a model's own idle time in whole seconds; None: the tenant's applies
+    :param idles: all that ``idle_of`` returns
     """
 
-    def __init__(self, usual: Lifetime, by_tenant: Mapping[str, Lifetime] | None = None) -> None:
+    def __init__(
+        self,
+        usual: Lifetime,
+        by_tenant: Mapping[str, Lifetime] | None = None,
+        idle_of: Callable[[str], int | None] | None = None,
+        idles: Collection[int] = (),
+    ) -> None:
         self.usual = usual
         self._by_tenant = dict(by_tenant or {})
+        self._idle_of = idle_of
+        self._idles = tuple(idles)
 
     @property
     def longest(self) -> int:
-        """The longest idle time of any tenant; 0 if one has no limit."""
+        """The longest idle time of any tenant or model; 0 if one has no limit."""
         idle = [lifetime.idle for lifetime in (self.usual, *self._by_tenant.values())]
-        return max(idle) if all(idle) else 0
+        return max([*idle, *self._idles]) if all(idle) else 0
 
-    def of(self, tenant: str) -> Lifetime:
-        return self._by_tenant.get(tenant, self.usual) if self._by_tenant else self.usual
+    def of(self, tenant: str, model: str = "") -> Lifetime:
+        """Return the lifetime of a conversation whose last request named a model.
+
+        A model's idle time replaces the usual one. A tenant's own stands beside it: the shorter one applies.
+
+        :param model: as the client named it; empty for what has none
+        """
+        own = self._by_tenant.get(tenant) if self._by_tenant else None
+        lifetime = own or self.usual
+        idle = self._idle_of(model) if self._idle_of is not None and model else None
+        if idle is None or idle == lifetime.idle or (own is not None and 0 < own.idle < idle):
+            return lifetime
+        return Lifetime(idle, lifetime.age, lifetime.idle)
 
 
 def lifetime(idle_seconds: float | None, age_seconds: float | None = None) -> Lifetime:

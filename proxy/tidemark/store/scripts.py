@@ -142,6 +142,7 @@ def record_arguments(
             len(answered),
             turn.bindings.hex(),
             turn.prompt_record.decode(),
+            "" if lifetime.tenants_idle is None else lifetime.tenants_idle,
         )
     )
     hashes = chain_arguments(turn.chain, max(0, skip - NEAR))

@@ -144,7 +144,7 @@ class TurnWriter:
         :param own: what the script returned; a ``+`` stands for a new conversation, a ``~`` for a mended record
         """
         conversation = turn.chain.family + own[:OWN_CHARACTERS].decode()
-        seconds, is_new = self._lifetimes.of(turn.tenant).idle, b"+" in own[OWN_CHARACTERS:]
+        seconds, is_new = self._lifetimes.of(turn.tenant, turn.model).idle, b"+" in own[OWN_CHARACTERS:]
         if b"~" in own[OWN_CHARACTERS:]:
             self._emit(RecordBroken(conversation, "conversation", MENDED))
         return Used(owner, conversation, turn.name, created, seconds, is_new)
@@ -184,7 +184,7 @@ class TurnWriter:
             created,
             codec=self._codec,
             skip=skip,
-            lifetime=self._lifetimes.of(turn.tenant),
+            lifetime=self._lifetimes.of(turn.tenant, turn.model),
             stored_systems=self._stored_systems,
             answered=write.arguments if write else (),
         )
@@ -199,7 +199,7 @@ class TurnWriter:
             scripts.record_arguments,
             codec=self._codec,
             skip=skip,
-            lifetime=self._lifetimes.of(turn.tenant),
+            lifetime=self._lifetimes.of(turn.tenant, turn.model),
             stored_systems=self._stored_systems,
         )
         arguments = await asyncio.to_thread(pack, turn, parts, created)

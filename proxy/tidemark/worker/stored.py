@@ -11,7 +11,7 @@ import re
 import socket
 import time
 from collections.abc import Callable, Iterable, Mapping
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any, TypedDict
 
@@ -25,6 +25,7 @@ from tidemark.compaction.immediate import ImmediateCompaction
 from tidemark.compaction.storing import SummaryStorage
 from tidemark.compaction.writer import SummaryWriter
 from tidemark.config import ModelEntry, QuotaSettings, Settings, StoreSettings, TenantSettings, WindowNote
+from tidemark.config.models import most_specific
 from tidemark.core.bill import SavingOf
 from tidemark.core.conversation.prefix import owner_of
 from tidemark.core.conversation.request import Dialect
@@ -236,9 +237,12 @@ class StoreParts(ModelParts):
 
     @cached_property
     def lifetimes(self) -> Lifetimes:
-        """How long conversations are stored: in general, and of tenants with settings of their own."""
+        """How long conversations are stored: in general, and of tenants and models with settings of their own."""
+        usual = _lifetime_of(self.settings.store)
         own = {tenant: _lifetime_of(section) for tenant, section in self.settings.tenants.items()}
-        return Lifetimes(_lifetime_of(self.settings.store), own)
+        days = self.settings.ttl_days_by_model
+        idles = {pattern: lifetime(ttl * SECONDS_A_DAY).idle for pattern, ttl in days.items()}
+        return Lifetimes(usual, own, partial(most_specific, idles), idles.values()) if idles else Lifetimes(usual, own)
 
     @cached_property
     def ttl_seconds(self) -> float:

@@ -30,7 +30,9 @@ Check = Callable[[Codec, Element, KeyPlace], object]
 UNREADABLE = (RecordUnreadable, ValueError, KeyError, TypeError, AttributeError, zlib.error)
 """What a check raises for an element that cannot be read."""
 _REFERENCE_BYTES = 4 + DIGEST_BYTES + RECIPE_BYTES
-_WHOLE_NUMBERS = frozenset({b"base", b"count", b"tokens", b"turns", b"summaries", b"unheard", b"stem"})
+_WHOLE_NUMBERS = frozenset(
+    {b"base", b"count", b"tokens", b"turns", b"summaries", b"unheard", b"stem", b"idle", b"lent"}
+)
 _TIMES = frozenset({b"created", b"updated", b"last_summary", b"touched", b"dies"})
 _SEALED_TEXTS = frozenset({b"model", b"name"})
 

@@ -13,7 +13,7 @@ local function list_fork(hash, own, seconds)  -- the newest that left its parent
   call('LREM', key('g', hash), 0, own)
   call('LPUSH', key('g', hash), own)
   call('LTRIM', key('g', hash), 0, 15)
-  if seconds > 0 then call('EXPIRE', key('g', hash), seconds) end
+  if seconds > 0 then prolong(key('g', hash), seconds) end
 end
 
 local function keep_forks(conv, cut, holder)  -- false, and nothing is changed, if they are too many

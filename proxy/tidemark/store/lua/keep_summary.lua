@@ -43,5 +43,8 @@ if not redis.call('LPOS', r, ref) then
   for _, field in ipairs({'created', 'updated'}) do redis.call('HSETNX', c, field, created) end
   redis.call('HSETNX', c, 'tenant', tenant)
 end
-if ttl > 0 then for _, k in ipairs({at, c, r}) do redis.call('EXPIRE', k, ttl) end end
+if ttl > 0 then
+  prolong(at, ttl)  -- forks have it as well
+  for _, k in ipairs({c, r}) do redis.call('EXPIRE', k, ttl) end
+end
 return stored

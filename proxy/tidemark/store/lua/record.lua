@@ -6,10 +6,12 @@
 -- messages are not sent because the expected conversation has them, for a conversation whose answers the client
 -- repeats in other words the arguments of `shortened`, how many arguments the response has, in hex what the turn's
 -- thinking is bound to (core/conversation/thinking.py), which a fork has from its parent, and what takes the place of
--- what was sent before the messages (core/conversation/sent_prompts.py), or "".
+-- what was sent before the messages (core/conversation/sent_prompts.py), or "", and the tenant's ttl if the model's is
+-- another, or "".
 local expected, skip, ttl, age, created, tenant, owner, model, total, client_name, head, lease, systems, withheld, echo = unpack(facts)
 local turn, lease_value = ARGV[4], ARGV[5]
 local sent = facts[18]
+local tenants_ttl = facts[19] ~= '' and facts[19] or ttl
 local bound = facts[17]:gsub('%x%x', function(byte) return string.char(tonumber(byte, 16)) end)
 local first = 6 + 2 * systems  -- the argument of message skip + 1
 
@@ -27,7 +29,7 @@ if not is_repeated then conv, k = locate(expected, skip) end
 if conv and not is_repeated then conv, k = settle(conv, k) end
 k = conv and k or 0
 if k < skip then return false end  -- earlier messages are gone: all must be sent
-local function rest(of) return call('HMGET', key('c', of), 'stem', 'owner', 'created', 'dies', 'turns') end
+local function rest(of) return call('HMGET', key('c', of), 'stem', 'owner', 'created', 'dies', 'turns', 'idle', 'lent') end
 local before = conv and rest(conv.own)
 if skip > 0 and conv and before[1] then return false end  -- the same
 
@@ -68,8 +70,9 @@ local damaged = begins and former and former.base and not former.whole or not be
 local began = (begins and '+' or '') .. (damaged and '~' or '')
 -- an unexpected fork needs system messages of its own, and so does a conversation that has lost them
 if withheld > 0 and (own ~= expected or call('EXISTS', key('y', own)) == 0) then return false end
+local parents_idle = begins and before and before[6]
 if begins then before = rest(own) end
-local stem, stored_owner, since, dies, turns = unpack(before)
+local stem, stored_owner, since, dies, turns, idle, lent = unpack(before)
 local touched, parent
 if begins then
   touched, parent = conv and conv.touched or now(), conv and conv.own or ''
@@ -87,13 +90,23 @@ else
   if stem then call('HDEL', key('c', own), 'stem') end
   if not stored_owner then set('owner', owner) end  -- one of the time before there were lists
 end
-local seconds = bounded(ttl, dies)
+-- What a fork shares with its parents lives as long as either needs it: a model's lifetime may differ from the next's.
+local is_other_lifetime = parents_idle or tonumber(idle or tenants_ttl) ~= ttl
+if ttl ~= tenants_ttl then set('idle', ttl) elseif idle then call('HDEL', key('c', own), 'idle') end
+local needed = lent and longest(ttl, tonumber(lent)) or ttl
+local seconds = bounded(needed, dies)
+local function lend(to)
+  local theirs, lent = unpack(call('HMGET', key('c', to), 'idle', 'lent'))
+  theirs = longest(tonumber(theirs or tenants_ttl), tonumber(lent or 1))
+  if longest(theirs, needed) ~= theirs then call('HSET', key('c', to), 'lent', needed) end
+end
 local lasting = seconds > 0 and {'EX', seconds} or {}
 if begins then
   drop_state(own)
   if conv then
     call('SADD', key('b', conv.own), own)
-    local remaining = span(conv.own, ttl)
+    if is_other_lifetime then lend(conv.own) end
+    local remaining = span(conv.own, tenants_ttl)
     if remaining > 0 then call('EXPIRE', key('b', conv.own), remaining) end
     inherit(conv.own, own)
     list_fork(chain(k), own, seconds)
@@ -154,13 +167,20 @@ for _, kind in ipairs({'y', 'r', 'q', 'b', 'o', 'v'}) do
   if rare == 0 then break end
   rare = rare - call('EXPIRE', key(kind, own), seconds)
 end
-if now() - tonumber(touched) >= math.min(seconds / 8, 86400) then  -- its parents and summaries, about once a day
+if is_other_lifetime or now() - tonumber(touched) >= math.min(seconds / 8, 86400) then  -- its parents and summaries, about once a day
   call('HSET', key('c', own), 'touched', now())
-  for _, ref in ipairs(call('LRANGE', key('r', own), 0, -1)) do call('EXPIRE', summary(ref), seconds) end
+  local base = begins and k or conv.base
+  for _, ref in ipairs(call('LRANGE', key('r', own), 0, -1)) do
+    if position(ref) > base then call('EXPIRE', summary(ref), seconds) else prolong(summary(ref), seconds) end
+  end
+  for _, ref in ipairs(is_other_lifetime and call('LRANGE', key('q', own), 0, -1) or {}) do
+    if position(ref) > base then call('EXPIRE', summary(ref, 'w'), seconds) end
+  end
   call('EXPIRE', key('z', own), seconds)
   local up = open(parent)
   while up do
-    local remaining = span(up.own, ttl)
+    if is_other_lifetime then lend(up.own) end
+    local remaining = span(up.own, tenants_ttl)
     for _, kind in ipairs(remaining > 0 and {'c', 'h', 'm', 't', 'y', 'r', 'q', 'b', 'o', 'v', 'z'} or {}) do
       call('EXPIRE', key(kind, up.own), remaining)
     end

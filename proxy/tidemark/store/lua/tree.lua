@@ -81,8 +81,17 @@ local function bounded(ttl, dies)  -- ttl, but no longer than until `dies`, and 
   local remaining = math.max(1, math.ceil(tonumber(dies) - now()))
   return ttl > 0 and math.min(ttl, remaining) or remaining
 end
-local function span(own, ttl)  -- lifetime in seconds of a conversation's parts; 0 for no limit
-  return bounded(ttl, call('HGET', key('c', own), 'dies'))
+local function longest(one, other) return one > 0 and other > 0 and math.max(one, other) or 0 end  -- 0 for no limit
+-- Lifetime in seconds of a conversation's parts; 0 for no limit. `ttl` is the tenant's, `idle` that of the last request's
+-- model, and `lent` what a fork needs, which has its first messages here.
+local function span(own, ttl)
+  local dies, idle, lent = unpack(call('HMGET', key('c', own), 'dies', 'idle', 'lent'))
+  ttl = tonumber(idle or ttl)
+  return bounded(lent and longest(ttl, tonumber(lent)) or ttl, dies)
+end
+local function prolong(at, seconds)  -- never shorten: others need it as well
+  local rest = call('TTL', at)
+  if rest < seconds then call('EXPIRE', at, seconds) end
 end
 
 local function hash_at(conv, pos)
