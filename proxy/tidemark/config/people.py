@@ -48,6 +48,9 @@ class EncryptionSettings(Struct, frozen=True, kw_only=True):
     embedded store; ``folder``: there for any store; otherwise a Redis or Valkey of its own."""
     required: bool = False
     """Refuse what stands in the store unsealed. Off, because a store from before is read until it is sealed."""
+    keyed_digests: bool = False
+    """Key the digests of messages and names by ``TIDEMARK_SECRET``. Then no copy of the store tells whether a short
+    text was said. Off, because the ids of conversations depend on it: only a new store can begin with it."""
 
 
 class PrivacySettings(Struct, frozen=True, kw_only=True):

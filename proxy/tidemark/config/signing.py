@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import hmac
 import os
 import secrets
 import tempfile
@@ -12,6 +13,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from tidemark.config.settings import Settings
+from tidemark.core.conversation.messages import key_digests
 from tidemark.core.errors import ConfigError
 
 FILE = "secret"
@@ -25,6 +27,16 @@ def secret_of(settings: Settings) -> bytes:
     """
     signing = settings.secrets.signing
     return (stored_secret(settings.data_dir) if signing is None else signing.reveal()).encode()
+
+
+def key_digests_of(settings: Settings, secret: bytes = b"") -> None:
+    """Key the digests of this process, if the settings say so (docs/adr/0046).
+
+    :param secret: what ``secret_of`` returned, if the caller has it
+    :raises ConfigError: there is no usable secret
+    """
+    if settings.encryption.keyed_digests:
+        key_digests(hmac.digest(secret or secret_of(settings), b"tidemark digests", "sha256"))
 
 
 def stored_secret(folder: Path) -> str:

@@ -8,10 +8,9 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping, Sequence
-from hashlib import blake2b
 
 from tidemark.core.bounded import BoundedCache
-from tidemark.core.conversation.messages import JsonValue
+from tidemark.core.conversation.messages import JsonValue, sized_digest
 from tidemark.core.conversation.thinking import BINDING, KEY_BYTES
 from tidemark.core.errors import InvalidRequest
 from tidemark.dialects.bodies import array_of, body_of
@@ -59,7 +58,7 @@ class SignedThinking:
         """Return a digest of a member or an element, whatever its cache marks and the writing of its JSON."""
         if not data:
             return b""
-        raw = blake2b(data, digest_size=16).digest()
+        raw = sized_digest(data, 16)
         meaning = self._meanings.get(raw)
         if meaning is None:
             meaning = digest_of_text(json.dumps(_plain(decode_value(data, self._member)), sort_keys=True))
@@ -115,7 +114,7 @@ def object_in(element: bytes) -> Mapping[str, JsonValue]:
 
 def digest_of_text(text: str) -> bytes:
     """Return a digest of ``KEY_BYTES``."""
-    return blake2b(text.encode(errors="surrogatepass"), digest_size=KEY_BYTES).digest()
+    return sized_digest(text.encode(errors="surrogatepass"), KEY_BYTES)
 
 
 def _plain(value: JsonValue) -> JsonValue:

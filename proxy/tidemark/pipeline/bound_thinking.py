@@ -14,8 +14,8 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from hashlib import blake2b
 
+from tidemark.core.conversation.messages import sized_digest
 from tidemark.core.conversation.native import NativeForm
 from tidemark.core.conversation.reply import Reply
 from tidemark.core.conversation.request import ModelRequest
@@ -287,7 +287,7 @@ class _Prefix:
 
 def _chained(digest: bytes, *meanings: bytes) -> bytes:
     """Return the digest of a longer prefix: from the digest of a shorter one, and what follows that."""
-    return blake2b(digest + b"".join(meanings), digest_size=KEY_BYTES).digest()
+    return sized_digest(digest + b"".join(meanings), KEY_BYTES)
 
 
 def _place(route: Route) -> tuple[str, str]:

@@ -10,9 +10,9 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Sequence
-from hashlib import blake2b
 from typing import Concatenate, ParamSpec, TypeVar
 
+from tidemark.core.conversation.messages import sized_digest
 from tidemark.core.conversation.reply import Reply
 from tidemark.core.conversation.request import ModelRequest
 from tidemark.core.conversation.responses import ResponseFormat
@@ -139,7 +139,7 @@ class _Keyed:
 def _key(route: Route, sealed: str) -> bytes:
     """Return the digest that names an item at an upstream: another one may be able to read it."""
     text = f"{route.base_url}\0{route.upstream_model}\0{sealed}"
-    return blake2b(text.encode(errors="surrogatepass"), digest_size=KEY_BYTES).digest()
+    return sized_digest(text.encode(errors="surrogatepass"), KEY_BYTES)
 
 
 async def _apart(body: bytes, work: Callable[Concatenate[bytes, _P], _T], *rest: _P.args, **more: _P.kwargs) -> _T:

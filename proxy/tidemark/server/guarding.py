@@ -7,7 +7,6 @@ route below ``/tidemark`` is wrapped. Model requests never pass here.
 from __future__ import annotations
 
 import asyncio
-import hashlib
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import field, replace
@@ -17,6 +16,7 @@ from starlette.routing import BaseRoute, Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from tidemark.core.bounded import BoundedCache
+from tidemark.core.conversation.messages import digest_of
 from tidemark.core.conversation.prefix import is_id, owner_of
 from tidemark.core.errors import Forbidden, NotAuthenticated, StoreError, TidemarkError
 from tidemark.core.events import Audited, Listener, Role
@@ -303,7 +303,7 @@ def _subject(text: str, name: str) -> str:
     """Return what an entry says that something was done to; of a client's own name for it a digest."""
     if name != "id" or not text or is_id(text):
         return text
-    return "name:" + hashlib.sha256(text.encode("utf-8", "replace")).hexdigest()[:_SUBJECT_CHARACTERS]
+    return "name:" + digest_of(b"name", text.encode("utf-8", "replace")).hex()[:_SUBJECT_CHARACTERS]
 
 
 def _place(request: Request) -> str:

@@ -20,7 +20,7 @@ from tidemark.store.connection.replicated import Replication, connect_replicated
 from tidemark.store.connection.sentinel import connect_to_primary
 from tidemark.store.connection.slots import keys_of
 from tidemark.store.connection.url import names_sentinels, read_address
-from tidemark.store.schema import read_schema, refusal_of
+from tidemark.store.schema import number_of, read_schema, refusal_of
 from tidemark.store.watch import facts_of
 
 __all__ = ["RECALL_SECONDS", "RECORD_SECONDS", "Ask", "CommandSender"]
@@ -135,7 +135,7 @@ class CommandSender:
             raise SchemaUnknown(refusal)
         self._only.backoff.admit()
         self._routed = self._cluster
-        return int(stored)
+        return number_of(stored)
 
     async def _write_probe(self) -> None:
         await self._client.call("SET", keys.PROBE, b"", "EX", _PROBE_SECONDS)

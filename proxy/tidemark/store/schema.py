@@ -11,6 +11,9 @@ Schema 1 is also that of stores without a number, which older versions wrote; th
 message, so that workers of earlier versions leave the store alone. New stores have it. Another store gets it if all its
 workers surely read it: an embedded store has the workers of one command only, and a configuration may say ``zstd``
 itself.
+
+With keyed digests (docs/adr/0046) a colon and the mark of their key follow. A program with another key would find
+nothing in the store and fill it with what others do not find, so it leaves the store alone, too.
 """
 
 from __future__ import annotations
@@ -19,6 +22,7 @@ import asyncio
 import contextlib
 from collections.abc import Awaitable, Callable, Sequence
 
+from tidemark.core.conversation.messages import digest_mark
 from tidemark.core.errors import StoreError
 from tidemark.store import keys
 from tidemark.store.connection.client import FAILURES, StoreClient
@@ -43,10 +47,17 @@ async def read_schema(client: StoreClient) -> bytes:
     stored: bytes | None = await client.call("GET", keys.SCHEMA)
     if stored is None:
         with contextlib.suppress(*FAILURES):  # a replica, or a full store: another start notes it
-            schema = _WITHOUT_NUMBER if await client.call("EXISTS", keys.everybodys_index()) else SCHEMA
-            await client.call("SET", keys.SCHEMA, str(schema), "NX")
+            has_content = await client.call("EXISTS", keys.everybodys_index())
+            mark = f":{digest_mark()}" if digest_mark() else ""
+            await client.call("SET", keys.SCHEMA, str(_WITHOUT_NUMBER) if has_content else f"{SCHEMA}{mark}", "NX")
         stored = await client.call("GET", keys.SCHEMA)
     return str(_WITHOUT_NUMBER).encode() if stored is None else stored
+
+
+_OTHER_DIGESTS = (
+    "The store was begun with other digests: encryption.keyed_digests or TIDEMARK_SECRET has changed since. Nothing is "
+    "read or written there. Set both as they were, or name another store by store.url."
+)
 
 
 class CompressionSwitch:
@@ -72,10 +83,19 @@ class CompressionSwitch:
                 await self._raise_schema()
 
 
-def refusal_of(stored: bytes) -> str:
-    """Say why a store of a schema cannot be used; empty if it can."""
-    if stored.isdigit() and int(stored) <= SCHEMA:
-        return ""
+def number_of(stored: bytes) -> int:
+    """Return the number of a schema that this program knows."""
+    return int(stored.partition(b":")[0])
+
+
+def refusal_of(stored: bytes, *, whatever_digests: bool = False) -> str:
+    """Say why a store of a schema cannot be used; empty if it can.
+
+    :param whatever_digests: the caller makes no digests of its own
+    """
+    number, _, mark = stored.partition(b":")
+    if number.isdigit() and int(number) <= SCHEMA:
+        return "" if whatever_digests or mark == digest_mark().encode() else _OTHER_DIGESTS
     return (
         f"A newer version of Tidemark wrote the store: its schema is {stored.decode(errors='replace')[:40]}, and this "
         f"version knows schemas up to {SCHEMA}. Nothing is read or written there. Run the newer version, or name "

@@ -26,6 +26,7 @@ from tidemark.compaction.storing import SummaryStorage
 from tidemark.compaction.writer import SummaryWriter
 from tidemark.config import ModelEntry, QuotaSettings, Settings, StoreSettings, TenantSettings, WindowNote
 from tidemark.config.models import most_specific
+from tidemark.config.signing import key_digests_of
 from tidemark.core.bill import SavingOf
 from tidemark.core.conversation.prefix import owner_of
 from tidemark.core.conversation.request import Dialect
@@ -163,6 +164,7 @@ class StoreParts(ModelParts):
         codec: Codec | None = None,
         dialects: Mapping[str, Dialect] | None = None,
     ) -> None:
+        key_digests_of(settings, secret)
         super().__init__(settings, warn, dialects)
         self.store_url = store_url or ""
         self.secret = secret

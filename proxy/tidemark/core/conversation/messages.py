@@ -19,7 +19,8 @@ Role = Literal["system", "user", "assistant", "tool"]
 DIGEST_BYTES = 16
 """128 bits. No two of 2**50 messages collide by accident. Any pair takes 2**64 steps, a second preimage 2**128."""
 
-_EMPTY_HASH = blake2b(digest_size=DIGEST_BYTES)
+_key = b""
+_empty_hash = blake2b(digest_size=DIGEST_BYTES)
 """A hash of nothing. A copy of it is quicker to make than a new hash of that size."""
 
 STEP_CHARS = 131_072
@@ -172,6 +173,25 @@ def encoded_steps(text: str) -> list[bytes]:
     ]
 
 
+def key_digests(key: bytes) -> None:
+    """Key all digests of this process, before it makes the first one (docs/adr/0046).
+
+    :param key: at most 64 bytes; with it a digest tells a text only to those who have the key
+    """
+    global _key, _empty_hash
+    _key, _empty_hash = key, blake2b(digest_size=DIGEST_BYTES, key=key)
+
+
+def digest_mark() -> str:
+    """Return what tells two keys of digests apart; empty without a key."""
+    return digest_of(b"the key of these digests").hex() if _key else ""
+
+
+def sized_digest(data: bytes, size: int) -> bytes:
+    """Return a digest of ``size`` bytes."""
+    return blake2b(data, digest_size=size, key=_key).digest()
+
+
 def digest_of(*pieces: bytes) -> bytes:
     """Return a digest of the pieces in order. Each has its length before it, so no two lists give the same bytes."""
     return hashed(framed(*pieces))
@@ -179,7 +199,7 @@ def digest_of(*pieces: bytes) -> bytes:
 
 def digest_of_steps(pieces: Iterable[Sequence[bytes]]) -> bytes:
     """Return the same digest as ``digest_of`` for long pieces, each in steps that are never joined."""
-    running_hash = _EMPTY_HASH.copy()
+    running_hash = _empty_hash.copy()
     for steps in pieces:
         running_hash.update(sum(map(len, steps)).to_bytes(8, "little"))
         for step in steps:
@@ -189,7 +209,7 @@ def digest_of_steps(pieces: Iterable[Sequence[bytes]]) -> bytes:
 
 def hashed(framed_pieces: bytes) -> bytes:
     """Return the digest of bytes that have their length prefixes already."""
-    running_hash = _EMPTY_HASH.copy()
+    running_hash = _empty_hash.copy()
     running_hash.update(framed_pieces)
     return running_hash.digest()
 

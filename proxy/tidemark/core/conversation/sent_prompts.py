@@ -10,9 +10,8 @@ import base64
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from hashlib import blake2b
 
-from tidemark.core.conversation.messages import JsonValue
+from tidemark.core.conversation.messages import JsonValue, sized_digest
 from tidemark.core.conversation.prompt_changes import ChangedPart, PromptChange, SentPrompt, first_change
 from tidemark.core.frozen import frozen
 
@@ -160,4 +159,4 @@ def _unmarked(part: JsonValue) -> JsonValue:
 
 
 def _digest(data: bytes, characters: int) -> bytes:
-    return base64.b64encode(blake2b(data, digest_size=characters * 3 // 4).digest())
+    return base64.b64encode(sized_digest(data, characters * 3 // 4))

@@ -43,7 +43,7 @@ def forget(config: Path | None, as_json: bool, yes: bool, tenant: str) -> None:
     encrypted: the certificate says so then.
     """
     from tidemark.config import load
-    from tidemark.config.signing import secret_of
+    from tidemark.config.signing import key_digests_of, secret_of
     from tidemark.features.tenants.erasure import TenantErasure
     from tidemark.features.tenants.feature import erasure_parts
     from tidemark.store.whole_store import WholeStore
@@ -52,6 +52,8 @@ def forget(config: Path | None, as_json: bool, yes: bool, tenant: str) -> None:
     if as_json and not yes:
         raise click.UsageError("--json prints nothing but the certificate, so say --yes with it.")
     settings = load(config, os.environ)
+    secret = secret_of(settings)
+    key_digests_of(settings, secret)
 
     async def run(url: str) -> dict[str, Any]:
         cipher = cipher_of(settings, _warn)
@@ -59,7 +61,7 @@ def forget(config: Path | None, as_json: bool, yes: bool, tenant: str) -> None:
         whole = WholeStore(url, library=settings.transport.store == "library")
         try:
             await whole.check_schema()
-            erasure = TenantErasure(erasure_parts(settings, whole, keys, secret_of(settings)))
+            erasure = TenantErasure(erasure_parts(settings, whole, keys, secret))
             owner = await erasure.find(tenant)
             if not yes:
                 click.confirm(f"Erase all of tenant {printable(owner)}? This cannot be undone.", abort=True)

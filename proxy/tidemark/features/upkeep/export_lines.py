@@ -18,7 +18,7 @@ FORMAT = 1
 _START = b"\0" * 32
 
 
-class Header(msgspec.Struct, frozen=True, tag_field="line", tag="header"):
+class Header(msgspec.Struct, frozen=True, omit_defaults=True, tag_field="line", tag="header"):
     """The first line."""
 
     format: int
@@ -29,6 +29,8 @@ class Header(msgspec.Struct, frozen=True, tag_field="line", tag="header"):
     created_at: float
     store: str
     """The epoch of the store: by it a later run knows that it goes on with the same store."""
+    digests: str = ""
+    """The mark of the key of its digests; empty without one."""
 
 
 class PendingEntry(msgspec.Struct, frozen=True, array_like=True):

@@ -76,8 +76,8 @@ class StoreExport:
                 writer = FrameWriter(file)
                 if state is None:
                     self._part.chmod(0o600)
-                    schema = int(await self._store.call("GET", keys.SCHEMA) or SCHEMA)
-                    header = Header(FORMAT, schema, __version__, round(self._clock(), 3), epoch)
+                    number, _, digests = (await self._store.call("GET", keys.SCHEMA) or b"%d" % SCHEMA).partition(b":")
+                    header = Header(FORMAT, int(number), __version__, round(self._clock(), 3), epoch, digests.decode())
                     self._add(writer, write_line(header))
                 scan = KeyScan(self._store, state)
                 async for names in scan.pages():

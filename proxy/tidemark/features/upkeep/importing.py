@@ -135,8 +135,13 @@ class StoreImport:
                 f"{self._path} was exported by Tidemark {header.version}, with format {header.format} and schema "
                 f"{header.schema}; this version reads {FORMAT} and {SCHEMA}. Import it with that version."
             )
-        stored_schema = int(await self._store.call("GET", keys.SCHEMA) or 0)
-        if stored_schema < header.schema:  # before what older versions cannot read
+        number, _, digests = (await self._store.call("GET", keys.SCHEMA) or b"0").partition(b":")
+        if digests.decode() != header.digests:
+            raise StoreError(
+                f"{self._path} has other digests than this store, so nothing of it would be found here: "
+                "encryption.keyed_digests or TIDEMARK_SECRET differs. Import it into a store that began with the same."
+            )
+        if int(number) < header.schema:  # before what older versions cannot read
             await self._store.call("SET", keys.SCHEMA, str(header.schema), "XX")
         mode = b"replace" if self._replace else b""
         self._progress_key = keys.IMPORT + hashlib.sha256(text + mode).hexdigest()

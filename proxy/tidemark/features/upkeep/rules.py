@@ -23,6 +23,7 @@ from tidemark.store.places import FAMILY, KeyPlace
 from tidemark.store.previews import read_preview
 from tidemark.store.references import RECIPE_BYTES
 from tidemark.store.responses import read_response
+from tidemark.store.schema import number_of
 
 KeyType = Literal["string", "list", "hash", "set", "zset", "stream"]
 Check = Callable[[Codec, Element, KeyPlace], object]
@@ -130,6 +131,10 @@ def _json(codec: Codec, element: Element, place: KeyPlace) -> None:
         raise unreadable("it is no object")
 
 
+def _schema(_: Codec, element: Element, __: KeyPlace) -> None:
+    number_of(element.value)
+
+
 def _number(_: Codec, element: Element, __: KeyPlace) -> None:
     float(element.value)
 
@@ -206,7 +211,7 @@ _OTHER: Mapping[str, Rule] = {
     "up": Rule("string", _number),
     "k": Rule("hash", _json),
     "w": Rule("hash", _sealed),
-    "schema": Rule("string", _number),
+    "schema": Rule("string", _schema),
     "probe": Rule("string", _anything),
     "rotation": Rule("string", _anything),
     "doctor": Rule("string", _anything),
