@@ -7,6 +7,8 @@ the name of its variable.
 
 Model servers that answer on this machine are found too: Ollama, llama.cpp, vLLM and LM Studio, on their usual ports. A
 server is known by what it answers; the port only says where to ask.
+
+In a terminal it asks which client is used, and leads it to Tidemark as ``tidemark wrap --install`` does.
 """
 
 from __future__ import annotations
@@ -14,7 +16,9 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import shutil
 import socket
+import sys
 import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence
@@ -25,12 +29,15 @@ from typing import Any
 
 import click
 
+from tidemark.cli.agents import AGENTS
+from tidemark.core.errors import TidemarkError
 from tidemark.core.frozen import frozen
 from tidemark.terminal.examples import example
 from tidemark.terminal.options import DEFAULT_FILE
 
 STANDARD_OUTPUT = "-"
 OWNER_ONLY = 0o600
+NO_CLIENT = "none"
 HOST = "127.0.0.1"
 USUAL_PORTS: tuple[int, ...] = (11434, 8080, 8000, 1234)
 """Of Ollama, llama.cpp, vLLM and LM Studio."""
@@ -46,7 +53,7 @@ _SOME_SERVER = "a local server"
 
 
 @click.command(
-    epilog=example("tidemark init", "tidemark init --output - > /etc/tidemark.yaml"),
+    epilog=example("tidemark init --client claude", "tidemark init --output - > /etc/tidemark.yaml"),
     short_help="Write a configuration for what this machine has.",
 )
 @click.option(
@@ -57,7 +64,12 @@ _SOME_SERVER = "a local server"
     help="The file to write; - is standard output.",
 )
 @click.option("--force", is_flag=True, help="Overwrite a file that exists.")
-def init(output: str, force: bool) -> None:
+@click.option(
+    "--client",
+    type=click.Choice([*sorted(AGENTS), NO_CLIENT]),
+    help="Also lead this client to Tidemark, in its own settings; a terminal is asked.",
+)
+def init(output: str, force: bool, client: str | None) -> None:
     """Write a configuration for the provider keys in the environment and the local servers that answer."""
     path = Path(output)
     if output != STANDARD_OUTPUT and path.exists() and not force:
@@ -82,9 +94,44 @@ def init(output: str, force: bool) -> None:
             file.write(text)
     except OSError as error:
         raise click.ClickException(f"{output} cannot be written: {error.strerror}.") from error
+    lead_client(client or _asked_client(), path)
     option = "" if output == DEFAULT_FILE else f" --config {output}"
     click.echo(f"{output} is written. Next: tidemark doctor{option}", err=True)
     click.echo(f"      and then: tidemark serve{option}", err=True)
+
+
+def _asked_client() -> str:
+    """Ask which of the clients on this machine is used. Only a terminal can answer."""
+    installed = [name for name in AGENTS if shutil.which(name)]
+    if not installed or not sys.stdin.isatty() or not sys.stderr.isatty():
+        return NO_CLIENT
+    choice: str = click.prompt(
+        "Which client shall use Tidemark, by its own settings?",
+        type=click.Choice([*installed, NO_CLIENT]),
+        default=NO_CLIENT,
+        err=True,
+    )
+    return choice
+
+
+def lead_client(name: str, config: Path) -> None:
+    """Lead a client to the server that a configuration describes; say how to take it back."""
+    from tidemark.cli.agents.agent import Place
+    from tidemark.cli.unwrap import install
+    from tidemark.cli.wrap import spoken_behind
+    from tidemark.config import load
+    from tidemark.terminal.http_client import configured_url
+
+    if name == NO_CLIENT:
+        return
+    settings = load(config, os.environ)
+    try:
+        changed = install(
+            AGENTS[name], Place(configured_url(config), spoken_behind(settings), os.environ), settings.data_dir
+        )
+    except TidemarkError as error:
+        raise click.ClickException(f"{config} is written, but {name} does not use it yet: {error}") from error
+    click.echo(f"{changed} leads {name} to Tidemark; take it back with: tidemark unwrap {name}", err=True)
 
 
 def _for_owner(path: str, flags: int) -> int:
