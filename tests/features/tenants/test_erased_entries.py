@@ -78,7 +78,9 @@ async def test_no_byte_of_an_erased_entry_stays_and_the_queue_goes_on(
         assert [number for number in range(0, 12, 2) if entry(number).key.encode() in written] == []
         assert admin.keys("tm:{flush}:*:fresh") == []
     state = await queue.state()
-    assert {one.name: (one.waiting, one.pending) for one in state.consumers} == {"fast": (0, 6), "slow": (4, 0)}
+    assert {one.name: one.pending for one in state.consumers} == {"fast": 6, "slow": 0}
+    waiting = {one.name: one.waiting for one in state.consumers}
+    assert waiting in ({"fast": 0, "slow": 4}, {"fast": 0, "slow": -1})  # Redis 6 cannot tell how many follow
     assert [one.entry.key async for one in queue.dead()] == [entry(3).key]
     following = [one.key for one in await queue.read("slow", "reader", 8, first[-1].id)]
     assert following == [entry(number).key for number in (5, 7, 9, 11)]
