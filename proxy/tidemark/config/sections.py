@@ -33,7 +33,13 @@ from tidemark.config.kinds import (
     yaml_word,
 )
 from tidemark.config.masking import Address
-from tidemark.config.people import AuditSettings, EncryptionSettings, OpenIdSettings, PrivacySettings
+from tidemark.config.people import (
+    AuditSettings,
+    EncryptionSettings,
+    OpenIdSettings,
+    PrivacySettings,
+    RequestLogSettings,
+)
 from tidemark.core.conversation.cache_marks import MarkPolicy
 from tidemark.core.conversation.records import Keep
 from tidemark.core.conversation.summary import Strategy
@@ -394,6 +400,7 @@ SECTIONS: Mapping[str, Any] = {
     "tokenizer": TokenizerSettings,
     "memory_flush": MemoryFlushSettings,
     "events": EventSettings,
+    "request_log": RequestLogSettings,
     "audit": AuditSettings,
     "openid": OpenIdSettings,
     "encryption": EncryptionSettings,

@@ -13,7 +13,13 @@ from pathlib import Path
 from tidemark.config.access_sections import QuotaSettings
 from tidemark.config.masking import Address, Secret
 from tidemark.config.models import ModelDefaults, ModelEntry, WindowNote, most_specific
-from tidemark.config.people import AuditSettings, EncryptionSettings, OpenIdSettings, PrivacySettings
+from tidemark.config.people import (
+    AuditSettings,
+    EncryptionSettings,
+    OpenIdSettings,
+    PrivacySettings,
+    RequestLogSettings,
+)
 from tidemark.config.sections import (
     AuthSettings,
     CompactionSettings,
@@ -97,6 +103,7 @@ class Settings:
     tokenizer: TokenizerSettings = field(default_factory=TokenizerSettings)
     memory_flush: MemoryFlushSettings = field(default_factory=MemoryFlushSettings)
     events: EventSettings = field(default_factory=EventSettings)
+    request_log: RequestLogSettings = field(default_factory=RequestLogSettings)
     audit: AuditSettings = field(default_factory=AuditSettings)
     openid: OpenIdSettings = field(default_factory=OpenIdSettings)
     encryption: EncryptionSettings = field(default_factory=EncryptionSettings)
