@@ -32,6 +32,7 @@ from tidemark.console.openid_pages import CALLBACK, OpenIdPages
 from tidemark.console.overview import OverviewPages
 from tidemark.console.own import OwnPages
 from tidemark.console.pages import HOME, ConsolePages, PageFamily
+from tidemark.console.requests import RequestPages
 from tidemark.console.sessions import Sessions
 from tidemark.console.settings import SettingPages
 from tidemark.console.summaries import SummaryPages
@@ -46,6 +47,7 @@ from tidemark.features.conversations.feature import ConversationsFeature
 from tidemark.features.feature import Feature
 from tidemark.features.keys.feature import KeysFeature
 from tidemark.features.model_registry.feature import ModelRegistryFeature
+from tidemark.features.request_log.feature import RequestLogFeature
 from tidemark.features.settings.feature import SettingsFeature
 from tidemark.features.summaries.feature import SummariesFeature
 from tidemark.features.tenants.feature import TenantsFeature
@@ -184,6 +186,7 @@ def console_routes(worker: Worker, features: list[Feature], guard: RouteGuard) -
         ConversationPages(
             conversations.reading, conversations.finding, conversations.transfer, summaries.manual, settings, models
         ),
+        RequestPages(find(RequestLogFeature, features).reader, conversations.reading, conversations.contexts, models),
         SummaryPages(summaries.changes, models),
         ModelPages(find(ModelRegistryFeature, features).registry, as_typed),
         KeyPages(find(KeysFeature, features).keys, as_typed, has_keys),

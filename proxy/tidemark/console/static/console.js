@@ -7,10 +7,21 @@ const FORMS = {
   date: { day: "numeric", month: "short" },
   moment: { dateStyle: "medium", timeStyle: "short" },
 };
+const AGES = [["day", 86400], ["hour", 3600], ["minute", 60], ["second", 1]];
+const AGE_MS = 10000;
+const ageOf = (moment) => {
+  const seconds = Math.max(0, (Date.now() - moment.getTime()) / 1000);
+  const [unit, length] = AGES.find(([, least]) => seconds >= least) || AGES[3];
+  return new Intl.RelativeTimeFormat([], { style: "short" }).format(-Math.floor(seconds / length), unit);
+};
 const showTimes = (root) => {
   for (const time of root.querySelectorAll("time[datetime]")) {
     const moment = new Date(time.dateTime);
-    if (!Number.isNaN(moment.getTime())) time.textContent = moment.toLocaleString([], FORMS[time.dataset.form || "moment"]);
+    if (Number.isNaN(moment.getTime())) continue;
+    const isAge = time.dataset.form === "age";
+    if (isAge) time.title = moment.toLocaleString([], { dateStyle: "medium", timeStyle: "medium" });
+    const words = isAge ? ageOf(moment) : moment.toLocaleString([], FORMS[time.dataset.form || "moment"]);
+    if (time.textContent !== words) time.textContent = words;
   }
 };
 
@@ -148,9 +159,19 @@ const NOTICES = {
   "compaction.failed": () => "A summary could not be made; the conversation goes on without it",
 };
 
+// Asks again and again, while the page is seen and its switch "Live" is on: such a page changes with every request.
+const poll = (pause) => {
+  const live = document.getElementById("live");
+  if (live) live.closest("[hidden]")?.removeAttribute("hidden");
+  const isOn = () => !document.hidden && (!live || live.checked);
+  setInterval(() => { if (isOn()) refresh(); }, pause);
+  for (const [target, kind] of [[document, "visibilitychange"], [live, "change"]]) target?.addEventListener(kind, () => { if (isOn()) refresh(); });
+};
+
 const listen = () => {
   const live = document.querySelector("[data-events]");
   if (!live) return;
+  if (live.dataset.every) { poll(Number(live.dataset.every)); return; }
   const pause = Number(live.dataset.pause || 1000);
   const running = new Map();
   let timer = null;
@@ -215,5 +236,6 @@ const send = async (event) => {
 };
 
 showTimes(document);
+if (document.querySelector("time[data-form=age]")) setInterval(() => showTimes(document), AGE_MS);
 listen();
 document.addEventListener("submit", send);
