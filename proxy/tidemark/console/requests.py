@@ -88,7 +88,7 @@ class RequestPages:
     async def _list(self, visit: Visit) -> Response:
         role, query = visit.visitor.role, visit.request.query_params
         conditions, cursor = conditions_of(query), visit.parameter("cursor") or None
-        if conditions.kind not in ("", *get_args(Kind)):
+        if not set(conditions.kinds) <= {*get_args(Kind)}:
             raise InvalidRequest("'kind' names no kind of request.", param="kind")
         page = await self.log.page(ENTRIES, cursor, conditions, visit.visitor.owner if role == "tenant" else None)
         filters = _filters(conditions)
@@ -96,12 +96,14 @@ class RequestPages:
             "requests.html",
             page=page,
             rows={f"request-{request.id}": request for request in page.requests},
-            names=await self._names(visit, page.requests),
+            names=await names_of(self.conversations, visit, page.requests),
             conditions=conditions,
             models=sorted({*self.models, *(request.facts.model for request in page.requests)} - {""}),
             kinds=KINDS,
-            statuses=STATUSES
-            | ({} if conditions.status in ("", *STATUSES) else {conditions.status: conditions.status}),
+            statuses={
+                **STATUSES,
+                **({} if conditions.status in ("", *STATUSES) else {conditions.status: conditions.status}),
+            },
             bad_kinds=BAD_KINDS,
             changed_kinds=CHANGED_KINDS,
             dialect_of=dialect_of,
@@ -110,13 +112,6 @@ class RequestPages:
             is_first=cursor is None,
             events="" if cursor else f"{REQUESTS}?{urlencode(filters)}",
         )
-
-    async def _names(self, visit: Visit, requests: Sequence[LoggedRequest]) -> Mapping[str, str]:
-        """Return what the requests' conversations are called; no auditor sees a name."""
-        if visit.visitor.role == "auditor":
-            return {}
-        identifiers = {request.facts.conversation for request in requests} - {""}
-        return await self.conversations.names(identifiers, visit.caller)
 
     async def _show(self, visit: Visit) -> Response:
         role, identifier = visit.visitor.role, visit.request.path_params["request"]
@@ -127,7 +122,7 @@ class RequestPages:
         if facts.conversation and role != "auditor":
             await visit.announce(facts.conversation, request.owner)
             forms = await self._forms(visit, facts)
-        names = await self._names(visit, [request])
+        names = await names_of(self.conversations, visit, [request])
 
         def rendered() -> Response:
             return visit.page(
@@ -151,6 +146,13 @@ class RequestPages:
             return await self.contexts.forms(facts.conversation, visit.caller, facts.position, facts.newest)
         except ConversationNotFound:
             return None
+
+
+async def names_of(reading: ConversationReader, visit: Visit, requests: Sequence[LoggedRequest]) -> Mapping[str, str]:
+    """Return what the conversations of requests are called; no auditor sees a name."""
+    if visit.visitor.role == "auditor":
+        return {}
+    return await reading.names({request.facts.conversation for request in requests} - {""}, visit.caller)
 
 
 def dialect_of(path: str) -> str:

@@ -42,10 +42,11 @@ const say = (text, shownMs = SHOWN_MS) => {
 // what was typed. Children with an id stay the same ones.
 const isAlike = (here, next) => here.nodeType === next.nodeType && here.nodeName === next.nodeName && !here.id;
 const renewAttributes = (here, next) => {
+  const isOwn = (name) => name === "open" || (here.matches(".reader") && ["style", "aria-valuenow", "aria-valuetext"].includes(name));
   for (const { name, value } of next.attributes) {
-    if (name !== "open" && here.getAttribute(name) !== value) here.setAttribute(name, value);
+    if (!isOwn(name) && here.getAttribute(name) !== value) here.setAttribute(name, value);
   }
-  for (const { name } of [...here.attributes]) if (name !== "open" && !next.hasAttribute(name)) here.removeAttribute(name);
+  for (const { name } of [...here.attributes]) if (!isOwn(name) && !next.hasAttribute(name)) here.removeAttribute(name);
 };
 const renew = (here, next) => {
   if (here.isEqualNode(next)) return;
@@ -109,6 +110,36 @@ const renewParts = (text) => {
   showTimes(answer);
   for (const part of answer.querySelectorAll("[data-live]")) renewPart(part);
   if (focused && focused.isConnected && focused !== document.activeElement) focused.focus({ preventScroll: true });
+};
+
+// Says the figures of the point of a plot that somebody points at or goes to by keyboard.
+const STEPS = { ArrowLeft: -1, ArrowDown: -1, ArrowRight: 1, ArrowUp: 1, PageDown: -10, PageUp: 10, Home: -Infinity, End: Infinity };
+const read = (reader, place) => {
+  const points = JSON.parse(reader.dataset.points);
+  const last = Math.max(points.length - 1, 1);
+  const at = Math.min(Math.max(place, 0), points.length - 1);
+  const [start, words] = points[at];
+  const said = `${new Date(start).toLocaleString([], FORMS.moment)}: ${words}`;
+  reader.style.setProperty("--at", `${(100 * at) / last}%`);
+  reader.style.setProperty("--seen", "1");
+  reader.ariaValueNow = at + 1;
+  reader.ariaValueText = said;
+  const readout = reader.closest(".plot-card").querySelector(".readout");
+  readout.textContent = said;
+  readout.hidden = false;
+};
+const readPlots = () => {
+  document.addEventListener("pointermove", ({ target, clientX }) => {
+    if (!target.matches?.(".reader")) return;
+    const { left, width } = target.getBoundingClientRect();
+    read(target, Math.round(((clientX - left) / width) * (Number(target.ariaValueMax) - 1)));
+  });
+  document.addEventListener("keydown", (event) => {
+    const { target, key } = event;
+    if (!target.matches?.(".reader") || !(key in STEPS)) return;
+    event.preventDefault();
+    read(target, Number(target.ariaValueNow) - 1 + STEPS[key]);
+  });
 };
 
 const PARTS_HEADER = "x-console-parts";
@@ -238,4 +269,5 @@ const send = async (event) => {
 showTimes(document);
 if (document.querySelector("time[data-form=age]")) setInterval(() => showTimes(document), AGE_MS);
 listen();
+readPlots();
 document.addEventListener("submit", send);

@@ -49,6 +49,7 @@ class RequestConditions:
     tenant: str = ""
     """The beginning of an owner's fingerprint, or the name of a tenant."""
     kind: str = ""
+    """One, or several with commas between."""
     status: str = ""
     """A status, or ``2xx``, ``4xx`` and so on."""
     conversation: str = ""
@@ -59,14 +60,19 @@ class RequestConditions:
         """Return whether no request is left out."""
         return not (self.model or self.tenant or self.kind or self.status or self.conversation or self.warnings)
 
-    def fit(self, request: LoggedRequest) -> bool:
+    @property
+    def kinds(self) -> Sequence[str]:
+        """Return the kinds, if only some are wanted."""
+        return self.kind.split(",") if self.kind else ()
+
+    def fit(self, owner: str, facts: RequestFacts) -> bool:
         """Return whether a request is wanted."""
-        facts, status = request.facts, self.status
+        status = self.status
         return (
             (not self.model or facts.model == self.model)
-            and (not self.kind or facts.kind == self.kind)
+            and (not self.kind or facts.kind in self.kinds)
             and (not self.warnings or bool(facts.warning))
-            and (not self.tenant or request.owner.startswith(self.tenant) or facts.tenant == self.tenant)
+            and (not self.tenant or owner.startswith(self.tenant) or facts.tenant == self.tenant)
             and (not self.conversation or facts.conversation == self.conversation)
             and (not status or str(facts.status) == status or f"{facts.status // 100}xx" == status)
         )
@@ -112,8 +118,7 @@ class RequestLogReader:
                 request
                 for entry in entries
                 if owner is None or entry.owner == owner
-                for request in self._requests(entry)
-                if conditions.fit(request)
+                for request in self._requests(entry, conditions)
             ]
             requests.sort(key=lambda request: request.order, reverse=True)
             for request in requests:
@@ -136,8 +141,7 @@ class RequestLogReader:
         entry = await self.store.entry(match[1]) if match else None
         if match is None or entry is None or (owner is not None and entry.owner != owner):
             return None
-        place, requests = int(match[2]), self._requests(entry)
-        return requests[place] if place < len(requests) else None
+        return next((request for request in self._requests(entry) if request.id == identifier), None)
 
     async def _spans(self, span: int | None) -> AsyncIterator[tuple[int, Sequence[StoredRequests]]]:
         """Yield the entries of each part of the stream, the newest first, and the part's number."""
@@ -153,10 +157,14 @@ class RequestLogReader:
         if held:
             yield span_of(held[0].id), held
 
-    def _requests(self, entry: StoredRequests) -> Sequence[LoggedRequest]:
+    def _requests(
+        self, entry: StoredRequests, conditions: RequestConditions = NO_CONDITIONS
+    ) -> Sequence[LoggedRequest]:
+        is_all, owner = conditions.is_all, entry.owner
         return [
-            LoggedRequest(f"{entry.id}-{place}", entry.owner, facts)
+            LoggedRequest(f"{entry.id}-{place}", owner, facts)
             for place, facts in enumerate(self.store.requests_of(entry))
+            if is_all or conditions.fit(owner, facts)
         ]
 
 
