@@ -119,7 +119,7 @@ def fill(console: Console) -> str:
 def send_others(console: Console) -> None:
     """Send the requests of other programs, some of which are refused or fail."""
     for agent, key, path, body in CONTENT["requests"]:
-        headers = {"user-agent": agent, "authorization": f"Bearer {key}"}
+        headers = {"user-agent": agent, "authorization": f"Bearer {key}", "x-tidemark-keep": "none"}
         console.upstream.script = (
             refuses(503, "The model is overloaded.") if body.get("user") == "overload" else respond
         )
