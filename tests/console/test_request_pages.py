@@ -167,7 +167,7 @@ def test_the_parts_of_both_forms_are_aligned() -> None:
     def parts(asked: tuple[bytes, ...], forwarded: tuple[bytes, ...]) -> list[tuple[bool, int, int]]:
         snapshot = ContextSnapshot("", 1, exact=True, model="", messages=forwarded, summarized_messages=0)
         return [
-            (part.is_same, part.asked_count, part.forwarded_count) for part in parts_of(RequestForms(asked, snapshot))
+            (part.is_same, part.client_count, part.forwarded_count) for part in parts_of(RequestForms(asked, snapshot))
         ]
 
     assert parts(form("a", "b", "c", "d"), form("a", "S", "d")) == [(True, 1, 1), (False, 2, 1), (True, 1, 1)]

@@ -23,13 +23,6 @@ class AuditSettings(Struct, frozen=True, kw_only=True):
     """The days until entries are deleted; null: never. Null, because the log is what shows a misuse years later."""
 
 
-class RequestLogSettings(Struct, frozen=True, kw_only=True):
-    """The log of requests that the console shows."""
-
-    entries: Annotated[int, whole("requests", least=0)] = 10_000
-    """The newest requests that are stored, some 150 bytes each; 0: none."""
-
-
 class OpenIdSettings(Struct, frozen=True, kw_only=True):
     """Who signs in to the console by OpenID Connect."""
 

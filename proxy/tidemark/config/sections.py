@@ -13,7 +13,7 @@ from typing import Annotated, Any, Literal, TypeVar
 from msgspec import Meta, Struct
 from msgspec.structs import replace
 
-from tidemark.config.access_sections import QuotaSettings, TlsSettings
+from tidemark.config.access_sections import QuotaSettings, RequestLogSettings, TlsSettings
 from tidemark.config.addresses import HeaderName, HostName, Ip, Origin, url
 from tidemark.config.kinds import (
     Auto,
@@ -33,13 +33,7 @@ from tidemark.config.kinds import (
     yaml_word,
 )
 from tidemark.config.masking import Address
-from tidemark.config.people import (
-    AuditSettings,
-    EncryptionSettings,
-    OpenIdSettings,
-    PrivacySettings,
-    RequestLogSettings,
-)
+from tidemark.config.people import AuditSettings, EncryptionSettings, OpenIdSettings, PrivacySettings
 from tidemark.core.conversation.cache_marks import MarkPolicy
 from tidemark.core.conversation.records import Keep
 from tidemark.core.conversation.summary import Strategy

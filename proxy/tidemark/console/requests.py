@@ -65,9 +65,9 @@ class ShownPart:
     """Messages of both forms that belong together."""
 
     is_same: bool
-    asked: Sequence[tuple[str, str, Sequence[str]]]
+    client: Sequence[tuple[str, str, Sequence[str]]]
     """Role, text and other parts of each message."""
-    asked_count: int
+    client_count: int
     forwarded: Sequence[tuple[str, str, Sequence[str]]]
     forwarded_count: int
 
@@ -162,27 +162,29 @@ def dialect_of(path: str) -> str:
 
 def parts_of(forms: RequestForms) -> Sequence[ShownPart]:
     """Return both forms side by side: messages that are the same, and those that take the place of others."""
-    asked, forwarded = forms.asked, forms.forwarded.messages
+    client, forwarded = forms.client_messages, forms.forwarded.messages
     first = 0
-    while first < min(len(asked), len(forwarded)) and asked[first] == forwarded[first]:
+    while first < min(len(client), len(forwarded)) and client[first] == forwarded[first]:
         first += 1
     last = 0
-    while last < min(len(asked), len(forwarded)) - first and asked[-1 - last] == forwarded[-1 - last]:
+    while last < min(len(client), len(forwarded)) - first and client[-1 - last] == forwarded[-1 - last]:
         last += 1
-    left, right = asked[first : len(asked) - last], forwarded[first : len(forwarded) - last]
-    parts = [_part(asked[:first], forwarded[:first], is_same=True)]
-    if len(left) * len(right) <= MAX_COMPARED:
-        for word, begin, end, other, until in SequenceMatcher(None, left, right, autojunk=False).get_opcodes():
-            parts.append(_part(left[begin:end], right[other:until], is_same=word == "equal"))
+    replaced, replacement = client[first : len(client) - last], forwarded[first : len(forwarded) - last]
+    parts = [_part(client[:first], forwarded[:first], is_same=True)]
+    if len(replaced) * len(replacement) <= MAX_COMPARED:
+        for word, begin, end, other, until in SequenceMatcher(
+            None, replaced, replacement, autojunk=False
+        ).get_opcodes():
+            parts.append(_part(replaced[begin:end], replacement[other:until], is_same=word == "equal"))
     else:
-        parts.append(_part(left, right, is_same=False))
-    parts.append(_part(asked[len(asked) - last :], forwarded[len(forwarded) - last :], is_same=True))
-    return [part for part in parts if part.asked_count or part.forwarded_count]
+        parts.append(_part(replaced, replacement, is_same=False))
+    parts.append(_part(client[len(client) - last :], forwarded[len(forwarded) - last :], is_same=True))
+    return [part for part in parts if part.client_count or part.forwarded_count]
 
 
-def _part(asked: Sequence[bytes], forwarded: Sequence[bytes], *, is_same: bool) -> ShownPart:
+def _part(client: Sequence[bytes], forwarded: Sequence[bytes], *, is_same: bool) -> ShownPart:
     shown = () if is_same else [content_of(raw) for raw in forwarded[:MAX_SHOWN]]
-    return ShownPart(is_same, [content_of(raw) for raw in asked[:MAX_SHOWN]], len(asked), shown, len(forwarded))
+    return ShownPart(is_same, [content_of(raw) for raw in client[:MAX_SHOWN]], len(client), shown, len(forwarded))
 
 
 def _filters(conditions: RequestConditions) -> dict[str, str]:

@@ -80,7 +80,7 @@ class ContextView:
         )
 
     async def forms(self, conversation: str, caller: Caller | None, at: int, newest: bytes) -> RequestForms | None:
-        """Return a request as it came and as it was forwarded, of what is stored; None if that is another one by now.
+        """Return both forms of a request, made of what is stored; None if that is another request by now.
 
         :param at: the position of its newest message
         :param newest: the beginning of that message's id
@@ -110,7 +110,7 @@ class ContextView:
         heads = [texts[digest] for place, digest in turn.systems if place == 0 and digest in texts]
         request = await self._reader.request(self._dialect, record.model, heads, stored[:last_question])
         messages: Sequence[Message] = request.messages
-        asked = self._dialect.raws_of(messages)
+        client_messages = self._dialect.raws_of(messages)
         prefix = stored[turn.summarized - 1].message_id if turn.summarized else ""
         replaced = [
             version for version in await self._store.summary_versions(record.id) if version.prefix.hex() == prefix
@@ -134,4 +134,4 @@ class ContextView:
             messages=tuple(self._dialect.raws_of(messages)),
             summarized_messages=summaries[-1].summarized if summaries else 0,
         )
-        return RequestForms(tuple(asked), snapshot)
+        return RequestForms(tuple(client_messages), snapshot)

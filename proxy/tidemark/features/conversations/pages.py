@@ -207,7 +207,7 @@ class ContextSnapshot:
 class RequestForms:
     """Both forms of a request, as far as what is stored shows them."""
 
-    asked: tuple[bytes, ...]
+    client_messages: tuple[bytes, ...]
     """The JSON of each message as it came."""
     forwarded: ContextSnapshot
 

@@ -68,9 +68,9 @@ class RequestLogEndpoints:
 
     async def _list(self, request: Request) -> Response:
         self.access.require_reader(request)
-        asked, query = page_of(request), request.query_params
-        page = await self.reader.page(asked.limit, asked.cursor, conditions_of(query))
-        data: list[JsonValue] = [dict(facts_json(one.id, one.owner, one.facts)) for one in page.requests]
+        wanted, query = page_of(request), request.query_params
+        page = await self.reader.page(wanted.limit, wanted.cursor, conditions_of(query))
+        data: list[JsonValue] = [dict(facts_json(entry.id, entry.owner, entry.facts)) for entry in page.requests]
         return to_json({"object": "list", "data": data, "next_cursor": page.next_cursor})
 
 

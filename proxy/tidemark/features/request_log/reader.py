@@ -112,7 +112,7 @@ class RequestLogReader:
         if cursor is None:
             await self.settle()
         span, last = _place(cursor)
-        found, searched = list[LoggedRequest](), 0
+        chosen, searched = list[LoggedRequest](), 0
         async for at_span, entries in self._spans(span):
             requests = [
                 request
@@ -124,13 +124,13 @@ class RequestLogReader:
             for request in requests:
                 if at_span == span and last is not None and request.order >= last:
                     continue
-                if len(found) == limit:
-                    return LogPage(found, _cursor(span_of(found[-1].id), found[-1]))
-                found.append(request)
+                if len(chosen) == limit:
+                    return LogPage(chosen, _cursor(span_of(chosen[-1].id), chosen[-1]))
+                chosen.append(request)
             searched += sum(entry.count for entry in entries)
             if searched >= MAX_SEARCHED:
-                return LogPage(found, _cursor(at_span - 1), is_partial=True)
-        return LogPage(found, None)
+                return LogPage(chosen, _cursor(at_span - 1), is_partial=True)
+        return LogPage(chosen, None)
 
     async def request(self, identifier: str, owner: str | None = None) -> LoggedRequest | None:
         """Return one request; None if the log has no such one, or it is another tenant's.
@@ -146,16 +146,16 @@ class RequestLogReader:
     async def _spans(self, span: int | None) -> AsyncIterator[tuple[int, Sequence[StoredRequests]]]:
         """Yield the entries of each part of the stream, the newest first, and the part's number."""
         newest = "+" if span is None else str((span + 1) * SPAN_MS - 1)
-        held: list[StoredRequests] = []
+        together: list[StoredRequests] = []
         while entries := await self.store.read(newest, ENTRIES):
             for entry in entries:
-                if held and span_of(entry.id) != span_of(held[0].id):
-                    yield span_of(held[0].id), held
-                    held = []
-                held.append(entry)
+                if together and span_of(entry.id) != span_of(together[0].id):
+                    yield span_of(together[0].id), together
+                    together = []
+                together.append(entry)
             newest = f"({entries[-1].id}"
-        if held:
-            yield span_of(held[0].id), held
+        if together:
+            yield span_of(together[0].id), together
 
     def _requests(
         self, entry: StoredRequests, conditions: RequestConditions = NO_CONDITIONS

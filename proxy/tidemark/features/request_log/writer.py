@@ -65,10 +65,10 @@ class RequestLogWriter:
         :raises StoreError: the store did not take one, which stays for the next try
         """
         async with self._lock:
-            left = len(self._waiting)  # what comes meanwhile is of the next write
-            while self._batch or left:
+            remaining = len(self._waiting)  # what comes meanwhile is of the next write
+            while self._batch or remaining:
                 if not self._batch:
-                    left -= self._take(min(BATCH, left, len(self._waiting)))
+                    remaining -= self._take(min(BATCH, remaining, len(self._waiting)))
                 with suppress(RecordUnreadable):  # another version's key: the same batch would fail again
                     await self._store.add(self._writer, self._number, self._batch, self._clock())
                 self._batch = {}
