@@ -1,7 +1,8 @@
-"""Measures what overviews that stay open cost Tidemark, while clients send requests; ``benchmarks/console.py`` runs it.
+"""Measures what pages that stay open cost Tidemark, while clients send requests; ``benchmarks/console.py`` runs it.
 
-A tab is a thread here that does what the page's script does: it listens to the events, and asks at most every five
-seconds for the parts that have changed. Where Chromium and Playwright are installed, a real tab is measured too.
+A tab is a thread here that does what the page's script does. With an overview it listens to the events, and asks at
+most every five seconds for the parts that have changed; with the log of requests it asks every other second. Where
+Chromium and Playwright are installed, a real tab is measured too.
 """
 
 from __future__ import annotations
@@ -15,37 +16,58 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 
 from benchmarks.speed.load import HOST
 from benchmarks.speed.work import CHAT_PATH, WIDE
 
 LIMIT_PERCENT = 1.0
-"""The most that one open overview may cost, in percent of one core."""
-PAUSE_SECONDS = 5.0
-"""``data-pause`` of the overview."""
+"""The most that one open page may cost, in percent of one core."""
 TABS = 10
-REQUESTS_A_SECOND = 2.0
-PAGE = "/console"
+HOME = "/console"
+
+
+@dataclass(frozen=True)
+class Watched:
+    """A page that stays open."""
+
+    name: str
+    path: str
+    pause_seconds: float
+    """``data-pause`` or ``data-every`` of the page."""
+    listens: bool
+    """Whether it asks after an event only."""
+    requests_a_second: float
+    judged: int
+    """How many tabs are open when the cost of one is compared. One alone costs less than the noise of many requests."""
+
+
+WATCHED = (
+    Watched("overview", HOME, 5.0, listens=True, requests_a_second=2.0, judged=1),
+    Watched("log of requests", f"{HOME}/requests", 2.0, listens=False, requests_a_second=200.0, judged=TABS),
+)
 BODY = f'{{"model": "{WIDE}", "max_tokens": 10, "messages": [{{"role": "user", "content": "Tide %d?"}}]}}'
 _PART = re.compile(r'id="([\w-]+)" data-live="([^"]*)"')
 _WARM_SECONDS = 3.0
 
 
 class _Tab:
-    """An overview that is open: a listener, and a thread that asks for what is new."""
+    """A page that is open: a listener, and a thread that asks for what is new."""
 
-    def __init__(self, port: int, stop: threading.Event) -> None:
-        self._port, self._stop = port, stop
+    def __init__(self, port: int, stop: threading.Event, watched: Watched) -> None:
+        self._port, self._stop, self._watched = port, stop, watched
         self._happened = threading.Event()
+        self._rows: list[str] = []
+        """The rows that the page shows."""
         self.answers: list[int] = []
         """The bytes of each answer."""
-        for work in (self._listen, self._renew):
+        for work in (self._listen, self._renew) if watched.listens else (self._renew,):
             threading.Thread(target=work, daemon=True).start()
 
     def _listen(self) -> None:
         connection = http.client.HTTPConnection(HOST, self._port, timeout=60)
-        connection.request("GET", f"{PAGE}/events")
+        connection.request("GET", f"{HOME}/events")
         response = connection.getresponse()
         while not self._stop.is_set():
             if response.readline().startswith(b"event:"):
@@ -57,7 +79,7 @@ class _Tab:
         marks: dict[str, str] = {}
         while not self._stop.is_set():
             header = ",".join(f"{name}={mark}" for name, mark in marks.items())
-            connection.request("GET", PAGE, headers={"x-console-parts": header} if header else {})
+            connection.request("GET", self._watched.path, headers={"x-console-parts": header} if header else {})
             response = connection.getresponse()
             text = response.read().decode()
             if response.status != 200:
@@ -65,21 +87,27 @@ class _Tab:
             if header:
                 self.answers.append(len(text))
             pairs = _PART.findall(text)
-            marks |= {name: mark for name, mark in pairs if not name.endswith("-figures")}  # closed tables
-            self._happened.wait()
-            self._happened.clear()
-            self._stop.wait(PAUSE_SECONDS)
+            changed = {name: mark for name, mark in pairs if not name.endswith("-figures")}  # closed tables
+            rows = re.findall(r'<tr id="([\w-]+)"', text)  # in their order; those that were not sent stay as they are
+            marks = {name: mark for name, mark in marks.items() if name in rows or not rows or name not in self._rows}
+            self._rows = rows or self._rows
+            marks |= changed
+            if self._watched.listens:
+                self._happened.wait()
+                self._happened.clear()
+            self._stop.wait(self._watched.pause_seconds)
         connection.close()
 
 
 @contextmanager
-def requests(port: int) -> Iterator[None]:
+def requests(port: int, a_second: float) -> Iterator[None]:
     """Send small requests at a steady pace."""
     stop = threading.Event()
 
     def send() -> None:
         connection, number = http.client.HTTPConnection(HOST, port, timeout=60), 0
-        while not stop.wait(1 / REQUESTS_A_SECOND):
+        began = time.monotonic()
+        while not stop.wait(max(began + number / a_second - time.monotonic(), 0)):
             number += 1
             headers = {"authorization": "Bearer key", "content-type": "application/json"}
             connection.request("POST", CHAT_PATH, BODY % number, headers)
@@ -113,29 +141,30 @@ def share(process: int, seconds: float) -> float:
     return 100 * (cpu_seconds(process) - cpu_before) / (time.monotonic() - start)
 
 
-def measure_tabs(port: int, process: int, seconds: float) -> bool:
-    """Print what open overviews cost; return whether one is within its bound."""
-    print(f"\n{REQUESTS_A_SECOND:.0f} requests a second, {seconds:.0f} s each; percent of one core of Tidemark")
-    with requests(port):
+def measure_tabs(port: int, process: int, seconds: float, watched: Watched) -> bool:
+    """Print what open pages cost; return whether one is within its bound."""
+    pace = watched.requests_a_second
+    print(f"\n{pace:.0f} requests a second, {seconds:.0f} s each; percent of one core of Tidemark")
+    with requests(port, pace):
         alone = share(process, seconds)
-        print(f"{'no overview is open':44} {alone:8.2f}", flush=True)
+        print(f"{f'no {watched.name} is open':44} {alone:8.2f}", flush=True)
         costs = dict[int, float]()
         for count in (1, TABS):
             stop = threading.Event()
-            tabs = [_Tab(port, stop) for _ in range(count)]
+            tabs = [_Tab(port, stop, watched) for _ in range(count)]
             costs[count] = (share(process, seconds) - alone) / count
             stop.set()
             sizes = [size for tab in tabs for size in tab.answers]
             name = f"each of {count} open" if count > 1 else "one open"
             print(f"{name:44} {costs[count]:8.2f}   {sum(sizes) // max(len(sizes), 1):,} bytes an answer")
-            time.sleep(PAUSE_SECONDS)
-        _measure_browser(port, process, seconds, alone)
-    is_within = costs[1] <= LIMIT_PERCENT
-    print(f"an open overview within {LIMIT_PERCENT:.0f} % of one core: {'yes' if is_within else 'no'}")
+            time.sleep(watched.pause_seconds)
+        _measure_browser(port, process, seconds, alone, watched)
+    is_within = costs[watched.judged] <= LIMIT_PERCENT
+    print(f"an open {watched.name} within {LIMIT_PERCENT:.0f} % of one core: {'yes' if is_within else 'no'}")
     return is_within
 
 
-def _measure_browser(port: int, process: int, seconds: float, alone: float) -> None:
+def _measure_browser(port: int, process: int, seconds: float, alone: float, watched: Watched) -> None:
     """Print what a real tab costs Tidemark, and what it costs in the browser."""
     chromium = shutil.which("chromium")
     if chromium is None or importlib.util.find_spec("playwright") is None:
@@ -146,7 +175,7 @@ def _measure_browser(port: int, process: int, seconds: float, alone: float) -> N
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=chromium, args=["--no-sandbox"])
         page = browser.new_page()
-        page.goto(f"http://{HOST}:{port}{PAGE}")
+        page.goto(f"http://{HOST}:{port}{watched.path}")
         client = page.context.new_cdp_session(page)
         client.send("Performance.enable")
 

@@ -21,7 +21,7 @@ from redis.asyncio import Redis
 
 from tests.console.conftest import TOKEN, Console
 from tests.request.talk import Said, assistant, system, user
-from tests.support.scripted import Received, says
+from tests.support.scripted import Received, refuses, says
 from tidemark.core.bill import NANO, BillFigures
 from tidemark.core.traffic import TrafficFigures
 from tidemark.features.bill.store import RedisDays
@@ -109,10 +109,22 @@ def fill(console: Console) -> str:
     ):
         done = httpx.post(f"{own}/{path}", json=body, headers=admin, timeout=30)
         assert done.status_code == 200, done.text
+    send_others(console)
     httpx.put(f"{console.url}/tidemark/models/openai:qwen3-32b", json={"threshold": 0.8}, headers=admin, timeout=30)
     with ThreadPoolExecutor(1) as pool:  # Playwright has an event loop in this thread
         pool.submit(lambda: asyncio.run(write_figures(console.store.url))).result()
     return conversation
+
+
+def send_others(console: Console) -> None:
+    """Send the requests of other programs, some of which are refused or fail."""
+    for agent, key, path, body in CONTENT["requests"]:
+        headers = {"user-agent": agent, "authorization": f"Bearer {key}", "x-tidemark-keep": "none"}
+        console.upstream.script = (
+            refuses(503, "The model is overloaded.") if body.get("user") == "overload" else respond
+        )
+        httpx.post(f"{console.url}{path}", json=body, headers=headers, timeout=30)
+    console.upstream.script = respond
 
 
 async def write_figures(url: str) -> None:

@@ -45,6 +45,8 @@ class Stage:
 
     console: Console
     address: str
+    request: str
+    """The request of which that conversation was compacted, by its id."""
 
 
 @pytest.fixture(scope="module")
@@ -69,7 +71,8 @@ def stage(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stage]:
         admin = {"authorization": f"Bearer {TOKEN}"}
         assert httpx.post(own, json={"text": WORD}, headers=admin, timeout=30).status_code == 200
         client.chat([user("A short one.")])
-        yield Stage(console, f"{LIST}/{conversation}")
+        requests = httpx.get(f"{console.url}/tidemark/requests", params={"kind": "forced"}, headers=admin, timeout=30)
+        yield Stage(console, f"{LIST}/{conversation}", requests.json()["data"][0]["id"])
 
 
 @pytest.fixture(params=["light", "dark"])
@@ -96,7 +99,7 @@ def test_everybody_can_use_every_page(page: Page, stage: Stage) -> None:
     for path in [*paths(stage.console, "GET"), *OTHERS]:
         if path.endswith("/export"):
             continue
-        page.goto(path.format(id=identifier))
+        page.goto(path.format(id=identifier, request=stage.request))
         expect(page.get_by_role("heading", level=1)).to_have_count(1)
         check(page)
 

@@ -101,8 +101,11 @@ def look_at_overview(visitor: Keyboard) -> None:
     assert page.evaluate("document.activeElement.id") == "main"
     visitor.press("^Last day$", "a")
     expect(page.locator(".tabs [aria-current]")).to_have_text("Last day")
-    visitor.press("^Figures of requests$", "summary")
-    expect(page.get_by_role("table", name="Requests, for each period")).to_be_visible()
+    visitor.reach("^Tokens: choose a time$", "div")
+    page.keyboard.press("ArrowLeft")
+    expect(page.locator("#plot-tokens-readout")).to_contain_text("Sent by clients")
+    visitor.press("^Figures of tokens$", "summary")
+    expect(page.get_by_role("table", name="Tokens, for each period")).to_be_visible()
 
 
 def find_conversation(visitor: Keyboard) -> None:

@@ -25,9 +25,13 @@ LATER = 20_000
 """Milliseconds until a change is seen on a busy machine."""
 PLACE = f"document.querySelector('#message-{MIDDLE}').getBoundingClientRect().top"
 
-TOTAL = """name => [...document.querySelectorAll(`#plot-${name}-figures tbody td`)]
-    .reduce((sum, cell) => sum + Number(cell.textContent.replace(/\\D/g, "")), 0)"""
-"""The sum of the figures of a plot."""
+TOTAL = """name => {
+    const table = document.querySelector(`#plot-${name}-figures`);
+    const place = [...table.querySelectorAll("thead th")].findIndex((cell) => cell.textContent === "Requests");
+    return [...table.querySelectorAll("tbody tr")]
+        .reduce((sum, row) => sum + Number(row.cells[place].textContent.replace(/\\D/g, "")), 0);
+}"""
+"""The requests that the table of a plot has in all."""
 
 
 @pytest.fixture(scope="module")
@@ -120,22 +124,23 @@ def test_a_turn_and_a_summary_are_fetched_alone_and_the_visitor_stays_where_they
 
 def test_the_overview_stays_as_it_is_looked_at(page: Page, client: Client) -> None:
     """A table that is open goes on, and the focus and its scroll position stay; closed tables are not fetched."""
-    page.get_by_text("Figures of requests").press("Enter")
-    table = page.get_by_role("group", name="Figures of requests")
+    page.get_by_text("Figures of tokens").press("Enter")
+    table = page.get_by_role("group", name="Figures of tokens")
     table.evaluate("box => { box.scrollTop = 500; }")
     table.focus()
     fetched = Fetched(page)
-    requests, tokens = (page.evaluate(TOTAL, name) for name in ("requests", "tokens"))
+    added = "time-added-by-tidemark"
+    tokens, times = (page.evaluate(TOTAL, name) for name in ("tokens", added))
     client.chat([user("Hello.")])
-    page.wait_for_function(f"name => ({TOTAL})(name) > {requests}", arg="requests")
+    page.wait_for_function(f"name => ({TOTAL})(name) > {tokens}", arg="tokens")
     expect(table).to_be_focused()
     assert table.evaluate("box => box.scrollTop") == 500
     bodies = [answer.text() for answer in fetched.responses]
-    assert any("plot-requests-figures" in body for body in bodies)
-    assert not any("plot-tokens-figures" in body for body in bodies)
-    assert page.evaluate(TOTAL, "tokens") == tokens
-    page.get_by_text("Figures of tokens").press("Enter")
-    page.wait_for_function(f"name => ({TOTAL})(name) > {tokens}", arg="tokens")
+    assert any("plot-tokens-figures" in body for body in bodies)
+    assert not any(f"plot-{added}-figures" in body for body in bodies)
+    assert page.evaluate(TOTAL, added) == times
+    page.get_by_text("Figures of time added").press("Enter")
+    page.wait_for_function(f"name => ({TOTAL})(name) > {times}", arg=added)
 
 
 def test_the_list_keeps_the_focus_when_another_conversation_comes_first(page: Page, client: Client) -> None:

@@ -14,7 +14,7 @@ from tests.request.talk import history, user
 
 def test_the_figures_go_on_while_the_page_is_open(console: Console, page: Page) -> None:
     """A request of a client is seen without a click."""
-    tile = page.locator(".tiles > div").filter(has_text=re.compile("^Requests"))
+    tile = page.locator(".tiles > div").filter(has_text=re.compile("^Requests(?! compacted)"))
     expect(tile).to_contain_text("0")
     console.client().chat([user("Hello.")])
     expect(tile).to_contain_text("1", timeout=20_000)
@@ -24,12 +24,37 @@ def test_plots_have_their_figures_in_a_table(console: Console, page: Page) -> No
     """It opens by keyboard, and stays open when the page is renewed."""
     console.client().chat(history(12), summarize="force")
     page.reload()
-    page.get_by_text("Figures of requests").focus()
+    page.get_by_text("Figures of tokens").focus()
     page.keyboard.press("Enter")
-    table = page.get_by_role("table", name="Requests, for each period")
+    table = page.get_by_role("table", name="Tokens, for each period")
     expect(table.get_by_role("row")).to_have_count(61)
     expect(table.get_by_role("cell", name="1", exact=True).first).to_be_visible()
-    expect(page.get_by_role("img", name=re.compile("Requests over time"))).to_be_visible()
+    expect(page.get_by_role("img", name=re.compile("Tokens over time"))).to_be_visible()
+
+
+def test_a_plot_is_read_by_pointer_and_by_keyboard(console: Console, page: Page) -> None:
+    """What is read stays while the page is renewed, and is said to whoever sees nothing."""
+    console.client().chat(history(12), summarize="force")
+    page.reload()
+    reader = page.get_by_role("slider", name="Tokens: choose a time")
+    readout = page.locator("#plot-tokens-readout")
+    expect(readout).to_be_hidden()
+    reader.focus()
+    page.keyboard.press("End")
+    expect(readout).to_contain_text("Requests 1")
+    expect(reader).to_have_attribute("aria-valuetext", re.compile("Compacted 0, On request 1"))
+    page.keyboard.press("ArrowLeft")
+    expect(readout).to_contain_text("Requests 0")
+    expect(reader).to_have_attribute("aria-valuenow", "59")
+    console.client().chat([user("Hello.")])
+    tile = page.locator(".tiles > div").filter(has_text=re.compile("^Requests(?! compacted)"))
+    expect(tile.locator("dd").first).to_have_text("2", timeout=20_000)
+    expect(reader).to_have_attribute("aria-valuenow", "59")
+    expect(reader).to_be_focused()
+    box = reader.bounding_box()
+    assert box is not None
+    page.mouse.move(box["x"] + 1, box["y"] + box["height"] / 2)
+    expect(reader).to_have_attribute("aria-valuenow", "1")
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])

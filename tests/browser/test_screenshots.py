@@ -22,7 +22,15 @@ from tests.support.png import pack
 pytestmark = pytest.mark.walk
 
 WIDTH, HEIGHT, SCALE = 1100, 700, 1.4
-SHOWN = ("overview-light", "conversations-dark", "conversation-light", "compare-light", "models-light", "settings-dark")
+SHOWN = (
+    "overview-light",
+    "requests-light",
+    "conversations-dark",
+    "conversation-light",
+    "compare-light",
+    "models-light",
+    "settings-dark",
+)
 """Those that a page of the documentation shows."""
 LIST = "/console/conversations"
 
@@ -88,8 +96,15 @@ def test_the_overview_shows_a_day(page: Page, scheme: str) -> None:
     """Figures, and plots that have something in them."""
     page.goto("/console?window=day")
     expect(page.get_by_text("none in this time")).to_have_count(0)
-    expect(page.get_by_role("img")).to_have_count(7)
+    expect(page.get_by_role("img")).to_have_count(3)
     take(page, f"overview-{scheme}", 760)
+
+
+def test_the_log_shows_requests_of_several_kinds(page: Page, scheme: str) -> None:
+    """Compacted, whole, refused and failed ones."""
+    page.goto("/console/requests")
+    expect(page.locator(".badge", has_text="Refused by Tidemark")).to_have_count(2)
+    take(page, f"requests-{scheme}")
 
 
 def test_the_list_shows_conversations_of_several_models(page: Page, scheme: str) -> None:

@@ -71,7 +71,7 @@ def test_every_page_asks_for_the_sign_in_after_twelve_idle_hours(console: Consol
     """And leads back to the page that was asked for."""
     http = console.visitor(signed_in=False).http
     for path in paths(console, "GET"):
-        page = path.format(id=conversation)
+        page = path.format(id=conversation, request="1-1-1")
         answer = http.get(page, headers={"cookie": f"{COOKIE}={ended_cookie()}"})
         assert answer.status_code == 303, page
         assert answer.headers["location"].startswith("/console/login")
@@ -184,7 +184,10 @@ def test_a_page_number_of_nonsense_leads_to_the_first_page(visitor: Visitor, con
 
 def test_every_page_says_that_the_store_is_away(console: Console, visitor: Visitor, conversation: str) -> None:
     """It was open or is opened meanwhile; it can be tried again, and works when the store is back."""
-    pages, tenant = [path.format(id=conversation) for path in paths(console, "GET")], tenant_of(console)
+    pages, tenant = (
+        [path.format(id=conversation, request="1-1-1") for path in paths(console, "GET")],
+        tenant_of(console),
+    )
     console.store.stop()
     for page in pages:
         answer = (tenant if page.startswith(OWN) else visitor).get(page)

@@ -27,13 +27,21 @@ def test_a_plot_is_as_high_as_its_values_and_does_not_end_in_a_fall() -> None:
     assert (begun.top, begun.paths()[0].count("L")) == (5, 1)
     first = Plot("Requests", "count", [0, 60, 120], [Series("Requests", [0, 0, 9])])
     assert (first.top, first.paths()[0].count("L")) == (10, 2)
-    bars = Plot("Failures", "count", [0, 60, 120], [Series("Failures", [1, 0, 1])], has_bars=True)
-    assert bars.paths()[0].count("V") == 2
 
 
 def test_a_plot_reads_its_values_a_few_times_only() -> None:
     """However many there are; a week has 168 points, and the upper edge is the same for all of them."""
     values = Watched(float(place) for place in range(168))
-    plot = Plot("Requests", "count", list(range(168)), [Series("Requests", values)])
-    assert (len(plot.paths()), plot.area()[:1]) == (1, "M")
+    plot = Plot("Requests", "count", list(range(168)), [Series("Requests", values)], are_areas=True)
+    assert (len(plot.paths()), plot.areas()[0][:1]) == (1, "M")
     assert values.rounds < 10
+
+
+def test_a_point_is_read_with_what_is_not_drawn() -> None:
+    """In words, each figure in its own unit; a period in which nothing was measured says so."""
+    drawn, counted = Series("Half of the requests", [0.0015, None]), Series("Requests", [1200, 0])
+    plot = Plot("Time added by Tidemark", "seconds", [0, 60], [drawn], [counted])
+    assert plot.points() == [
+        ("1970-01-01T00:00:00Z", "Half of the requests 1.5 ms, Requests 1\N{NARROW NO-BREAK SPACE}200"),
+        ("1970-01-01T00:01:00Z", "Half of the requests \N{EN DASH}, Requests 0"),
+    ]

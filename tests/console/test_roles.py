@@ -53,6 +53,7 @@ def address(path: str, conversation: str) -> str:
     """A path of a route, with a conversation's id and others."""
     known = {
         "id": conversation,
+        "request": "1-1-1",
         "model:path": "openai:scripted",
         "handle": "abcd",
         "path:path": "nothing",

@@ -32,10 +32,13 @@ from tidemark.console.openid_pages import CALLBACK, OpenIdPages
 from tidemark.console.overview import OverviewPages
 from tidemark.console.own import OwnPages
 from tidemark.console.pages import HOME, ConsolePages, PageFamily
+from tidemark.console.requests import RequestPages
 from tidemark.console.sessions import Sessions
 from tidemark.console.settings import SettingPages
 from tidemark.console.summaries import SummaryPages
 from tidemark.console.tenants import TenantSignIn
+from tidemark.console.troubles import troubles
+from tidemark.console.visit import Trouble
 from tidemark.core.conversation.messages import JsonValue
 from tidemark.core.errors import RecordUnreadable
 from tidemark.core.lessons import Lessons
@@ -46,6 +49,7 @@ from tidemark.features.conversations.feature import ConversationsFeature
 from tidemark.features.feature import Feature
 from tidemark.features.keys.feature import KeysFeature
 from tidemark.features.model_registry.feature import ModelRegistryFeature
+from tidemark.features.request_log.feature import RequestLogFeature
 from tidemark.features.settings.feature import SettingsFeature
 from tidemark.features.summaries.feature import SummariesFeature
 from tidemark.features.tenants.feature import TenantsFeature
@@ -173,17 +177,20 @@ def console_routes(worker: Worker, features: list[Feature], guard: RouteGuard) -
     """Return the routes of all pages. A new family of pages is one line here."""
     models = [entry.name for entry in worker.settings.model_list]
     conversations, summaries = find(ConversationsFeature, features), find(SummariesFeature, features)
-    settings = find(SettingsFeature, features).settings
+    settings, log = find(SettingsFeature, features).settings, find(RequestLogFeature, features).reader
     rules = openid_rules(worker.settings)
     has_keys = worker.settings.auth.mode == "keys"
     tenants = TenantSignIn(worker.auth, worker.keys if has_keys else None, conversations.reading)
     binding = binding_of(rules) + ("keys" if has_keys else "")
     sessions = Sessions(worker.operator, worker.secret, time.time, tenants, binding)
     families: list[PageFamily] = [
-        OverviewPages(find(TrafficFeature, features).reader, find(BillFeature, features).reader, conversations.reading),
+        OverviewPages(
+            find(TrafficFeature, features).reader, find(BillFeature, features).reader, conversations.reading, log
+        ),
         ConversationPages(
             conversations.reading, conversations.finding, conversations.transfer, summaries.manual, settings, models
         ),
+        RequestPages(log, conversations.reading, conversations.contexts, models),
         SummaryPages(summaries.changes, models),
         ModelPages(find(ModelRegistryFeature, features).registry, as_typed),
         KeyPages(find(KeysFeature, features).keys, as_typed, has_keys),
@@ -192,9 +199,19 @@ def console_routes(worker: Worker, features: list[Feature], guard: RouteGuard) -
         OwnPages(find(TenantsFeature, features)),
     ]
     streams = [route for feature in features for route in feature.console_routes(HOME, sessions.listener)]
-    pages = ConsolePages(sessions, families, guard, openid=rules is not None)
+    pages = ConsolePages(sessions, families, guard, partial(troubles_of, worker), openid=rules is not None)
     openid = OpenIdPages(None if rules is None else OpenIdProvider(rules), pages)
     return [*streams, *openid.routes(), *pages.routes()]
+
+
+def troubles_of(worker: Worker) -> Sequence[Trouble]:
+    """Return what does not work now, as this worker sees it."""
+    return troubles(
+        is_store_well=worker.store.is_well,
+        resting=worker.writer.resting(),
+        eviction=worker.watch.eviction,
+        replacement=worker.live.replacement,
+    )
 
 
 def openid_rules(settings: Settings) -> OpenIdRules | None:

@@ -30,6 +30,7 @@ FEATURES = (
     "settings.feature:SettingsFeature",
     "keys.feature:KeysFeature",
     "offline.feature:OfflineFeature",
+    "request_log.feature:RequestLogFeature",
     "audit.feature:AuditFeature",
     "upkeep.feature:UpkeepFeature",
     "tenants.feature:TenantsFeature",

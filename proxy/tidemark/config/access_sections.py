@@ -1,4 +1,4 @@
-"""Defines the parts of sections that say how clients reach the server, and how much each tenant may use."""
+"""Defines how clients reach the server, how much each tenant may use, and what is noted of each request."""
 
 from __future__ import annotations
 
@@ -7,6 +7,13 @@ from typing import Annotated
 from msgspec import Struct
 
 from tidemark.config.kinds import File, Megabytes, Tokens, whole
+
+
+class RequestLogSettings(Struct, frozen=True, kw_only=True):
+    """The log of requests that the console shows."""
+
+    entries: Annotated[int, whole("requests", least=0)] = 10_000
+    """The newest requests that are stored, some 150 bytes each; 0: none."""
 
 
 class QuotaSettings(Struct, frozen=True, kw_only=True):

@@ -13,7 +13,7 @@ from typing import Annotated, Any, Literal, TypeVar
 from msgspec import Meta, Struct
 from msgspec.structs import replace
 
-from tidemark.config.access_sections import QuotaSettings, TlsSettings
+from tidemark.config.access_sections import QuotaSettings, RequestLogSettings, TlsSettings
 from tidemark.config.addresses import HeaderName, HostName, Ip, Origin, url
 from tidemark.config.kinds import (
     Auto,
@@ -397,6 +397,7 @@ SECTIONS: Mapping[str, Any] = {
     "tokenizer": TokenizerSettings,
     "memory_flush": MemoryFlushSettings,
     "events": EventSettings,
+    "request_log": RequestLogSettings,
     "audit": AuditSettings,
     "openid": OpenIdSettings,
     "encryption": EncryptionSettings,

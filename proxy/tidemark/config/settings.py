@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import field
 from pathlib import Path
 
-from tidemark.config.access_sections import QuotaSettings
+from tidemark.config.access_sections import QuotaSettings, RequestLogSettings
 from tidemark.config.masking import Address, Secret
 from tidemark.config.models import ModelDefaults, ModelEntry, WindowNote, most_specific
 from tidemark.config.people import AuditSettings, EncryptionSettings, OpenIdSettings, PrivacySettings
@@ -97,6 +97,7 @@ class Settings:
     tokenizer: TokenizerSettings = field(default_factory=TokenizerSettings)
     memory_flush: MemoryFlushSettings = field(default_factory=MemoryFlushSettings)
     events: EventSettings = field(default_factory=EventSettings)
+    request_log: RequestLogSettings = field(default_factory=RequestLogSettings)
     audit: AuditSettings = field(default_factory=AuditSettings)
     openid: OpenIdSettings = field(default_factory=OpenIdSettings)
     encryption: EncryptionSettings = field(default_factory=EncryptionSettings)

@@ -131,7 +131,12 @@ def shown(entry: MessageEntry) -> ShownMessage:
     """Return a stored message as the page shows it: its text, and the other things by their kinds."""
     if entry.state == "unreadable":
         return ShownMessage(entry, "unreadable", "This message cannot be read.", ())
-    message = json.loads(entry.shown)
+    return ShownMessage(entry, *content_of(entry.shown))
+
+
+def content_of(raw: bytes) -> tuple[str, str, Sequence[str]]:
+    """Return the role, the text and the other parts of a message of the chat dialect."""
+    message = json.loads(raw)
     content = message.get("content")
     texts = [content] if isinstance(content, str) else []
     parts: list[str] = []
@@ -143,7 +148,7 @@ def shown(entry: MessageEntry) -> ShownMessage:
     for call in message.get("tool_calls") or ():
         function = call.get("function") or call.get("custom") or {}
         parts.append(f"{function.get('name')}({function.get('arguments', function.get('input', ''))})")
-    return ShownMessage(entry, str(message.get("role")), "\n".join(texts), parts)
+    return str(message.get("role")), "\n".join(texts), parts
 
 
 def _described(part: Mapping[str, Any]) -> str:

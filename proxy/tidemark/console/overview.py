@@ -1,9 +1,9 @@
-"""``/console``: what Tidemark did with all requests of the last hour, day or week.
+"""``/console``: what Tidemark did with all requests of the last hour, day or week, and the newest compactions.
 
-It shows the same figures as ``GET /tidemark/stats``.
+It shows the same figures as ``GET /tidemark/stats``. While nothing has come yet, it says how to send a request.
 
 Its plots are coordinates of figures over time; ``templates/plot.html`` writes them as SVG. A plot has at most two
-series, which differ in dash as well as in colour.
+series, which differ in dash as well as in colour, and further figures that are read with them and not drawn.
 """
 
 from __future__ import annotations
@@ -15,7 +15,9 @@ from datetime import date
 
 from starlette.responses import Response
 
-from tidemark.console.pages import HOME, Answer
+from tidemark.console.pages import HOME, Answer, is_encrypted
+from tidemark.console.rendering import write_figure, write_instant
+from tidemark.console.requests import names_of
 from tidemark.console.visit import Visit
 from tidemark.core.bill import BillFigures
 from tidemark.core.errors import InvalidRequest
@@ -24,6 +26,7 @@ from tidemark.core.traffic import Traffic, TrafficFigures
 from tidemark.features.bill.reader import Gain, GainReader
 from tidemark.features.conversations.conversation_reader import ConversationReader
 from tidemark.features.conversations.pages import Page
+from tidemark.features.request_log.reader import RequestConditions, RequestLogReader
 from tidemark.features.traffic.traffic_reader import TrafficReader
 
 WINDOWS: Mapping[str, tuple[str, int]] = {
@@ -32,14 +35,14 @@ WINDOWS: Mapping[str, tuple[str, int]] = {
     "week": ("Last week", 604_800),
 }
 """By the page's parameter ``window``: the words, and the seconds."""
+COMPACTED = RequestConditions(kind="compacted,forced")
 _MEDIAN = 0.5
 _TAIL = 0.95
-WIDTH = 320
-HEIGHT = 104
-LEFT = 0
-TOP = 14
-BOTTOM = 3
-"""Units of the drawing that are free at its edges, for labels."""
+WIDTH = 1000
+HEIGHT = 100
+"""Units of the drawing, which is as wide and as high as the page has space for."""
+COMPACTIONS = 8
+"""The newest compactions that are listed."""
 _DAY_SECONDS = 86_400
 _EPOCH_ORDINAL = date(1970, 1, 1).toordinal()
 OWN = 200
@@ -56,6 +59,7 @@ class OverviewPages:
     reader: TrafficReader
     gains: GainReader
     conversations: ConversationReader
+    requests: RequestLogReader
 
     def answers(self) -> Sequence[tuple[str, str, Answer]]:
         return [("GET", HOME, self._show)]
@@ -68,6 +72,7 @@ class OverviewPages:
             raise InvalidRequest("'window' must be hour, day or week.", param="window")
         traffic = await self.reader.read(WINDOWS[name][1])
         total, gain = traffic.total, await self.gains.read(MONEY_DAYS, "day")
+        compactions = (await self.requests.page(COMPACTIONS, None, COMPACTED)).requests
         return visit.page(
             "overview.html",
             windows=WINDOWS,
@@ -77,8 +82,20 @@ class OverviewPages:
             median=total.overhead_quantile(_MEDIAN),
             tail=total.overhead_quantile(_TAIL),
             money=gain.total,
-            plots=[*plots_of(traffic), money_plot(gain)],
+            plots=plots_of(traffic),
+            money_plot=money_plot(gain),
+            compactions=compactions,
+            names=await names_of(self.conversations, visit, compactions),
+            is_new=not total.requests and await self._is_new(visit),
+            base=base_of(visit),
         )
+
+    async def _is_new(self, visit: Visit) -> bool:
+        """Return whether neither a request nor a conversation is known."""
+        if (await self.requests.page(1, None)).requests:
+            return False
+        is_auditor = visit.visitor.role == "auditor"
+        return is_auditor or not (await self.conversations.conversations(visit.caller, Page(1))).conversations
 
     async def _own(self, visit: Visit) -> Response:
         """Show a tenant what its newest conversations saved, and nothing of anybody else."""
@@ -89,7 +106,15 @@ class OverviewPages:
             if bill is not None:
                 total.add(bill)
         count = len(newest.conversations)
-        return visit.page("own.html", count=count, is_partial=newest.next_cursor is not None, bill=total)
+        return visit.page(
+            "own.html", count=count, is_partial=newest.next_cursor is not None, bill=total, base=base_of(visit)
+        )
+
+
+def base_of(visit: Visit) -> str:
+    """Return the address of this server, as the visitor's browser has it."""
+    request = visit.request
+    return f"{'https' if is_encrypted(request) else 'http'}://{request.url.netloc}"
 
 
 def plots_of(traffic: Traffic) -> Sequence[Plot]:
@@ -97,21 +122,32 @@ def plots_of(traffic: Traffic) -> Sequence[Plot]:
     figures = [point.figures for point in traffic.points]
     starts = [point.start for point in traffic.points]
 
-    def counts(title: str, *, has_bars: bool = False, **names: str) -> Plot:
-        series = [Series(words, [getattr(figure, name) for figure in figures]) for name, words in names.items()]
-        return Plot(title, "count", starts, series, has_bars)
+    def counts(names: Mapping[str, str]) -> Sequence[Series]:
+        return [Series(words, [getattr(figure, name) for figure in figures]) for name, words in names.items()]
 
     return [
-        counts("Requests", requests="Requests"),
-        counts("Tokens", tokens_before="Tokens in", tokens_saved="Tokens saved"),
-        counts("Compactions", compacted="Compacted", forced="Forced"),
-        counts("Failures", has_bars=True, failed="No summary", summarizer_failures="Summarizer"),
-        counts("Provider cache hits", cached_tokens="Tokens from the provider's cache"),
         Plot(
-            "Added latency",
+            "Tokens",
+            "count",
+            starts,
+            counts({"tokens_before": "Sent by clients", "tokens_after": "Forwarded"}),
+            counts(
+                {
+                    "requests": "Requests",
+                    "cached_tokens": "From the provider's cache",
+                    "compacted": "Compacted",
+                    "forced": "On request",
+                    "failed": "Without a summary",
+                }
+            ),
+            are_areas=True,
+        ),
+        Plot(
+            "Time added by Tidemark",
             "seconds",
             starts,
-            [Series("Median (p50)", _quantiles(figures, _MEDIAN)), Series("p95", _quantiles(figures, _TAIL))],
+            [Series("Half of the requests", _quantiles(figures, _MEDIAN)), Series("95 %", _quantiles(figures, _TAIL))],
+            counts({"requests": "Requests"}),
         ),
     ]
 
@@ -154,8 +190,10 @@ class Plot:
     starts: Sequence[int]
     """The Unix time of each point, in seconds."""
     series: Sequence[Series]
-    has_bars: bool = False
-    """Whether each value is a bar of its own: for what happens seldom."""
+    others: Sequence[Series] = ()
+    """Counts that are read with the series, and not drawn."""
+    are_areas: bool = False
+    """Whether the space below both series is filled."""
 
     @property
     def id(self) -> str:
@@ -182,26 +220,41 @@ class Plot:
         """Whether there is anything but zeros to draw."""
         return any(value for line in self.series for value in line.values)
 
+    @property
+    def all_series(self) -> Sequence[tuple[Series, str]]:
+        """Return everything that is read, each with its unit."""
+        return [*((line, self.unit) for line in self.series), *((line, "count") for line in self.others)]
+
     def paths(self) -> Sequence[str]:
         """Return the path of each series, as the attribute ``d`` has it; a gap stays where a value is missing."""
-        return [self._bars(values) if self.has_bars else self._path(values) for values in self._drawn()]
+        return [self._path(values) for values in self._drawn()]
 
-    def area(self) -> str:
-        """Return the path of the area below the first series."""
-        values = self._drawn()[0]
+    def areas(self) -> Sequence[str]:
+        """Return the path of the area below each series."""
+        top = self.top  # once for all points: it looks at every value
+        return [self._area(values, top) for values in self._drawn()] if self.are_areas else []
+
+    def points(self) -> Sequence[tuple[str, str]]:
+        """Return of each period its beginning and its figures in words, for whoever points at it."""
+        lines = self.all_series
+        return [
+            (write_instant(start), ", ".join(_words(line, place, unit) for line, unit in lines))
+            for place, start in enumerate(self.starts)
+        ]
+
+    def _area(self, values: Sequence[float | None], top: float) -> str:
         if not values:
             return ""
-        base, top = HEIGHT - BOTTOM, self.top
         points = [f"L{self._x(place)} {_y(value or 0, top)}" for place, value in enumerate(values)]
-        return f"M{self._x(0)} {base}{''.join(points)}L{self._x(len(values) - 1)} {base}Z"
+        return f"M{self._x(0)} {HEIGHT}{''.join(points)}L{self._x(len(values) - 1)} {HEIGHT}Z"
 
     def _drawn(self) -> Sequence[Sequence[float | None]]:
         """Return the values that are drawn: those of periods that are over, if one of them has any.
 
-        The last period has only begun, and its few figures would look like a fall. A bar of it is drawn.
+        The last period has only begun, and its few figures would look like a fall.
         """
         all_values = [line.values for line in self.series]
-        is_cut = not self.has_bars and any(any(values[:-1]) for values in all_values)
+        is_cut = any(any(values[:-1]) for values in all_values)
         return [values[:-1] for values in all_values] if is_cut else all_values
 
     def _path(self, values: Sequence[float | None]) -> str:
@@ -215,17 +268,17 @@ class Plot:
             is_drawing = value is not None
         return "".join(pieces)
 
-    def _bars(self, values: Sequence[float | None]) -> str:
-        top, base = self.top, HEIGHT - BOTTOM
-        return "".join(f"M{self._x(place)} {base}V{_y(value, top)}" for place, value in enumerate(values) if value)
-
     def _x(self, place: int) -> str:
         steps = max(1, len(self.starts) - 1)
-        return f"{LEFT + (WIDTH - 2 * LEFT) * place / steps:.1f}"
+        return f"{WIDTH * place / steps:.1f}"
+
+
+def _words(line: Series, place: int, unit: str) -> str:
+    return f"{line.name} {write_figure(line.values[place], unit)}"
 
 
 def _y(value: float, top: float) -> str:
-    return f"{HEIGHT - BOTTOM - (HEIGHT - TOP - BOTTOM) * min(1.0, value / (top or 1)):.1f}"
+    return f"{HEIGHT * (1 - min(1.0, value / (top or 1))):.1f}"
 
 
 def _round_up(value: float) -> float:

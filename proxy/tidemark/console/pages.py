@@ -23,7 +23,7 @@ from starlette.routing import BaseRoute, Route
 
 from tidemark.console.rendering import render
 from tidemark.console.sessions import COOKIE, IDLE_SECONDS, Session, Sessions, is_from_own_page
-from tidemark.console.visit import MAX_FIELDS, Visit, go_to, read_form
+from tidemark.console.visit import MAX_FIELDS, Trouble, Visit, go_to, read_form
 from tidemark.core.errors import ConversationNotFound, Forbidden, InvalidRequest, StoreUnavailable, TidemarkError
 from tidemark.core.events import Role
 from tidemark.core.frozen import frozen
@@ -77,6 +77,8 @@ class ConsolePages:
     sessions: Sessions
     families: Sequence[PageFamily]
     guard: RouteGuard
+    troubles: Callable[[], Sequence[Trouble]] = tuple
+    """Returns what does not work now; tenants are not told."""
     openid: bool = False
     """Whether the sign-in leads to a provider of OpenID, too."""
 
@@ -113,7 +115,8 @@ class ConsolePages:
             form = await read_form(request) if request.method == "POST" else {}
             current = session or self.sessions.new(visitor)
             token = self.sessions.form_token(current)
-            visit = Visit(request, current, visitor, token, self.sessions.needs_sign_in, form)
+            troubles = () if visitor.role == "tenant" else self.troubles()
+            visit = Visit(request, current, visitor, token, self.sessions.needs_sign_in, form, troubles)
             is_made_here = session is not None and self.sessions.is_form_token(session, form.get("csrf", ""))
             if is_made_here or request.method != "POST":
                 response = await self._answer(answer, rule, visit)

@@ -87,7 +87,7 @@ def _usd(value: float | None) -> str:
     return f"{chr(0x2212) if value < 0 else ''}${abs(value):,.{4 if abs(value) < 10 else 2}f}".replace(",", "\u202f")
 
 
-def _figure(value: float | None, unit: str) -> str:
+def write_figure(value: float | None, unit: str) -> str:
     """Write a figure of a plot in its unit."""
     return {"seconds": _seconds, "usd": _usd}.get(unit, _number)(value)
 
@@ -104,7 +104,7 @@ def _edge(value: float, form: str) -> str:
     return dt.datetime.fromtimestamp(value, dt.UTC).strftime("%H:%M UTC" if form == "clock" else "%-d %b")
 
 
-def _instant(value: float) -> str:
+def write_instant(value: float) -> str:
     """Write a time for a machine (RFC 3339)."""
     return dt.datetime.fromtimestamp(value, dt.UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
@@ -114,9 +114,9 @@ _environment.filters |= {
     "number": _number,
     "seconds": _seconds,
     "usd": _usd,
-    "figure": _figure,
+    "figure": write_figure,
     "moment": _moment,
-    "instant": _instant,
+    "instant": write_instant,
     "edge": _edge,
 }
 _environment.filters["receipt"] = render_receipt

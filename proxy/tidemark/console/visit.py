@@ -9,7 +9,7 @@ an id and a mark, which changes with its content. The script names the parts tha
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from hashlib import blake2b
@@ -44,6 +44,14 @@ Entry = TypeVar("Entry")
 
 
 @frozen
+class Trouble:
+    """What does not work now, and what to do."""
+
+    what: str
+    then: str
+
+
+@frozen
 class Visit:
     """A request for a page, by somebody who may see it."""
 
@@ -55,6 +63,8 @@ class Visit:
     needs_sign_in: bool
     form: Mapping[str, str] = field(default_factory=dict)
     """The fields of a form that was sent; empty for a page that is only opened."""
+    troubles: Sequence[Trouble] = ()
+    """What the banner of every page says."""
     announcement: Announcement | None = None
     """The entry of the audit log; None if the visit has none."""
 
@@ -83,8 +93,12 @@ class Visit:
 
         :param template: its file below ``templates/``
         """
-        facts = {"path": self.request.url.path, "csrf": self.form_token, "can_sign_out": self.needs_sign_in}
-        facts["role"] = self.visitor.role
+        facts: dict[str, Any] = {
+            "path": self.request.url.path,
+            "csrf": self.form_token,
+            "can_sign_out": self.needs_sign_in,
+        }
+        facts |= {"role": self.visitor.role, "troubles": self.troubles}
         parts = self.parts
         body = render(template, **{**facts, "parts": parts, **values})
         if parts.are_asked_for:

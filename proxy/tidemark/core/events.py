@@ -49,6 +49,12 @@ class RequestServed:
     """Which endpoint a request was for that Tidemark does not understand, by a few names."""
     trace_id: str = ""
     """The W3C trace that the request belongs to, in 32 hexadecimal digits; empty if it belongs to none."""
+    owner: str = ""
+    """Whose request it is; empty if it ended before that was known."""
+    tenant: str = ""
+    """The name of the tenant by its key; empty without ``auth.mode: keys``."""
+    client: bytes = b""
+    """The header ``User-Agent``, by which a program names itself."""
 
 
 @frozen

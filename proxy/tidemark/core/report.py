@@ -72,6 +72,10 @@ class Report:
     """What the model costs at the time of the request; None if nobody states it."""
     not_stored: bool = False
     """Whether nothing of the request is stored, as the operator or the client wants it."""
+    position: int = 0
+    """The position of the request's newest message in its conversation, counted from 1; 0 for none."""
+    newest: bytes = b""
+    """The hash of the conversation up to that message, which is the message's id in the store."""
 
 
 @frozen

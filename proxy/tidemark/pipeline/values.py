@@ -200,7 +200,7 @@ class RequestContext:
         :param summary: what stands for the oldest messages
         :param degraded: whether something could not be stored, beside what ``stored`` says
         """
-        measure, stored, not_stored = self.measure, self.stored, self.keep == "none"
+        measure, stored, not_stored, chain = self.measure, self.stored, self.keep == "none", self.chain.hashes
         return Report(  # in the fields' order: so many names would cost more than the fields themselves
             self.conversation,
             self.tenant,
@@ -219,6 +219,8 @@ class RequestContext:
             covered=summary.covered if summary else 0,
             price=self.profile.price,
             not_stored=not_stored,
+            position=len(chain),
+            newest=chain[-1] if chain else b"",
         )
 
 

@@ -8,10 +8,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 
+from tidemark.core.conversation.prefix import owner_of
 from tidemark.core.conversation.request import ModelRequest
 from tidemark.core.errors import TidemarkError
 from tidemark.core.events import Outcome, RequestServed
-from tidemark.core.ports import Headers
+from tidemark.core.ports import Caller, Headers
 from tidemark.core.report import NO_USAGE, Report, Usage
 from tidemark.pipeline.values import Ending
 from tidemark.server.asgi import CLIENT_GONE, Response
@@ -23,15 +24,18 @@ from tidemark.server.quotas import Permission, tokens_of, without_quotas
 class RequestLog:
     """Holds what is known of one request; until something else is noted, the client has disconnected."""
 
-    def __init__(self, path: str, response: Response, timer: Callable[[], float]) -> None:
+    def __init__(self, path: str, response: Response, timer: Callable[[], float], headers: Headers = ()) -> None:
         self.path = path
+        self.headers = headers
+        """The request's header lines."""
+        self.caller: Caller | None = None
+        """Whose request it is, once that is known."""
         self.response = response
         self.request: ModelRequest | None = None
         self.model = ""
         """The model's name, if the request is none that Tidemark understands."""
         self.endpoint = ""
         """The label of the endpoint of such a request."""
-        self.trace_id = ""
         self.permit: Permit | None = None
         """The permit of a large request, which may have ended."""
         self.permission: Permission | None = None
@@ -114,6 +118,7 @@ class RequestLog:
             report = report and replace(report, tokens_before=0, tokens_after=0)
         elif request and self.ending:
             usage = self._usage()
+        caller = self.caller
         return RequestServed(
             self.path,
             self.response.status or CLIENT_GONE,
@@ -127,5 +132,16 @@ class RequestLog:
             self.code,
             self.cause,
             self.endpoint,
-            self.trace_id,
+            caller.trace_id if caller else "",
+            owner_of(caller.fingerprint) if caller else "",
+            caller.grant.tenant if caller and caller.grant else "",
+            _program(self.headers),
         )
+
+
+def _program(headers: Headers) -> bytes:
+    """Return the program that a client says it is."""
+    for name, value in headers:
+        if name == b"user-agent":
+            return value
+    return b""

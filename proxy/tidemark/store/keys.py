@@ -78,6 +78,10 @@ key                      type     content
 ``tm:{events}:s``        stream   the newest batches of live events (``features/live_events/store.py``), for ten minutes
 ``tm:{events}:l``        string   a mark that somebody listens to them
 ``tm:{events}:r``        hash     owner:id of a conversation -> the compaction of it that runs
+``tm:{requests}:s``      stream   the log of requests (``features/request_log/store.py``); an entry is of one tenant
+``tm:{requests}:n``      string   how many requests it has
+``tm:{requests}:b:WORKER`` string  the number of the last batch of requests that a worker added
+``tm:{requests}:x:DIGEST`` string  digest of a tenant -> when it was erased; for ten minutes
 ``tm:{audit}:s``         stream   the audit log (``audit_log.py``); an entry's id is its number
 ``tm:{audit}:h``         string   its head: number, signature of the newest entry, signature of both
 ``tm:aside:KEY``         any      what ``tidemark store check --repair`` moved aside (``upkeep_aside.lua``)
@@ -234,6 +238,15 @@ BILL = "tm:{bill}"
 def quotas(owner: str) -> str:
     """Return the beginning of the keys of what a tenant has used of its quotas: one slot."""
     return f"tm:{{limits:{owner}}}"
+
+
+REQUESTS = "tm:{requests}"
+"""The beginning of the keys of the request log: one slot."""
+
+
+def erased_requests(owner: str) -> str:
+    """Return the key of when a tenant was erased; ``request_log_add.lua`` knows its name."""
+    return f"{REQUESTS}:x:{hashlib.sha1(owner.encode(), usedforsecurity=False).hexdigest()}"
 
 
 AUDIT = "tm:{audit}"

@@ -46,7 +46,7 @@ class KeyPlace:
     @property
     def is_temporary(self) -> bool:
         """Whether the key means nothing in another store."""
-        return self.kind in _TEMPORARY.get(self.area, ()) or self.area in ("events", "audit")
+        return self.kind in _TEMPORARY.get(self.area, ()) or self.area in ("events", "audit", "requests")
 
     @property
     def family(self) -> str:

@@ -67,3 +67,6 @@ class PatientWriter:
                 await self._write()
             except StoreError:
                 await asyncio.sleep(RETRY_SECONDS)
+            else:
+                if self._pause and self._has_more():  # it came meanwhile, and would make a write of its own each time
+                    await asyncio.sleep(self._pause)

@@ -36,6 +36,7 @@ SHARED = {
     "flush": {"s", "d", "o"},
     "limits": {"r", "c", "t"},
     "events": {"r", "s"},
+    "requests": {"s"},
     "aside": {""},
 }
 """The kinds of keys outside of families of which an erasure deletes something (``traces.py``)."""
@@ -87,6 +88,7 @@ def test_what_an_erasure_deletes_is_in_the_export(
     talk(bench, Client(client.http, "theirs"), OTHERS)
     wait_until(lambda: len(list((tmp_path / "flush").glob("*/*.jsonl"))) >= 2)
     wait_until(lambda: '"type": "response"' in export(client, owner_for("mine")).text)
+    wait_until(lambda: '"type": "requests"' in export(client, owner_for("mine")).text)
     objects = lines_of(export(client, owner_for("mine")[:8]))
     text = json.dumps(objects)
     assert all(word in text for word in WORDS)
@@ -104,7 +106,7 @@ def test_what_an_erasure_deletes_is_in_the_export(
     deleted = {(kind_of(name).area, kind_of(name).kind) for name in gone} - NOT_EXPORTED.keys()
     assert len(deleted) >= 8
     assert {READERS[kind].type for kind in deleted} <= kinds
-    assert {"daily_file", "queued_flush", "summary", "turn", "system_message", "response"} <= kinds
+    assert {"daily_file", "queued_flush", "summary", "turn", "system_message", "response", "requests"} <= kinds
     assert ("limits", "t") in deleted  # an erasure left the counts of quotas in the store
 
 

@@ -7,10 +7,21 @@ const FORMS = {
   date: { day: "numeric", month: "short" },
   moment: { dateStyle: "medium", timeStyle: "short" },
 };
+const AGES = [["day", 86400], ["hour", 3600], ["minute", 60], ["second", 1]];
+const AGE_MS = 10000;
+const ageOf = (moment) => {
+  const seconds = Math.max(0, (Date.now() - moment.getTime()) / 1000);
+  const [unit, length] = AGES.find(([, least]) => seconds >= least) || AGES[3];
+  return new Intl.RelativeTimeFormat([], { style: "short" }).format(-Math.floor(seconds / length), unit);
+};
 const showTimes = (root) => {
   for (const time of root.querySelectorAll("time[datetime]")) {
     const moment = new Date(time.dateTime);
-    if (!Number.isNaN(moment.getTime())) time.textContent = moment.toLocaleString([], FORMS[time.dataset.form || "moment"]);
+    if (Number.isNaN(moment.getTime())) continue;
+    const isAge = time.dataset.form === "age";
+    if (isAge) time.title = moment.toLocaleString([], { dateStyle: "medium", timeStyle: "medium" });
+    const words = isAge ? ageOf(moment) : moment.toLocaleString([], FORMS[time.dataset.form || "moment"]);
+    if (time.textContent !== words) time.textContent = words;
   }
 };
 
@@ -31,10 +42,11 @@ const say = (text, shownMs = SHOWN_MS) => {
 // what was typed. Children with an id stay the same ones.
 const isAlike = (here, next) => here.nodeType === next.nodeType && here.nodeName === next.nodeName && !here.id;
 const renewAttributes = (here, next) => {
+  const isOwn = (name) => name === "open" || (here.matches(".reader") && ["style", "aria-valuenow", "aria-valuetext"].includes(name));
   for (const { name, value } of next.attributes) {
-    if (name !== "open" && here.getAttribute(name) !== value) here.setAttribute(name, value);
+    if (!isOwn(name) && here.getAttribute(name) !== value) here.setAttribute(name, value);
   }
-  for (const { name } of [...here.attributes]) if (name !== "open" && !next.hasAttribute(name)) here.removeAttribute(name);
+  for (const { name } of [...here.attributes]) if (!isOwn(name) && !next.hasAttribute(name)) here.removeAttribute(name);
 };
 const renew = (here, next) => {
   if (here.isEqualNode(next)) return;
@@ -100,6 +112,36 @@ const renewParts = (text) => {
   if (focused && focused.isConnected && focused !== document.activeElement) focused.focus({ preventScroll: true });
 };
 
+// Says the figures of the point of a plot that somebody points at or goes to by keyboard.
+const STEPS = { ArrowLeft: -1, ArrowDown: -1, ArrowRight: 1, ArrowUp: 1, PageDown: -10, PageUp: 10, Home: -Infinity, End: Infinity };
+const read = (reader, place) => {
+  const points = JSON.parse(reader.dataset.points);
+  const last = Math.max(points.length - 1, 1);
+  const at = Math.min(Math.max(place, 0), points.length - 1);
+  const [start, words] = points[at];
+  const said = `${new Date(start).toLocaleString([], FORMS.moment)}: ${words}`;
+  reader.style.setProperty("--at", `${(100 * at) / last}%`);
+  reader.style.setProperty("--seen", "1");
+  reader.ariaValueNow = at + 1;
+  reader.ariaValueText = said;
+  const readout = reader.closest(".plot-card").querySelector(".readout");
+  readout.textContent = said;
+  readout.hidden = false;
+};
+const readPlots = () => {
+  document.addEventListener("pointermove", ({ target, clientX }) => {
+    if (!target.matches?.(".reader")) return;
+    const { left, width } = target.getBoundingClientRect();
+    read(target, Math.round(((clientX - left) / width) * (Number(target.ariaValueMax) - 1)));
+  });
+  document.addEventListener("keydown", (event) => {
+    const { target, key } = event;
+    if (!target.matches?.(".reader") || !(key in STEPS)) return;
+    event.preventDefault();
+    read(target, Number(target.ariaValueNow) - 1 + STEPS[key]);
+  });
+};
+
 const PARTS_HEADER = "x-console-parts";
 const knownParts = () =>
   [...document.querySelectorAll("[data-live]:not([data-reply])")]
@@ -148,9 +190,19 @@ const NOTICES = {
   "compaction.failed": () => "A summary could not be made; the conversation goes on without it",
 };
 
+// Asks again and again, while the page is seen and its switch "Live" is on: such a page changes with every request.
+const poll = (pause) => {
+  const live = document.getElementById("live");
+  if (live) live.closest("[hidden]")?.removeAttribute("hidden");
+  const isOn = () => !document.hidden && (!live || live.checked);
+  setInterval(() => { if (isOn()) refresh(); }, pause);
+  for (const [target, kind] of [[document, "visibilitychange"], [live, "change"]]) target?.addEventListener(kind, () => { if (isOn()) refresh(); });
+};
+
 const listen = () => {
   const live = document.querySelector("[data-events]");
   if (!live) return;
+  if (live.dataset.every) { poll(Number(live.dataset.every)); return; }
   const pause = Number(live.dataset.pause || 1000);
   const running = new Map();
   let timer = null;
@@ -215,5 +267,7 @@ const send = async (event) => {
 };
 
 showTimes(document);
+if (document.querySelector("time[data-form=age]")) setInterval(() => showTimes(document), AGE_MS);
 listen();
+readPlots();
 document.addEventListener("submit", send);

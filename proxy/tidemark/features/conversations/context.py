@@ -10,13 +10,13 @@ from collections.abc import Sequence
 from tidemark.core.conversation.messages import Message
 from tidemark.core.conversation.records import ConversationRecord, MessageRecord
 from tidemark.core.conversation.request import Dialect
-from tidemark.core.errors import InvalidRequest
+from tidemark.core.errors import ConversationNotFound, InvalidRequest, RecordUnreadable
 from tidemark.core.planning.assemble import assemble
 from tidemark.core.planning.situation import NoCompaction, ReuseSummary
 from tidemark.core.ports import NO_CREDENTIAL, Caller
 from tidemark.dialects.message_formats import MessageFormats
 from tidemark.features.conversations.access import ArchiveAccess
-from tidemark.features.conversations.pages import ContextSnapshot
+from tidemark.features.conversations.pages import ContextSnapshot, RequestForms
 from tidemark.features.conversations.standing_summaries import StandingSummaries
 from tidemark.pipeline.commands import at_rest
 from tidemark.pipeline.fit import BudgetFitter
@@ -59,7 +59,7 @@ class ContextView:
         record = await self._access.record(conversation, caller)
         messages = await self._reader.messages(record)
         if at is not None:
-            return await self._context_at(record, messages, at)
+            return (await self._context_at(record, messages, at)).forwarded
         heads = await self._heads.leading_system_messages(record.id)
         request = await self._reader.request(self._dialect, record.model, heads, messages)
         place = ConversationPlace(record.tenant, chain_of_stored(record.id, messages))
@@ -79,9 +79,23 @@ class ContextView:
             limit=report.limit,
         )
 
-    async def _context_at(
-        self, record: ConversationRecord, stored: Sequence[MessageRecord], at: int
-    ) -> ContextSnapshot:
+    async def forms(self, conversation: str, caller: Caller | None, at: int, newest: bytes) -> RequestForms | None:
+        """Return both forms of a request, made of what is stored; None if that is another request by now.
+
+        :param at: the position of its newest message
+        :param newest: the beginning of that message's id
+        :raises ConversationNotFound: it does not exist, or the caller does not own it
+        """
+        record = await self._access.record(conversation, caller)
+        try:
+            stored = await self._reader.messages(record)
+            if not 0 < at <= len(stored) or not bytes.fromhex(stored[at - 1].message_id).startswith(newest):
+                return None
+            return await self._context_at(record, stored, at)
+        except (ConversationNotFound, RecordUnreadable, InvalidRequest):  # some have expired, or are of no turn
+            return None
+
+    async def _context_at(self, record: ConversationRecord, stored: Sequence[MessageRecord], at: int) -> RequestForms:
         turns = [turn for turn in await self._store.all_turns(record.id) if turn.last <= record.message_count]
         turn = next((turn for turn in turns if turn.first <= at <= turn.last), None)
         if turn is None:
@@ -96,6 +110,7 @@ class ContextView:
         heads = [texts[digest] for place, digest in turn.systems if place == 0 and digest in texts]
         request = await self._reader.request(self._dialect, record.model, heads, stored[:last_question])
         messages: Sequence[Message] = request.messages
+        client_messages = self._dialect.raws_of(messages)
         prefix = stored[turn.summarized - 1].message_id if turn.summarized else ""
         replaced = [
             version for version in await self._store.summary_versions(record.id) if version.prefix.hex() == prefix
@@ -111,7 +126,7 @@ class ContextView:
         if summaries:
             messages = assemble(messages, summaries[-1], replace_middle=self._dialect.replace_middle)
         has_inner_systems = any(place for earlier in turns if earlier.last <= turn.last for place, _ in earlier.systems)
-        return ContextSnapshot(
+        snapshot = ContextSnapshot(
             conversation=record.id,
             at=at,
             exact=is_whole and bool(summaries or not turn.summarized) and not has_inner_systems,
@@ -119,3 +134,4 @@ class ContextView:
             messages=tuple(self._dialect.raws_of(messages)),
             summarized_messages=summaries[-1].summarized if summaries else 0,
         )
+        return RequestForms(tuple(client_messages), snapshot)

@@ -5,7 +5,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import asyncio
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from itertools import accumulate
 
 from tidemark.core.bill import BillFigures
@@ -15,7 +17,7 @@ from tidemark.core.conversation.records import ConversationRecord, MessageRecord
 from tidemark.core.conversation.request import Dialect
 from tidemark.core.conversation.summary import PrefixSummary
 from tidemark.core.cursors import cursor_of, place_of
-from tidemark.core.errors import MessageNotFound, RecordUnreadable
+from tidemark.core.errors import ConversationNotFound, EncryptionKeyLost, MessageNotFound, RecordUnreadable
 from tidemark.core.ports import Caller, Clock, DeletionHook
 from tidemark.core.recall.passage import message_with
 from tidemark.core.recall.quotation import text_with_calls
@@ -140,6 +142,17 @@ class ConversationReader:
             cursor_after(start, shown, more=len(messages) > page.limit),
             await self.bill(record.id),
         )
+
+    async def names(self, conversations: Iterable[str], caller: Caller | None) -> Mapping[str, str]:
+        """Return what conversations are called, by their ids; those that are not there for the caller are left out."""
+        names: dict[str, str] = {}
+
+        async def read(conversation: str) -> None:
+            with suppress(ConversationNotFound, RecordUnreadable, EncryptionKeyLost):
+                names[conversation] = (await self._access.record(conversation, caller)).name
+
+        await asyncio.gather(*map(read, {*conversations}))
+        return names
 
     async def bill(self, conversation: str) -> BillFigures | None:
         """Return what a conversation's turns cost since it came near its limit; None if it did not."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping, Sequence
+from functools import cached_property
 
 from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
@@ -84,9 +85,11 @@ class ConversationsFeature(Feature):
         self._rights = rights
         self._summaries = summaries
 
-    def routes(self) -> Sequence[BaseRoute]:
+    @cached_property
+    def contexts(self) -> ContextView:
+        """What models saw; made late, since it needs the whole pipeline."""
         worker = self._worker
-        contexts = ContextView(
+        return ContextView(
             access=self._rights,
             store=worker.store,
             heads=worker.request_heads,
@@ -96,13 +99,15 @@ class ConversationsFeature(Feature):
             dialect=worker.chat,
             formats=worker.formats,
         )
+
+    def routes(self) -> Sequence[BaseRoute]:
         return ConversationEndpoints(
             reading=self.reading,
             finding=self.finding,
-            contexts=contexts,
+            contexts=self.contexts,
             transfer=self.transfer,
-            access=worker.access,
-            max_body_bytes=worker.max_body_bytes,
+            access=self._worker.access,
+            max_body_bytes=self._worker.max_body_bytes,
         ).routes()
 
 

@@ -204,6 +204,15 @@ class ContextSnapshot:
 
 
 @frozen
+class RequestForms:
+    """Both forms of a request, as far as what is stored shows them."""
+
+    client_messages: tuple[bytes, ...]
+    """The JSON of each message as it came."""
+    forwarded: ContextSnapshot
+
+
+@frozen
 class ImportedConversation:
     """A conversation that was imported."""
 

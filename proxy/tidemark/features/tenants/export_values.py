@@ -25,6 +25,7 @@ from tidemark.store.elements import Element
 from tidemark.store.kept_conversations import read_kept
 from tidemark.store.places import FAMILY, KeyPlace
 from tidemark.store.previews import read_preview
+from tidemark.store.request_facts import unpack_requests
 from tidemark.store.responses import read_response
 
 JsonObject = dict[str, JsonValue]
@@ -207,6 +208,14 @@ def _flush(codec: Codec, element: Element, __: KeyPlace) -> JsonObject:
     return flush
 
 
+def _requests(codec: Codec, element: Element, __: KeyPlace) -> JsonObject:
+    """Return the requests of an entry of the log."""
+    fields = fields_of(element)
+    owner = _text(fields[b"o"])
+    facts = unpack_requests(codec, owner, fields[b"f"])
+    return {"requests": [{**msgspec.structs.asdict(fact), "newest": fact.newest.hex()} for fact in facts]}
+
+
 READERS: Mapping[tuple[str, str], ValueReader] = {
     (FAMILY, "c"): ValueReader("conversation", _record_field, is_whole=True),
     (FAMILY, "y"): ValueReader("system_message", _system_message),
@@ -226,6 +235,7 @@ READERS: Mapping[tuple[str, str], ValueReader] = {
     ("", "u"): ValueReader("stored_bytes", _field, is_whole=True),
     ("", "k"): ValueReader("calibration", _sealed),
     ("", "w"): ValueReader("learned_window", _sealed),
+    ("requests", "s"): ValueReader("requests", _requests),
     ("limits", "t"): ValueReader("tokens_of_the_day", _field, is_whole=True),
     ("flush", "s"): ValueReader("queued_flush", _flush),
     ("flush", "d"): ValueReader("dead_flush", _flush),

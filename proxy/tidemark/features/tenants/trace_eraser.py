@@ -15,6 +15,8 @@ from tidemark.store.encryption.keyring import MARK
 from tidemark.store.places import FAMILY, KeyPlace
 from tidemark.store.whole_store import WholeStore
 
+_REWRITTEN = frozenset({("flush", "s"), ("flush", "d"), ("requests", "s")})
+"""The streams that tenants share."""
 MARK_SECONDS = 600
 """How long it is remembered that a conversation was forgotten, as by ``lua/forget.lua``."""
 _REWRITE = Path(__file__).with_name("lua").joinpath("rewrite_stream.lua").read_text("utf-8")
@@ -46,6 +48,8 @@ class TraceEraser:
             family, own = split_id(conversation)
             at = f"{keys.family_prefix(family)}:x:{own}"
             await self._store.call("SET", at, repr(time.time()), "EX", MARK_SECONDS)
+        requests = keys.erased_requests(self._traces.owner)
+        await self._store.call("SET", requests, repr(time.time()), "EX", MARK_SECONDS)
 
     async def erase(self) -> int:
         """Go through the store once, delete what belongs to the tenant, and return how much that was."""
@@ -60,7 +64,7 @@ class TraceEraser:
                 else:
                     async for entries in self._own.entries(name, place):
                         self.deleted.entries += await self._erase_entries(name, place, entries)
-                    if place.area == "flush" and place.kind in ("s", "d"):
+                    if (place.area, place.kind) in _REWRITTEN:
                         await self._store.call("EVAL", _REWRITE, 1, name)
         return self.deleted.keys + self.deleted.entries - before
 
@@ -76,6 +80,10 @@ class TraceEraser:
             return 0
         if place.area == "flush" and place.kind in ("s", "d"):
             return sum([await self._erase_flush(name, entry) for entry in entries])
+        if place.area == "requests":
+            count = sum(int(fields_of(entry).get(b"c", b"0")) for entry in entries)
+            await self._store.call("DECRBY", f"{keys.REQUESTS}:n", count)
+            return int(await self._store.call("XDEL", name, *(entry.place for entry in entries)))
         command = "ZREM" if not place.area and place.kind in ("i", "d") else "HDEL"
         return int(await self._store.call(command, name, *(entry.place for entry in entries)))
 

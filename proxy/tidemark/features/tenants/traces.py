@@ -51,9 +51,20 @@ async def owners_in(store: WholeStore) -> Mapping[str, set[str]]:
                 owner, tenant = await _whose(store, name)
                 if owner or tenant:
                     owners.setdefault(owner or tenant, set()).add(tenant)
+            elif (place.area, place.kind) == ("requests", "s"):
+                for owner in await _owners_of_requests(store, name):
+                    owners.setdefault(owner, set())
             elif not place.area and place.kind in _OWN_KINDS and place.rest != b"all":
                 owners.setdefault(place.rest.decode(errors="replace"), set())
     return owners
+
+
+async def _owners_of_requests(store: WholeStore, name: bytes) -> set[str]:
+    """Return whose requests the log has; of some it has nothing else."""
+    owners = set[str]()
+    async for page in read_pages(store, name):
+        owners |= {fields_of(element).get(b"o", b"").decode(errors="replace") for element in page.elements}
+    return owners - {""}
 
 
 async def find_owner(store: WholeStore, tenant_keys: KeyRing | None, text: str) -> str:
@@ -157,8 +168,8 @@ class OwnKeys:
         if name == keys.ACCOUNTS.encode():
             return lambda element: element.place.startswith(f"{owner} ".encode())
         match place.area, place.kind:
-            case "flush", "s" | "d":
-                return lambda element: self._is_own_flush(fields_of(element))
+            case "flush" | "requests", "s" | "d":
+                return lambda element: self._is_own_entry(fields_of(element))
             case "flush", "o":
                 return lambda element: self._is_own_note(element.value)
             case "events", "r":
@@ -187,7 +198,9 @@ class OwnKeys:
             return key_id_of(value)[0] == self._scope
         return any(tenant.encode() in value for tenant in self._traces.tenants)
 
-    def _is_own_flush(self, fields: Mapping[bytes, bytes]) -> bool:
+    def _is_own_entry(self, fields: Mapping[bytes, bytes]) -> bool:
+        if b"o" in fields:  # of the log of requests
+            return fields[b"o"] == self._traces.owner.encode()
         text = {name: fields.get(name, b"").decode(errors="replace") for name in (b"owner", b"tenant", b"conversation")}
         own = text[b"conversation"][:FAMILY_CHARACTERS] in self._traces.families
         return own or text[b"owner"] == self._traces.owner or text[b"tenant"] in self._traces.tenants

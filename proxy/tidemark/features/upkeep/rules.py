@@ -235,6 +235,10 @@ _LIMITS: Mapping[str, Rule] = {
     "c": Rule("zset", _number),
     "t": Rule("hash", _number),
 }
+_REQUESTS: Mapping[str, Rule] = {
+    "s": Rule("stream", _anything),  # each page leaves out what it cannot read
+    **dict.fromkeys("nbx", Rule("string", _number)),
+}
 _AUDIT: Mapping[str, Rule] = {
     "s": Rule("stream", _anything),  # "tidemark audit verify" reads it; a repair would look like a misuse
     "h": Rule("string", _anything),
@@ -247,6 +251,7 @@ RULES: Mapping[str, Mapping[str, Rule]] = {
     "bill": _BILL,
     "events": _EVENTS,
     "limits": _LIMITS,
+    "requests": _REQUESTS,
     "audit": _AUDIT,
     "": _OTHER,
 }

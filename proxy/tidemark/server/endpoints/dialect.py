@@ -80,10 +80,9 @@ class DialectEndpoint:
         self._saving_of = saving_of
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        log = RequestLog(scope["path"], Response(send, self._dialect), self._timer)
+        log = RequestLog(scope["path"], Response(send, self._dialect), self._timer, scope["headers"])
         try:
-            caller = self._caller(scope)  # before its body, which anybody could make long
-            log.trace_id = caller.trace_id
+            caller = log.caller = self._caller(scope)  # before its body, which anybody could make long
             if self._quotas is not None and self._quotas.bounds(caller):
                 log.count_against(await self._quotas.take(caller, scope["path"]))
             body = await read_body(receive, scope["headers"], self._limits.max_body_bytes)

@@ -107,11 +107,10 @@ class ForwardingEndpoint:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         errors, headers = errors_of(scope["path"], self.formats), scope["headers"]
-        log = RequestLog(scope["path"], Response(send, errors), self.timer)
+        log = RequestLog(scope["path"], Response(send, errors), self.timer, headers)
         log.endpoint = endpoint_of(scope["path"])
         try:
-            caller = self.auth.caller(headers)
-            log.trace_id = caller.trace_id
+            caller = log.caller = self.auth.caller(headers)
             if scope["method"] == "POST" and self.quotas.bounds(caller):
                 log.count_against(await self.quotas.take(caller, scope["path"]))
             if is_read_whole(headers) or caller.is_restricted:
