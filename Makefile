@@ -14,7 +14,7 @@ CLIENTS_COMPILE := $(BIN)/uv --no-config pip compile --quiet --universal --pytho
 MINUTES ?= 60
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo test bench bench-quick bench-peers bench-counting bench-extractive bench-fidelity bench-fidelity-kit bench-growth bench-lag bench-flood soak bench-console bench-history bench-recall bench-native bench-bill bench-lossless bench-replay bench-failover bench-scale bench-replicas bench-instructions bench-structure test-demo test-properties test-speed test-processes test-security test-chaos fuzz test-random test-deep bench-turns bench-uploads bench-pace test-clients test-console test-fleet test-servers test-deploy screenshots check format lock lock-clients lock-deploy lock-servers clean test-release dist sbom audit
+.PHONY: help install demo test bench bench-quick bench-peers bench-counting bench-extractive bench-fidelity bench-fidelity-kit bench-growth bench-lag bench-flood soak bench-console bench-history bench-recall bench-native bench-bill bench-lossless bench-replay bench-failover bench-scale bench-replicas bench-instructions bench-structure test-demo test-properties test-speed test-processes test-security test-chaos fuzz test-random test-deep bench-turns bench-uploads bench-pace test-clients test-console test-fleet test-servers test-deploy screenshots check format lock lock-clients lock-deploy lock-servers clean test-release dist sbom audit notice
 
 help: ## Show this list
 	@sed -nE 's/^([a-z-]+):[^#]*## (.*)/  make \1|\2/p' Makefile | awk -F'|' '{printf "%-24s %s\n", $$1, $$2}'
@@ -178,9 +178,9 @@ format: $(VENV)/dev.stamp ## Repair and format the code with ruff
 	$(BIN)/ruff format .
 
 lock: $(BIN)/uv ## Lock pyproject.toml into requirements/, keeping pins; UPGRADE=1 renews them
-	$(UV_COMPILE) --all-extras --group build --group dev --output-file requirements/dev.txt
-	$(UV_COMPILE) --extra local --extra mcp --extra oidc --extra otel --group build --constraint requirements/dev.txt --output-file requirements/local.txt
-	$(UV_COMPILE) --extra mcp --extra oidc --extra otel --group build --constraint requirements/dev.txt --output-file requirements/runtime.txt
+	$(UV_COMPILE) --all-extras --group build --group dev --group model --output-file requirements/dev.txt
+	$(UV_COMPILE) --extra embedded --extra local --extra mcp --extra oidc --extra otel --group build --group model --constraint requirements/dev.txt --output-file requirements/local.txt
+	$(UV_COMPILE) --extra embedded --extra mcp --extra oidc --extra otel --group build --constraint requirements/dev.txt --output-file requirements/runtime.txt
 
 lock-clients: $(BIN)/uv ## Lock the clients of test-clients, keeping pins; UPGRADE=1 renews them
 	for name in python pydantic aider; do \
@@ -203,6 +203,9 @@ sbom: .venv-release/runtime.stamp .venv-deploy/tools.stamp ## Write dist/sbom.js
 
 audit: .venv-deploy/tools.stamp ## Look the locked packages up among known vulnerabilities; needs a network
 	@.venv-deploy/bin/python deploy/release/audit.py $(ARGS)
+
+notice: $(VENV)/dev.stamp ## Write NOTICE: the licences of what is locked
+	@$(BIN)/python deploy/release/notice.py
 
 clean: ## Remove all environments and caches
 	rm -rf $(VENV) .venv-clients .venv-servers .venv-deploy .venv-release build dist .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache

@@ -42,6 +42,8 @@ tidemark init         write a configuration for the keys and local servers that 
 tidemark wrap claude  run Claude Code, or another client, through Tidemark; nothing else is needed
 tidemark serve        serve clients at http://127.0.0.1:8787; tidemark --help lists all commands"""
 """What to do next, for a person who types the bare command."""
+UNIX_MODULES = ("fcntl", "termios")
+"""Modules of Python that Windows does not have, and some of our own need."""
 COMPLETION_VARIABLE = "_TIDEMARK_COMPLETE"
 _STYLES = {"ok": "green", "warning": "yellow", "error": "red"}
 _WIDTH = len("warning")
@@ -228,6 +230,10 @@ def main() -> None:
         _fail(str(error), EXIT_USAGE)
     except TidemarkError as error:
         _fail(str(error), 1)
+    except ModuleNotFoundError as error:
+        if error.name not in UNIX_MODULES:
+            raise
+        _fail(f"this needs {error.name}, which Windows does not have; use it in WSL, Linux or macOS.", 1)
     finally:
         # Dataclasses call `exec` while their module is imported. CPython remembers an interrupt inside `exec` although
         # it was caught, and `python -m` then ends by the signal instead of the exit code. The next `exec` clears that.
