@@ -3,7 +3,9 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
-PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet install --no-deps
+# A terminal sees what pip downloads and installs, for it takes minutes; a log has the failures only.
+QUIET := $(shell [ -t 2 ] || echo --quiet)
+PIP := $(BIN)/python -m pip --disable-pip-version-check $(QUIET) install --no-deps
 LOCKED := $(PIP) --require-hashes --only-binary :all:
 UV_COMPILE := $(BIN)/uv pip compile pyproject.toml --quiet --universal --generate-hashes --no-header \
 	--no-emit-index-url --no-emit-find-links $(if $(UPGRADE),--upgrade)
@@ -65,10 +67,10 @@ test-servers: $(VENV)/dev.stamp .venv-servers/servers.stamp ## Test the store on
 			$(wildcard tests/features/*/test_stored_traffic.py) --ignore tests/store/embedded $(ARGS) || exit 1; done
 
 test-deploy: $(VENV)/dev.stamp .venv-deploy/tools.stamp ## Run the files of deploy/ with nginx, Caddy and Envoy; apt-get install nginx-light caddy
-	DEPLOY_REQUIRED=1 $(BIN)/pytest --numprocesses 2 --dist loadfile -m deploy tests/deploy $(ARGS)
+	DEPLOY_REQUIRED=1 $(BIN)/pytest --numprocesses 2 --dist loadfile -m "deploy and not release and not speed" tests/deploy $(ARGS)
 
 test-release: $(VENV)/dev.stamp ## Build a release twice, install it where nothing else is, and run it
-	$(BIN)/pytest -m release tests/deploy/test_release.py $(ARGS)
+	$(BIN)/pytest --numprocesses 2 -m release tests/deploy/test_release.py $(ARGS)
 
 test-console: $(VENV)/dev.stamp ## Test the console in a real Chromium, which must be installed (apt-get install chromium)
 	BROWSER_REQUIRED=1 $(BIN)/pytest --numprocesses 2 --dist loadfile -m browser tests/browser $(ARGS)
@@ -170,8 +172,9 @@ check: $(VENV)/dev.stamp .venv-deploy/tools.stamp ## Lint, formatting, types, ar
 	$(BIN)/codespell
 	$(BIN)/hadolint deploy/Dockerfile
 	$(BIN)/check-jsonschema --builtin-schema vendor.compose-spec deploy/compose.yaml
+	$(BIN)/check-jsonschema --builtin-schema vendor.github-workflows deploy/release/release.yaml
 	@! command -v promtool > /dev/null || (cd deploy && promtool test rules alerts.test.yaml)
-	$(BIN)/pytest --quiet -rs -m deploy tests/deploy/test_deployment_files.py tests/deploy/test_chart.py
+	$(BIN)/pytest --quiet -rs -m deploy tests/deploy/test_deployment_files.py tests/deploy/test_release_files.py tests/deploy/test_chart.py
 
 format: $(VENV)/dev.stamp ## Repair and format the code with ruff
 	$(BIN)/ruff check --fix .
