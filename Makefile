@@ -3,7 +3,9 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
-PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet install --no-deps
+# A terminal sees what pip downloads and installs, for it takes minutes; a log has the failures only.
+QUIET := $(shell [ -t 2 ] || echo --quiet)
+PIP := $(BIN)/python -m pip --disable-pip-version-check $(QUIET) install --no-deps
 LOCKED := $(PIP) --require-hashes --only-binary :all:
 UV_COMPILE := $(BIN)/uv pip compile pyproject.toml --quiet --universal --generate-hashes --no-header \
 	--no-emit-index-url --no-emit-find-links $(if $(UPGRADE),--upgrade)
@@ -14,7 +16,7 @@ CLIENTS_COMPILE := $(BIN)/uv --no-config pip compile --quiet --universal --pytho
 MINUTES ?= 60
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo test bench bench-quick bench-peers bench-counting bench-extractive bench-fidelity bench-fidelity-kit bench-growth bench-lag bench-flood soak bench-console bench-history bench-recall bench-native bench-bill bench-lossless bench-replay bench-failover bench-scale bench-replicas bench-instructions bench-structure test-demo test-properties test-speed test-processes test-security test-chaos fuzz test-random test-deep bench-turns bench-uploads bench-pace test-clients test-console test-fleet test-servers test-deploy screenshots check format lock lock-clients lock-deploy lock-servers clean test-release dist sbom audit
+.PHONY: help install demo test bench bench-quick bench-peers bench-counting bench-extractive bench-fidelity bench-fidelity-kit bench-growth bench-lag bench-flood soak bench-console bench-history bench-recall bench-native bench-bill bench-lossless bench-replay bench-failover bench-scale bench-replicas bench-instructions bench-structure test-demo test-properties test-speed test-processes test-security test-chaos fuzz test-random test-deep bench-turns bench-uploads bench-pace test-clients test-console test-fleet test-servers test-deploy screenshots check format lock lock-clients lock-deploy lock-servers clean test-release dist sbom audit notice
 
 help: ## Show this list
 	@sed -nE 's/^([a-z-]+):[^#]*## (.*)/  make \1|\2/p' Makefile | awk -F'|' '{printf "%-24s %s\n", $$1, $$2}'
@@ -65,10 +67,10 @@ test-servers: $(VENV)/dev.stamp .venv-servers/servers.stamp ## Test the store on
 			$(wildcard tests/features/*/test_stored_traffic.py) --ignore tests/store/embedded $(ARGS) || exit 1; done
 
 test-deploy: $(VENV)/dev.stamp .venv-deploy/tools.stamp ## Run the files of deploy/ with nginx, Caddy and Envoy; apt-get install nginx-light caddy
-	DEPLOY_REQUIRED=1 $(BIN)/pytest --numprocesses 2 --dist loadfile -m deploy tests/deploy $(ARGS)
+	DEPLOY_REQUIRED=1 $(BIN)/pytest --numprocesses 2 --dist loadfile -m "deploy and not release and not speed" tests/deploy $(ARGS)
 
 test-release: $(VENV)/dev.stamp ## Build a release twice, install it where nothing else is, and run it
-	$(BIN)/pytest -m release tests/deploy/test_release.py $(ARGS)
+	$(BIN)/pytest --numprocesses 2 -m release tests/deploy/test_release.py $(ARGS)
 
 test-console: $(VENV)/dev.stamp ## Test the console in a real Chromium, which must be installed (apt-get install chromium)
 	BROWSER_REQUIRED=1 $(BIN)/pytest --numprocesses 2 --dist loadfile -m browser tests/browser $(ARGS)
@@ -170,17 +172,18 @@ check: $(VENV)/dev.stamp .venv-deploy/tools.stamp ## Lint, formatting, types, ar
 	$(BIN)/codespell
 	$(BIN)/hadolint deploy/Dockerfile
 	$(BIN)/check-jsonschema --builtin-schema vendor.compose-spec deploy/compose.yaml
+	$(BIN)/check-jsonschema --builtin-schema vendor.github-workflows deploy/release/release.yaml
 	@! command -v promtool > /dev/null || (cd deploy && promtool test rules alerts.test.yaml)
-	$(BIN)/pytest --quiet -rs -m deploy tests/deploy/test_deployment_files.py tests/deploy/test_chart.py
+	$(BIN)/pytest --quiet -rs -m deploy tests/deploy/test_deployment_files.py tests/deploy/test_release_files.py tests/deploy/test_chart.py
 
 format: $(VENV)/dev.stamp ## Repair and format the code with ruff
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
 lock: $(BIN)/uv ## Lock pyproject.toml into requirements/, keeping pins; UPGRADE=1 renews them
-	$(UV_COMPILE) --all-extras --group build --group dev --output-file requirements/dev.txt
-	$(UV_COMPILE) --extra local --extra mcp --extra oidc --extra otel --group build --constraint requirements/dev.txt --output-file requirements/local.txt
-	$(UV_COMPILE) --extra mcp --extra oidc --extra otel --group build --constraint requirements/dev.txt --output-file requirements/runtime.txt
+	$(UV_COMPILE) --all-extras --group build --group dev --group model --output-file requirements/dev.txt
+	$(UV_COMPILE) --extra embedded --extra local --extra mcp --extra oidc --extra otel --group build --group model --constraint requirements/dev.txt --output-file requirements/local.txt
+	$(UV_COMPILE) --extra embedded --extra mcp --extra oidc --extra otel --group build --constraint requirements/dev.txt --output-file requirements/runtime.txt
 
 lock-clients: $(BIN)/uv ## Lock the clients of test-clients, keeping pins; UPGRADE=1 renews them
 	for name in python pydantic aider; do \
@@ -203,6 +206,9 @@ sbom: .venv-release/runtime.stamp .venv-deploy/tools.stamp ## Write dist/sbom.js
 
 audit: .venv-deploy/tools.stamp ## Look the locked packages up among known vulnerabilities; needs a network
 	@.venv-deploy/bin/python deploy/release/audit.py $(ARGS)
+
+notice: $(VENV)/dev.stamp ## Write NOTICE: the licences of what is locked
+	@$(BIN)/python deploy/release/notice.py
 
 clean: ## Remove all environments and caches
 	rm -rf $(VENV) .venv-clients .venv-servers .venv-deploy .venv-release build dist .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache

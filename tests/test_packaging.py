@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 
 import tidemark
+from deploy.release import notice
 
 ROOT = Path(__file__).parent.parent
 LOCKS = ("runtime", "local", "dev")
@@ -117,14 +118,20 @@ def installed(name: str) -> bool:
     return next(iter(importlib.metadata.distributions(name=name)), None) is not None
 
 
-def test_the_wheel_carries_the_package_its_types_and_the_configuration(tmp_path: Path) -> None:
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The wheel of this checkout."""
+    folder = tmp_path_factory.mktemp("wheel")
+    build = [sys.executable, "-m", "hatchling", "build", "--target", "wheel", "--directory", str(folder)]
+    subprocess.run(build, cwd=ROOT, check=True, capture_output=True)
+    return next(folder.glob("*.whl"))
+
+
+def test_the_wheel_carries_the_package_its_types_and_the_configuration(wheel: Path) -> None:
     """An installed Tidemark finds in ``tidemark/_config`` what a checkout has in ``config/``; the leash is there once.
 
     Store and demo start it by its path, which no import tells of.
     """
-    build = [sys.executable, "-m", "hatchling", "build", "--target", "wheel", "--directory", str(tmp_path)]
-    subprocess.run(build, cwd=ROOT, check=True, capture_output=True)
-    (wheel,) = tmp_path.glob("*.whl")
     with zipfile.ZipFile(wheel) as archive:
         names = set(archive.namelist())
     # `proxy` is another project's, and the second is the distribution's own data.
@@ -136,3 +143,23 @@ def test_the_wheel_carries_the_package_its_types_and_the_configuration(tmp_path:
         "tidemark/store/embedded/die_with_parent.py"
     ]
     assert {"tidemark/py.typed", "tidemark/core/planning/plan.py", *shipped} <= names
+
+
+def test_the_page_of_the_package_index_has_absolute_links_that_the_tag_will_have(wheel: Path) -> None:
+    """An index has no files beside the page, so a link or a picture there is one of the repository, at the release."""
+    with zipfile.ZipFile(wheel) as archive:
+        (name,) = (name for name in archive.namelist() if name.endswith(".dist-info/METADATA"))
+        links = re.findall(r"\]\(([^)\s]+)", archive.read(name).decode())
+    tag = f"v{tidemark.__version__}"
+    own = re.compile(
+        rf"https://(?:github\.com/tidemark-proxy/tidemark/blob/{tag}|raw\.githubusercontent\.com/tidemark-proxy/tidemark/{tag})/([^#]+)"
+    )
+    paths = [found[1] for link in links if (found := own.match(link))]
+    assert len(paths) > 20
+    assert [path for path in paths if not (ROOT / path).is_file()] == []
+    assert [link for link in links if not own.match(link) and not link.startswith(("https://", "#"))] == []
+
+
+def test_the_notice_has_the_licence_of_each_package_that_is_shipped() -> None:
+    """``make notice`` writes it from the metadata of what is locked."""
+    assert (ROOT / "NOTICE").read_text("utf-8") == notice.notice()

@@ -1,8 +1,9 @@
 """Builds what a release consists of, byte for byte the same from the same commit: ``python deploy/release/build.py``.
 
 The wheel is built from the unpacked source distribution, as an installer would, so what the latter lacks shows here.
-``provenance.json`` is an in-toto statement (predicate SLSA provenance 1) of what was built, from which commit and which
-locked packages. It is not signed: the workflow of a release attests it.
+``tidemark.rb`` is the Homebrew formula of that source distribution. ``provenance.json`` is an in-toto statement
+(predicate SLSA provenance 1) of what was built, from which commit and which locked packages. It is not signed: the
+workflow of a release attests it.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ from typing import Any
 
 ROOT = Path(__file__).parent.parent.parent
 LOCK = ROOT / "requirements" / "runtime.txt"
+FORMULA = Path(__file__).with_name("tidemark.rb")
 PINNED = re.compile(r"^(?P<name>[a-z0-9.-]+)==(?P<version>[^ ;]+)", re.MULTILINE)
 STATEMENT, PREDICATE = "https://in-toto.io/Statement/v1", "https://slsa.dev/provenance/v1"
 BUILD_TYPE = "tidemark-proxy/deploy/release/build.py@v1"
@@ -62,6 +64,12 @@ def sha256(path: Path) -> str:
     return hashlib.sha256(path.read_bytes()).hexdigest()
 
 
+def formula(source: Path) -> str:
+    """Return the Homebrew formula that installs a source distribution."""
+    version = source.name.removeprefix("tidemark_proxy-").removesuffix(".tar.gz")
+    return FORMULA.read_text("utf-8").replace("@VERSION@", version).replace("@SHA256@", sha256(source))
+
+
 def provenance(files: list[Path], commit: str, epoch: str) -> dict[str, Any]:
     """Return the statement of what was built, from what and with what."""
     packages = [
@@ -100,6 +108,7 @@ def main() -> None:
     target.mkdir(parents=True, exist_ok=True)
     files = build(ROOT, target, epoch)
     statement = json.dumps(provenance(files, commit, epoch), indent=2)
+    (target / "tidemark.rb").write_text(formula(files[0]), encoding="utf-8")
     (target / "provenance.json").write_text(statement + "\n", encoding="utf-8")
     for file in files:
         sys.stdout.write(f"{sha256(file)}  {file.name}\n")

@@ -1,3 +1,3 @@
 """Tidemark: an OpenAI-compatible streaming reverse proxy that compacts long conversations."""
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"

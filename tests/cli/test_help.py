@@ -12,7 +12,8 @@ import pytest
 from click.shell_completion import ShellComplete
 from click.testing import CliRunner
 
-from tidemark.cli.main import COMPLETION_VARIABLE, cli
+from tidemark.cli.completion import COMPLETION_VARIABLE
+from tidemark.cli.main import cli
 
 LISTS_NOTHING = {
     "compact": "prints JSON always",

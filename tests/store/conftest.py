@@ -22,7 +22,7 @@ from tidemark.store.embedded.server import EmbeddedValkey
 
 DAY_SECONDS = 86_400.0
 if "STORE_SERVER" in os.environ:  # make test-servers
-    vars(embedded)["get_binary_path"] = lambda: Path(os.environ["STORE_SERVER"])
+    vars(embedded)["server_program"] = lambda: Path(os.environ["STORE_SERVER"])
 
 
 @pytest.fixture(scope="session")

@@ -89,7 +89,7 @@ def init(output: str, force: bool, client: str | None) -> None:
         return
     try:
         with open(path, "w" if force else "x", encoding="utf-8", opener=_for_owner) as file:
-            if path.is_file():
+            if path.is_file() and hasattr(os, "fchmod"):
                 os.fchmod(file.fileno(), OWNER_ONLY)
             file.write(text)
     except OSError as error:

@@ -15,11 +15,11 @@ from pkgutil import resolve_name
 from typing import TYPE_CHECKING, NoReturn, cast
 
 import click
-from click.shell_completion import get_completion_class
 
 from tidemark import __version__
 from tidemark.app.features import feature_modules
 from tidemark.cli.bench import bench
+from tidemark.cli.completion import COMPLETION_VARIABLE, completion
 from tidemark.cli.init import init
 from tidemark.cli.mcp import mcp
 from tidemark.cli.serve import serve
@@ -36,13 +36,13 @@ if TYPE_CHECKING:
     from tidemark.doctor.findings import Finding
 
 EXIT_USAGE = 2
-SHELLS = ("bash", "zsh", "fish")
 FIRST_STEPS = """\
 tidemark init         write a configuration for the keys and local servers that are here
 tidemark wrap claude  run Claude Code, or another client, through Tidemark; nothing else is needed
 tidemark serve        serve clients at http://127.0.0.1:8787; tidemark --help lists all commands"""
 """What to do next, for a person who types the bare command."""
-COMPLETION_VARIABLE = "_TIDEMARK_COMPLETE"
+UNIX_MODULES = ("fcntl", "termios")
+"""Modules of Python that Windows does not have, and some of our own need."""
 _STYLES = {"ok": "green", "warning": "yellow", "error": "red"}
 _WIDTH = len("warning")
 
@@ -177,25 +177,6 @@ def schema() -> None:
     click.echo(json.dumps(configuration_schema(), indent=2, ensure_ascii=False))
 
 
-@click.command(
-    epilog=example(
-        'bash: eval "$(tidemark completion bash)"   in ~/.bashrc',
-        'zsh:  eval "$(tidemark completion zsh)"    in ~/.zshrc',
-        "fish: tidemark completion fish | source   in ~/.config/fish/config.fish",
-    ),
-    short_help="Print the completion of SHELL.",
-)
-@click.argument("shell", type=click.Choice(SHELLS))
-@click.pass_context
-def completion(context: click.Context, shell: str) -> None:
-    """Print a script with which SHELL completes commands and options."""
-    kind = get_completion_class(shell)
-    root = context.find_root().command
-    if kind is None:
-        raise click.UsageError(f"{shell} cannot be completed; use one of {', '.join(SHELLS)}.")
-    click.echo(kind(root, {}, "tidemark", COMPLETION_VARIABLE).source())
-
-
 cli.add_command(init)
 cli.add_command(serve)
 cli.add_command(doctor)
@@ -228,6 +209,10 @@ def main() -> None:
         _fail(str(error), EXIT_USAGE)
     except TidemarkError as error:
         _fail(str(error), 1)
+    except ModuleNotFoundError as error:
+        if error.name not in UNIX_MODULES:
+            raise
+        _fail(f"this needs {error.name}, which Windows does not have; use it in WSL, Linux or macOS.", 1)
     finally:
         # Dataclasses call `exec` while their module is imported. CPython remembers an interrupt inside `exec` although
         # it was caught, and `python -m` then ends by the signal instead of the exit code. The next `exec` clears that.

@@ -37,6 +37,8 @@ if TYPE_CHECKING:
 EXIT_NOT_FOUND = 127
 EXIT_NOT_EXECUTABLE = 126
 """Exit codes of a command that cannot be run, as shells have them."""
+PASSED_ON = [number for name in ("SIGTERM", "SIGHUP") if (number := getattr(signal, name, None))]
+"""Signals that the command gets, too. Windows has but the first."""
 REQUESTS, SENT, SAVED, COMPACTIONS = (
     f"tidemark_{name}_total" for name in ("requests", "tokens_before", "tokens_saved", "compactions")
 )
@@ -225,9 +227,9 @@ def _run(command: Sequence[str], environ: Mapping[str, str]) -> int:
     except OSError as error:
         click.echo(f"tidemark: {command[0]}: {error.strerror}", err=True)
         return EXIT_NOT_EXECUTABLE
-    before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)}
+    before = {number: signal.getsignal(number) for number in (signal.SIGINT, *PASSED_ON)}
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the terminal sends it to the command, too
-    for number in (signal.SIGTERM, signal.SIGHUP):
+    for number in PASSED_ON:
         signal.signal(number, lambda received, _: process.send_signal(received))
     try:
         code = process.wait()

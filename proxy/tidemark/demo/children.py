@@ -26,7 +26,7 @@ STOP_SECONDS = 8.0
 """The longest time that a child has to end after SIGTERM, before it is killed."""
 _DIE_WITH_PARENT = Path(__file__).parents[1] / "store" / "embedded" / "die_with_parent.py"
 """Ends a child when its parent ends, in any way; started by its path, it imports no package."""
-_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+_SIGNALS = tuple(number for name in ("SIGINT", "SIGTERM", "SIGHUP") if (number := getattr(signal, name, None)))
 
 
 class ChildError(Exception):
@@ -75,6 +75,8 @@ def child(
 
     Signals are blocked while the process is started and stopped, so that none can arrive in between.
     """
+    if not hasattr(signal, "pthread_sigmask"):
+        raise ChildError(f"Windows cannot start {name} from here. Start `tidemark serve` first, or use WSL.")
     guarded = [sys.executable, "-I", "-S", str(_DIE_WITH_PARENT), str(os.getpid()), *command]
     with log.open("wb") as output, contextlib.ExitStack() as stack:
         before = signal.pthread_sigmask(signal.SIG_BLOCK, _SIGNALS)
@@ -109,7 +111,7 @@ def free_port(wanted: int = 0) -> int:
 
 def exit_on_signals() -> None:
     """Let SIGTERM and SIGHUP raise `SystemExit` in the main thread, as SIGINT raises `KeyboardInterrupt`."""
-    for number in (signal.SIGTERM, signal.SIGHUP):
+    for number in _SIGNALS[1:]:
         signal.signal(number, lambda received, _frame: sys.exit(128 + received))
 
 

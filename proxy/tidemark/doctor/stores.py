@@ -22,6 +22,7 @@ from tidemark.store.connection.sentinel import connect_to_primary
 from tidemark.store.connection.slots import SLOTS, SlotRange, read_ranges
 from tidemark.store.connection.url import Place, at_place, names_sentinels, read_address, read_places
 from tidemark.store.embedded.append_only import damage_in, folders_aside
+from tidemark.store.embedded.program import ProgramMissing
 from tidemark.store.embedded.server import EmbeddedValkey, memory_options, running_url
 
 STORE_SECONDS = 10.0
@@ -54,6 +55,8 @@ async def check_store(settings: Settings, progress: Progress) -> list[Finding]:
             servers, findings = await _servers(settings, stack)
         except TidemarkError as error:
             mend = REPAIR if isinstance(error, StoreDamaged) else _mend(settings)
+            if isinstance(error, ProgramMissing):  # its own words say the mend
+                mend = ""
             return [Finding(STORE, "error", str(error), mend)]
         results = await asyncio.gather(*(_check_server(settings, server) for server in servers))
     return [*(finding for found in results for finding in found), *findings]

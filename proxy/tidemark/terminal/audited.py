@@ -31,5 +31,5 @@ async def audit(ask: Ask, settings: Settings, action: str, subject: str = "", te
 def _user() -> str:
     try:
         return getpass.getuser()
-    except (KeyError, OSError):  # a container may run under a number that has no name
-        return str(os.getuid())
+    except (ImportError, KeyError, OSError):  # a container may run under a number that has no name
+        return str(os.getuid()) if hasattr(os, "getuid") else "unknown"

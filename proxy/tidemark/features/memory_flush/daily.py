@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import fcntl
 import os
 import re
 from collections.abc import Callable, Iterator
@@ -178,6 +177,8 @@ def _sync_folder(folder: Path) -> None:
 @contextmanager
 def _locked(folder: Path) -> Iterator[None]:
     """Lock a tenant's files against other processes; the kernel unlocks them when a process ends, however it ends."""
+    import fcntl  # noqa: PLC0415 - Windows has none
+
     lock = os.open(folder / ".lock", os.O_RDWR | os.O_CREAT, 0o600)
     try:
         fcntl.flock(lock, fcntl.LOCK_EX)

@@ -6,8 +6,6 @@ files, so the bound on connections follows from their limit.
 
 from __future__ import annotations
 
-import resource
-
 from tidemark.core.frozen import frozen
 
 HEAD_BYTES = 65_536
@@ -59,6 +57,10 @@ def raise_descriptor_limit(connections: int | None) -> int:
     :param connections: of one worker; None for the default
     :return: how many files a process may open now
     """
+    try:
+        import resource  # noqa: PLC0415 - Windows has none, and no such limit
+    except ImportError:
+        return _descriptors(connections or MOST_CONNECTIONS)
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     wanted = _descriptors(connections or MOST_CONNECTIONS)
     if hard != resource.RLIM_INFINITY:

