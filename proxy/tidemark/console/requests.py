@@ -44,7 +44,7 @@ KINDS: Mapping[Kind, str] = {
     "reused": "Earlier summary used",
     "compacted": "Compacted",
     "forced": "Compacted on request",
-    "bypassed": "Left as it was, by wish",
+    "bypassed": "Not compacted, as asked",
     "no_summary": "Summary failed",
     "own": "Answered by Tidemark",
     "carried": "Passed through",
