@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from tidemark.cli.completion import SHELLS
+
 START = {"bash": ".bashrc", "zsh": ".zshrc", "fish": ".config/fish/completions/tidemark.fish"}
 """What each shell reads when it starts."""
 ASKED = {
@@ -51,7 +53,7 @@ def install(home: Path, *shell: str, **more: str) -> str:
     return done.stdout
 
 
-@pytest.mark.parametrize("shell", sorted(START))
+@pytest.mark.parametrize("shell", SHELLS)
 def test_a_real_shell_completes_after_one_command(home: Path, shell: str) -> None:
     """Bash and fish are asked for what they would offer, zsh for the function that it would call."""
     program = shutil.which(shell)
@@ -71,7 +73,7 @@ def test_a_real_shell_completes_after_one_command(home: Path, shell: str) -> Non
     assert ANSWER[shell] in done.stdout.split(), done.stderr
 
 
-@pytest.mark.parametrize("shell", sorted(START))
+@pytest.mark.parametrize("shell", SHELLS)
 def test_a_second_time_changes_nothing_and_says_so(home: Path, shell: str) -> None:
     """Also if lines were added behind ours since."""
     install(home, shell)

@@ -43,10 +43,10 @@ def completion(context: click.Context, shell: str | None, install: bool) -> None
         click.echo(script)
         return
     try:
-        written = _install(shell, script, os.environ)
+        files = _install(shell, script, os.environ)
     except OSError as error:
         raise click.ClickException(f"{error.filename} cannot be written: {error.strerror}.") from error
-    for path, is_new in written:
+    for path, is_new in files:
         click.echo(f"{path} {'is written' if is_new else 'is as it was'}")
     click.echo(f"Open a new {shell} to use it.")
 
@@ -59,13 +59,13 @@ def _install(shell: str, script: str, environ: Mapping[str, str]) -> list[tuple[
     home = Path.home()
     if shell == "fish":
         folder = Path(environ.get("XDG_CONFIG_HOME") or home / ".config") / "fish" / "completions"
-        return [_written(folder / "tidemark.fish", script)]
+        return [_write(folder / "tidemark.fish", script)]
     own = Path(environ.get("XDG_DATA_HOME") or home / ".local" / "share") / "tidemark" / f"completion.{shell}"
     start = home / ".bashrc" if shell == "bash" else Path(environ.get("ZDOTDIR") or home) / ".zshrc"
     line = f"[ ! -f {quote(str(own))} ] || . {quote(str(own))}{MARK}"
     if shell == "zsh":  # `compdef` is there only once completion was initialised
         line = f"(( $+functions[compdef] )) || {{ autoload -Uz compinit && compinit; }}; {line}"
-    return [_written(own, script), _written(start, _with_line(start, line))]
+    return [_write(own, script), _write(start, _with_line(start, line))]
 
 
 def _with_line(start: Path, line: str) -> str:
@@ -78,7 +78,7 @@ def _with_line(start: Path, line: str) -> str:
     return "\n".join(lines)
 
 
-def _written(path: Path, text: str) -> tuple[Path, bool]:
+def _write(path: Path, text: str) -> tuple[Path, bool]:
     """Write a file that does not have this text yet; behind a link, the file that it names.
 
     :raises OSError: it cannot be written
