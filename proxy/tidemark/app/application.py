@@ -182,7 +182,13 @@ def console_routes(worker: Worker, features: list[Feature], guard: RouteGuard) -
     families: list[PageFamily] = [
         OverviewPages(find(TrafficFeature, features).reader, find(BillFeature, features).reader, conversations.reading),
         ConversationPages(
-            conversations.reading, conversations.finding, conversations.transfer, summaries.manual, settings, models
+            conversations.reading,
+            conversations.finding,
+            conversations.transfer,
+            summaries.manual,
+            settings,
+            models,
+            tenants.names,
         ),
         SummaryPages(summaries.changes, models),
         ModelPages(find(ModelRegistryFeature, features).registry, as_typed),

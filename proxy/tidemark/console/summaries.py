@@ -11,6 +11,7 @@ from urllib.parse import quote
 
 from starlette.responses import Response
 
+from tidemark.console.differences import differences
 from tidemark.console.pages import HOME, Answer
 from tidemark.console.visit import Visit, go_to
 from tidemark.core.errors import ConversationNotFound, InvalidRequest, ModelNotFound, NoSummary, TidemarkError
@@ -115,6 +116,7 @@ class SummaryPages:
         :param fields: what stands in them
         :param shown: the new summary, whose id is ``preview``
         """
+        marked = differences(present.summary.text, shown.summary.text) if present and shown else ((), ())
         wrong = "model" if isinstance(error, ModelNotFound) else ""
         if isinstance(error, InvalidRequest):
             wrong = error.param if error.param in _PREVIEW_FIELDS else ""
@@ -128,6 +130,7 @@ class SummaryPages:
             templates=TEMPLATES,
             present=present,
             shown=shown,
+            marked=marked,
             preview=preview,
             minutes=PREVIEW_SECONDS // _SECONDS_A_MINUTE,
             error=error,
