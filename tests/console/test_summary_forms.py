@@ -97,8 +97,8 @@ def test_a_preview_stands_beside_the_summary_in_use_and_can_be_used(
     assert "New summary" in page.text
     assert FIRST in plain(page.text)
     assert SECOND in plain(page.text)
-    assert "<del>first </del>" in page.text
-    assert "<ins>second </ins>" in page.text
+    assert "<del>first</del>" in page.text
+    assert "<ins>second</ins>" in page.text
     assert "<option selected>coding</option>" in page.text
     assert FIRST in sent_summary(console, client, messages)
     asked = len(console.upstream.received)

@@ -223,7 +223,7 @@ class ConversationPages:
             "bill": await self.reading.bill(record.id),
             "present": texts.present,
             "compared": compared,
-            "marked": differences(*(text.text for text in compared)) if compared else (),
+            "marked": await asyncio.to_thread(differences, *(text.text for text in compared)) if compared else (),
             "listed": await self.finding.listed(record),
             "has_figures": is_summarized and self.settings.shows_notices,
             "address": address,

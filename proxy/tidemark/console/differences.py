@@ -11,19 +11,19 @@ from difflib import SequenceMatcher
 
 Piece = tuple[str, bool]
 """A part of a text, and whether only this text has it."""
-MAX_SENTENCES = 600
-"""Sentences of both texts together that are compared."""
-MAX_WORDS = 600
-"""Words of two sentences together that are compared; of longer ones, the whole is marked."""
+MAX_SENTENCES = 1000
+"""Sentences, and the spaces between them, of both texts together that are compared."""
+MAX_WORDS = 1000
+"""Words, signs and spaces of two runs of sentences together that are compared; of longer ones, the whole is marked."""
 _ALIKE = 0.3
 """How much two sentences share at least, so that their words are compared."""
-_SENTENCE = re.compile(r"[^\n]*?(?:[.!?:;\u3002\uff01\uff1f\u061f](?=\s)\s?|\n|$)")
-_WORD = re.compile(r"\w+\s*|[^\w\s]\s*|\s+")
+_SENTENCE = re.compile(r"\s+|\S[^\n]*?(?:[.!?:;\u3002\uff01\uff1f\u061f](?=\s|$)|(?=\n)|$)")
+_WORD = re.compile(r"\w+|[^\w\s]|\s+")
 
 
 def differences(left: str, right: str) -> tuple[Sequence[Piece], Sequence[Piece]]:
     """Return both texts in pieces that make up the whole."""
-    sentences = [[found for found in _SENTENCE.findall(text) if found] for text in (left, right)]
+    sentences = [_SENTENCE.findall(text) for text in (left, right)]
     if sum(map(len, sentences)) > MAX_SENTENCES:
         return ((left, False),), ((right, False),)
     pieces: tuple[list[Piece], list[Piece]] = ([], [])

@@ -24,7 +24,7 @@ _KILO = 1000
 
 
 @frozen
-class TextPiece:
+class ShownPiece:
     """A part of a text."""
 
     text: str
@@ -51,15 +51,15 @@ def shortened(text: str, most: int = NAME_CHARACTERS) -> str:
     return (head.rpartition(" ")[0] if " " in head[most // 2 :] else head) + "…"
 
 
-def pieces_of(text: str) -> Sequence[TextPiece]:
+def pieces_of(text: str) -> Sequence[ShownPiece]:
     """Divide a text into what stands between fences (CommonMark 0.31, section 4.5) and the rest, in their order.
 
     A block without an end goes on to the end of the text. Fences, and empty lines beside them, are left out.
     """
-    return [*_divided(text)] if any(fence in text for fence in _FENCES) else [TextPiece(text)]
+    return [*_divided(text)] if any(fence in text for fence in _FENCES) else [ShownPiece(text)]
 
 
-def _divided(text: str) -> Iterator[TextPiece]:
+def _divided(text: str) -> Iterator[ShownPiece]:
     lines, fence, language = list[str](), "", ""
     for line in text.splitlines(keepends=True):
         content = line.strip()
@@ -70,10 +70,10 @@ def _divided(text: str) -> Iterator[TextPiece]:
             lines.append(line)
             continue
         if lines or closes:
-            yield TextPiece("".join(lines).strip("\n"), bool(fence), language)
+            yield ShownPiece("".join(lines).strip("\n"), bool(fence), language)
         lines, fence, language = [], mark if opens else "", content[len(mark) :].strip() if opens else ""
     if lines or fence:
-        yield TextPiece("".join(lines).strip("\n"), bool(fence), language)
+        yield ShownPiece("".join(lines).strip("\n"), bool(fence), language)
 
 
 def described_part(part: Mapping[str, Any]) -> str:

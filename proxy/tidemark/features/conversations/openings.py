@@ -7,10 +7,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from tidemark.core.conversation.keeping import NOT_STORED
 from tidemark.core.conversation.messages import Message
 
 OPENING_MESSAGES = 4
-"""Agents begin with up to two messages of their own; the first words of a person are among the next ones."""
+"""Agents begin with up to two messages of their own, before the first words of a person."""
 MAX_CHARACTERS = 300
 _INSTRUCTIONS = "# AGENTS.md instructions"
 """What Codex begins with, before what its user writes."""
@@ -31,7 +32,7 @@ def opening_of(messages: Sequence[Message]) -> str:
 def _words(text: str) -> str:
     """Return the text without the blocks that its harness has put before it."""
     rest = text.lstrip()
-    if rest.startswith(_INSTRUCTIONS):
+    if rest.startswith(_INSTRUCTIONS) or rest == NOT_STORED:
         return ""
     while rest.startswith("<"):
         name = rest[1:_LONGEST_TAG].partition(">")[0]
