@@ -102,6 +102,9 @@ def test_everybody_can_use_every_page(page: Page, stage: Stage) -> None:
         page.goto(path.format(id=identifier, request=stage.request))
         expect(page.get_by_role("heading", level=1)).to_have_count(1)
         check(page)
+    for view in ("?view=history", "?view=summaries"):
+        page.goto(stage.address + view)
+        check(page)
 
 
 def search_list(page: Page, address: str) -> None:
@@ -109,7 +112,7 @@ def search_list(page: Page, address: str) -> None:
     page.goto(LIST)
     page.get_by_role("searchbox").fill(WORD)
     page.get_by_role("button", name="Search").click()
-    expect(page.get_by_text("conversations found among")).to_be_visible()
+    expect(page.get_by_text("1 conversation found among 2")).to_be_visible()
 
 
 def search_messages(page: Page, address: str) -> None:

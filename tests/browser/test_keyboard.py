@@ -125,8 +125,8 @@ def find_conversation(visitor: Keyboard) -> None:
     visitor.reach("^Search conversations$", "input")
     visitor.type("lighthouse")
     visitor.enter()
-    expect(page.get_by_text("1 conversations found among 29")).to_be_visible()
-    visitor.press("^[0-9a-f]{12}", "a")
+    expect(page.get_by_text("1 conversation found among 29")).to_be_visible()
+    visitor.press("^Point 0", "a")
 
 
 def summarize_it(visitor: Keyboard) -> None:

@@ -113,7 +113,7 @@ def test_a_compaction_by_hand_is_told_while_it_runs_and_with_its_figures(
     expect(notice(page, r"Summarizing \d+ messages$")).to_be_visible(timeout=LONGEST)
     permit.set()
     done = page.get_by_role("status").filter(has_text="The history was summarized.")
-    expect(done).to_have_text(re.compile(r"summarized\. \d+ messages: [\d\u202f]+ → [\d\u202f]+ tokens\.$"))
+    expect(done).to_have_text(re.compile(r"summarized\. \d+ messages: [\d,]+ → [\d,]+ tokens\.$"))
     expect(page.get_by_role("article", name=re.compile(r"^Summary of \d+ messages"))).to_contain_text(SUMMARY)
 
 

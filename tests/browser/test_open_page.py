@@ -85,7 +85,7 @@ def test_a_turn_and_a_summary_are_fetched_alone_and_the_visitor_stays_where_they
     stored = client.http.post("/tidemark/conversations/import?model=small", content=lines, headers=client.headers())
     path = f"{LIST}/{stored.json()['id']}"
     with page.expect_response("**/console/events"):
-        page.goto(path)
+        page.goto(f"{path}?view=history")
     fetched = Fetched(page)
     page.get_by_label("Search messages").fill("half a sent")
     page.get_by_label("Tokens to retain").fill("12")
@@ -148,7 +148,7 @@ def test_the_list_keeps_the_focus_when_another_conversation_comes_first(page: Pa
     answer = client.chat([user("An old one.")])
     with page.expect_response("**/console/events"):
         page.goto(LIST)
-    old = page.locator(f"#row-{answer.headers['x-tidemark-conversation']} a")
+    old = page.locator(f"#row-{answer.headers['x-tidemark-conversation']} th a")
     old.focus()
     newest = client.chat([user("A new one.")]).headers["x-tidemark-conversation"]
     expect(page.locator("tbody tr").first).to_have_id(f"row-{newest}", timeout=LATER)
@@ -164,13 +164,13 @@ def test_an_open_list_fetches_the_changed_row_and_the_visitor_stays_where_they_a
     page.get_by_label("Search conversations").fill("half a sent")
     page.evaluate("id => getSelection().selectAllChildren(document.getElementById(id).querySelector('td'))", rows[5])
     page.evaluate("scrollTo(0, 200)")
-    link = page.locator(f"#{rows[3]} a")
+    link = page.locator(f"#{rows[3]} th a")
     link.evaluate("link => link.focus({ preventScroll: true })")
     fetched = Fetched(page)
     for number, place in ((0, 0), (0, 0), (3, 0)):
         talks[number] += [assistant("Hello there."), user("And now?")]
         client.chat(talks[number])
-        turns = page.locator(f"#{rows[number]} [data-name=Turns]")
+        turns = page.locator(f"#{rows[number]} [data-name=Requests]")
         expect(turns).to_have_text(str(sum(said["role"] == "user" for said in talks[number])), timeout=LATER)
         expect(page.locator("tbody tr").nth(place)).to_have_id(rows[number])
         assert 0 < fetched.size() < ROW_BYTES

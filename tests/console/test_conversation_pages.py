@@ -153,7 +153,7 @@ def test_words_are_shown_as_text(visitor: Visitor) -> None:
 def test_the_summary_stands_in_its_place(visitor: Visitor, client: Client) -> None:
     """What the model no longer sees is marked, in words too, and stays readable."""
     page = address(client, history(12), summarize="force")
-    text = visitor.get(page).text
+    text = visitor.get(f"{page}?view=history").text
     summary = re.search(r'aria-label="Summary of (\d+) messages"', text)
     assert summary is not None
     covered = int(summary[1])
@@ -164,9 +164,9 @@ def test_the_summary_stands_in_its_place(visitor: Visitor, client: Client) -> No
     assert "messages summarized" in text
     assert "Regenerate summary" in text
     article = text[text.index(summary[0]) :].partition("</header>")[0]
-    figures = re.search(r"the request: ([\d\u202f]+) tokens before, ([\d\u202f]+) after", article)
+    figures = re.search(r"the request: ([\d,]+) tokens before, ([\d,]+) after", article)
     assert figures is not None
-    before, after = (int(figure.replace("\u202f", "")) for figure in figures.groups())
+    before, after = (int(figure.replace(",", "")) for figure in figures.groups())
     assert before > after > 0
 
 
@@ -216,7 +216,7 @@ def test_the_history_is_summarized_by_a_button(visitor: Visitor, client: Client)
 
 
 def test_what_people_and_models_write_is_only_ever_text(visitor: Visitor, client: Client) -> None:
-    """Markup, scripts and terminal escapes; none of it is in an address or a title."""
+    """Markup, scripts and terminal escapes, also in the title; none of it is in an address."""
     evil = "<script>alert(1)</script> <img src=x onerror=alert(2)> \x1b[31m {{ 7*7 }} &amp;"
     page = address(client, [user(evil), assistant(evil), user("And now?")])
     text = visitor.get(page).text
@@ -224,7 +224,9 @@ def test_what_people_and_models_write_is_only_ever_text(visitor: Visitor, client
     assert "<img src=x" not in text
     assert "&lt;script&gt;alert(1)" in text
     assert "49" not in re.sub(r"[0-9a-f]{16,}", "", text).partition("<ol")[2].partition("And now?")[0]
-    assert "alert" not in re.findall(r"<title>(.*?)</title>", text)[0]
+    assert re.findall(r"<title>(.*?)</title>", text)[0].startswith("&lt;script&gt;alert(1)")
+    assert "\x1b" not in text
+    assert "␛[31m" in text
 
 
 def test_calls_results_and_images_are_folded_and_named(visitor: Visitor, client: Client) -> None:
@@ -242,7 +244,7 @@ def test_calls_results_and_images_are_folded_and_named(visitor: Visitor, client:
     ]
     text = visitor.get(address(client, talk)).text
     assert re.search(r"<summary>look\([^<]*…</summary>", text), "a title that is cut says so"
-    assert "image url," in text
+    assert "image, from pictures.example<" in text
     assert "Result of a tool" in text
     assert '<img src="https' not in text
 
@@ -252,7 +254,7 @@ def test_messages_are_searched_without_words_in_an_address(visitor: Visitor, cli
     page = address(client, [user("Where is the lighthouse?"), assistant("On the cape."), *history(2), user("Thanks.")])
     found = visitor.send(f"{page}/search", page, words="lighthouse")
     assert found.status_code == 200
-    assert "1 messages found" in found.text
+    assert "1 message found" in found.text
     assert "Where is the <mark>lighthouse</mark>?" in found.text
     assert visitor.send(f"{page}/search", page, words=" ").status_code == 400
 
@@ -274,8 +276,9 @@ def test_a_conversation_is_exported_and_forgotten_when_asked_twice(visitor: Visi
 def test_what_is_not_there_is_a_page_that_says_so(visitor: Visitor, path: str) -> None:
     """An id of nothing, a page of nonsense."""
     answer = visitor.get(LIST + path)
-    assert answer.status_code in (400, 404)
-    assert "This did not work" in answer.text
+    headings = {400: "This did not work", 404: "There is no such page"}
+    assert f"<h1>{headings[answer.status_code]}</h1>" in answer.text
+    assert ("Nothing was changed" in answer.text) == (answer.status_code == 400)
 
 
 def test_a_long_history_comes_in_pages(visitor: Visitor, client: Client) -> None:
@@ -284,7 +287,7 @@ def test_a_long_history_comes_in_pages(visitor: Visitor, client: Client) -> None
     stored = client.http.post(
         "/tidemark/conversations/import?model=small", content="\n".join(lines), headers=client.headers()
     ).json()
-    page = f"{LIST}/{stored['id']}"
+    page = f"{LIST}/{stored['id']}?view=history"
     text = visitor.get(page).text
     assert text.count('class="message"') == 5_000
     later = link(text, "Later messages")

@@ -51,10 +51,10 @@ def conversation(client: Client, talk: list[Said], **asked: str) -> str:
     return f"{LIST}/{client.chat(talk, **asked).headers['x-tidemark-conversation']}"
 
 
-@pytest.mark.parametrize("path", ["/console", "/console?window=day", LIST, ""])
+@pytest.mark.parametrize("path", ["/console", "/console?window=day", LIST, "", "?view=history", "?view=summaries"])
 def test_a_page_that_has_not_changed_gets_nothing(visitor: Visitor, client: Client, path: str) -> None:
     """Every part has a mark, which stays as long as its content."""
-    path = path or conversation(client, history(12), summarize="force")
+    path = path if path.startswith("/") else conversation(client, history(12), summarize="force") + path
     known = marks(visitor.get(path))
     assert known
     assert "" not in known.values()
@@ -77,9 +77,10 @@ def test_an_open_conversation_gets_the_new_messages_alone(visitor: Visitor, clie
 
 def test_an_open_conversation_gets_a_new_summary_without_its_messages(visitor: Visitor, client: Client) -> None:
     """The list says how many messages the summary stands for, and the summary behind which one it stands."""
-    path = conversation(client, history(8))
+    talk = conversation(client, history(8))
+    path = f"{talk}?view=history"
     known = marks(visitor.get(path))
-    assert visitor.send(f"{path}/summarize", path, retention="100").status_code == 303
+    assert visitor.send(f"{talk}/summarize", path, retention="100").status_code == 303
     answer = renewed(visitor, path, known)
     assert marks(answer).keys() == {"facts", "tools", "messages", "standing"}
     covered = re.findall(r'data-covered="(\d+)"', answer.text)
@@ -93,14 +94,14 @@ def test_an_open_conversation_gets_a_new_summary_without_its_messages(visitor: V
 
 def test_a_summary_that_is_gone_leaves_the_page(visitor: Visitor, client: Client) -> None:
     """The page shows one, and the conversation has none."""
-    path = conversation(client, history(2))
+    path = f"{conversation(client, history(2))}?view=history"
     known = marks(visitor.get(path)) | {"standing": "of a summary that was there"}
     assert renewed(visitor, path, known).text == '<div id="standing" data-live data-gone></div>'
 
 
 def test_a_page_of_another_history_gets_all_messages(visitor: Visitor, client: Client) -> None:
     """The id of the last message stands for all before it; a mark of nonsense is no history."""
-    path = conversation(client, history(2))
+    path = f"{conversation(client, history(2))}?view=history"
     known = marks(visitor.get(path))
     last, _, rest = known["messages"].split(".", 2)
     for mark in (f"{last}.0123456789abcdef.{rest}", "nonsense", "9.9.9.9", f"99999999.{rest}", ""):

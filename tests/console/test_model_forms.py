@@ -37,7 +37,7 @@ def test_a_model_shows_its_figures_and_where_they_come_from(console: Console) ->
     assert MODEL in page.text
     for label in ("Context window", "Longest reply", "Threshold", "Retention"):
         assert f">{label}</label>" in page.text
-    assert '<td data-name="Source">manual</td>' in page.text
+    assert '<td data-name="Source">configuration</td>' in page.text
     assert "Reset to detected" not in page.text
 
 

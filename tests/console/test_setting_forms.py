@@ -42,6 +42,17 @@ def test_each_key_has_its_value_and_source_and_no_secret_is_shown(console: Conso
     assert TOKEN not in page.text
 
 
+def test_a_key_is_found_without_a_script(console: Console) -> None:
+    """By a part of its name; the sections that have one are listed with links."""
+    visitor = console.visitor()
+    page = visitor.get(SETTINGS).text
+    assert page.count('href="#section-') == page.count('id="section-') > 5
+    page = visitor.get(f"{SETTINGS}?find=TTL_days").text
+    assert re.findall(r'<th scope="row" class="code">([^<]+)', page) == ["store.ttl_days"]
+    assert 'value="TTL_days"' in page
+    assert "No key has “&lt;b&gt;”" in visitor.get(f"{SETTINGS}?find=<b>").text
+
+
 def test_a_saved_setting_is_the_stores_until_it_is_reset(console: Console) -> None:
     """Notices are a setting of the console."""
     visitor = console.visitor()

@@ -188,9 +188,15 @@ def console_routes(worker: Worker, features: list[Feature], guard: RouteGuard) -
             find(TrafficFeature, features).reader, find(BillFeature, features).reader, conversations.reading, log
         ),
         ConversationPages(
-            conversations.reading, conversations.finding, conversations.transfer, summaries.manual, settings, models
+            conversations.reading,
+            conversations.finding,
+            conversations.transfer,
+            summaries.manual,
+            settings,
+            models,
+            tenants.names,
         ),
-        RequestPages(log, conversations.reading, conversations.contexts, models),
+        RequestPages(log, conversations.reading, conversations.finding, conversations.contexts, models),
         SummaryPages(summaries.changes, models),
         ModelPages(find(ModelRegistryFeature, features).registry, as_typed),
         KeyPages(find(KeysFeature, features).keys, as_typed, has_keys),

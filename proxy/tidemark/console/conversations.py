@@ -6,16 +6,19 @@ It shows what the JSON endpoints of ``features/conversations/`` return: to the o
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, Sequence
+import re
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 from urllib.parse import quote, urlencode
 
 from starlette.responses import Response, StreamingResponse
 
+from tidemark.console.differences import differences
 from tidemark.console.messages import read_history, shown
 from tidemark.console.pages import HOME, Answer
 from tidemark.console.visit import Visit, go_to
 from tidemark.core.conversation.summary import PrefixSummary
+from tidemark.core.cursors import cursor_of
 from tidemark.core.errors import InvalidRequest, TidemarkError
 from tidemark.core.frozen import frozen
 from tidemark.features.conversations.conversation_reader import ConversationReader
@@ -40,6 +43,12 @@ SUMMARIES = 50
 HITS = 100
 MAX_WORDS = 1000
 """Characters of a search; what is longer is cut."""
+OWNER_DIGITS = 8
+"""How much of an owner the pages show that has no name."""
+SUMMARY_VIEW = "summaries"
+VIEWS: Mapping[str, str] = {"": "What the model sees", "history": "Whole history", SUMMARY_VIEW: "Summaries"}
+"""The views of a conversation by the parameter ``view`` of its address."""
+_OWNER = re.compile("[0-9a-f]{16,64}", re.ASCII)
 STATE_NAMES: Mapping[str, str] = dict(
     zip(
         STATES,
@@ -72,6 +81,8 @@ class ConversationPages:
     settings: OperatorSettings
     models: Sequence[str]
     """The names of configured models, by which the list is filtered."""
+    tenants: Callable[[], Mapping[str, str]]
+    """Returns the names of tenants by owners, as far as they have any."""
 
     def answers(self) -> Sequence[tuple[str, str, Answer]]:
         conversation = f"{LIST}/{{id}}"
@@ -88,7 +99,9 @@ class ConversationPages:
 
     async def _list(self, visit: Visit) -> Response:
         """Show a page of the list; its address has filters and a place, and never words."""
-        conditions = ConversationFilter(visit.parameter("model"), visit.parameter("state"))
+        conditions = ConversationFilter(
+            visit.parameter("model"), visit.parameter("state"), owner=_owner(visit, visit.parameter("tenant"))
+        )
         newer = visit.parameter("newer")
         return await self._conversations(visit, conditions, newer or visit.parameter("cursor"), newer=bool(newer))
 
@@ -96,7 +109,10 @@ class ConversationPages:
         """Search; the words come in a form, so that none stands in an address."""
         form = visit.form
         conditions = ConversationFilter(
-            form.get("model", ""), form.get("state", ""), form.get("words", "").strip()[:MAX_WORDS]
+            form.get("model", ""),
+            form.get("state", ""),
+            form.get("words", "").strip()[:MAX_WORDS],
+            _owner(visit, form.get("tenant", "")),
         )
         if not conditions.words:
             return go_to(LIST, **_filters(conditions))
@@ -107,9 +123,13 @@ class ConversationPages:
     ) -> Response:
         page = await self.finding.find(visit.caller, Page(LIST_ENTRIES, cursor or None), conditions, newer=newer)
         filters = _filters(conditions)
+        records = [row.record for row in page.conversations]
+        openings = await self.finding.openings([record for record in records if not record.name])
         return visit.page(
             "conversations.html",
             page=page,
+            names={record.id: record.name or openings[record.id] for record in records},
+            tenants=self._tenant_names(visit, [conditions.owner, *(record.owner for record in records)]),
             rows={f"row-{row.record.id}": row for row in page.conversations},
             conditions=conditions,
             models=sorted({*self.models, *([conditions.model] if conditions.model else [])}),
@@ -120,6 +140,13 @@ class ConversationPages:
             notices=self.settings.shows_notices,
             note=NOTES.get(visit.parameter("done"), ""),
         )
+
+    def _tenant_names(self, visit: Visit, owners: Sequence[str]) -> Mapping[str, str]:
+        """Return what the operator's pages call owners; nothing for a tenant, who sees its own conversations only."""
+        if visit.caller is not None:
+            return {}
+        names = self.tenants()
+        return {owner: names.get(owner, owner[:OWNER_DIGITS]) for owner in owners if owner}
 
     async def _show(self, visit: Visit) -> Response:
         return await self._conversation(visit, note=NOTES.get(visit.parameter("done"), ""))
@@ -151,7 +178,8 @@ class ConversationPages:
 
     async def _ask_to_forget(self, visit: Visit) -> Response:
         page = await self.reading.conversation(visit.request.path_params["id"], visit.caller, Page(1))
-        return visit.page("forget_conversation.html", record=page.record, address=_address(visit))
+        name = page.record.name or (await self.finding.openings([page.record]))[page.record.id]
+        return visit.page("forget_conversation.html", record=page.record, name=name, address=_address(visit))
 
     async def _forget(self, visit: Visit) -> Response:
         await self.reading.delete(visit.request.path_params["id"], visit.caller)
@@ -159,33 +187,47 @@ class ConversationPages:
 
     async def _conversation(self, visit: Visit, *, status: int = 200, **more: Any) -> Response:
         identifier = visit.request.path_params["id"]
-        cursor = None if visit.request.method == "POST" else visit.parameter("cursor") or None
+        is_form = visit.request.method == "POST"
+        view = "" if is_form else _view(visit)
+        cursor = None if is_form else visit.parameter("cursor") or None
         parts = visit.parts
         shown_mark = (parts.shown_marks or {}).get("messages", "")
-        needs_messages = "hits" not in more and parts.are_wanted("messages")
+        needs_messages = "hits" not in more and view != SUMMARY_VIEW and parts.are_wanted("messages")
         history = await read_history(
-            self.reading, identifier, visit.caller, cursor, shown_mark, is_wanted=needs_messages
+            self.reading,
+            identifier,
+            visit.caller,
+            cursor,
+            shown_mark,
+            in_context=not view,
+            is_wanted=needs_messages,
         )
-        page = history.page
+        record = history.page.record
         texts = await self.reading.summary_texts(identifier, visit.caller, SUMMARIES)
         compared, mistake = _compared(visit, texts)
         address = _address(visit)
-        listed = await self.finding.listed(page.record)
         is_summarized = visit.parameter("done") == "summarized" and texts.present is not None
         facts: dict[str, Any] = {"words": "", "hits": None, "error": mistake, "note": "", "retention": ""} | more
+        place = {"view": view, "cursor": cursor_of(history.first) if cursor or (needs_messages and not view) else ""}
         values = {
-            "conversation": page,
+            "conversation": history.page,
+            "name": record.name or (await self.finding.openings([record]))[record.id],
+            "tenant": self._tenant_names(visit, [record.owner]).get(record.owner, ""),
+            "view": view,
+            "views": VIEWS,
             "history": history,
             "has_messages": needs_messages,
+            "older": cursor_of(history.page.summarized_messages + 1),
             "is_first": cursor is None,
             "texts": texts,
-            "bill": await self.reading.bill(page.record.id),
+            "bill": await self.reading.bill(record.id),
             "present": texts.present,
             "compared": compared,
-            "listed": listed,
+            "marked": await asyncio.to_thread(differences, *(text.text for text in compared)) if compared else (),
+            "listed": await self.finding.listed(record),
             "has_figures": is_summarized and self.settings.shows_notices,
             "address": address,
-            "events": f"{address}?{urlencode({'cursor': cursor})}" if cursor else address,
+            "events": _with(address, **place),
             "notices": self.settings.shows_notices,
             **facts,
             "path": address,
@@ -202,9 +244,29 @@ class ConversationPages:
         return await asyncio.to_thread(rendered) if len(history.entries) > LARGE else rendered()
 
 
+def _view(visit: Visit) -> str:
+    """Return the view of a conversation that an address names; that of what the model sees if it names none."""
+    if {"left", "right"} & set(visit.request.query_params):
+        return SUMMARY_VIEW
+    name = visit.parameter("view")
+    return name if name in VIEWS else ""
+
+
+def _owner(visit: Visit, text: str) -> str:
+    """Return whose conversations the operator wants to see; empty for those of all."""
+    return text if visit.caller is None and _OWNER.fullmatch(text) else ""
+
+
+def _with(address: str, **parameters: str) -> str:
+    """Return an address with those parameters that have a value."""
+    query = urlencode({name: value for name, value in parameters.items() if value})
+    return f"{address}?{query}" if query else address
+
+
 def _filters(conditions: ConversationFilter) -> dict[str, str]:
     """Return the filters of the list that are set, as parameters of its address."""
-    return {name: value for name, value in (("model", conditions.model), ("state", conditions.state)) if value}
+    filters = {"model": conditions.model, "state": conditions.state, "tenant": conditions.owner}
+    return {name: value for name, value in filters.items() if value}
 
 
 def _compared(visit: Visit, texts: SummaryTexts) -> tuple[Sequence[PrefixSummary], str]:
@@ -214,7 +276,7 @@ def _compared(visit: Visit, texts: SummaryTexts) -> tuple[Sequence[PrefixSummary
     versions = {text.version: text for text in (*texts.earlier, *([texts.present] if texts.present else ()))}
     left, right = (versions.get(visit.parameter(side)) for side in ("left", "right"))
     if left is None or right is None:
-        return (), "This address names no two summaries of this conversation. Choose them under the earlier summaries."
+        return (), "This address names no two summaries of this conversation. Choose two of those below."
     if left is right:
         return (), "These are the same summary. Choose another one to compare it with."
     return (left, right), ""

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from itertools import accumulate
-from typing import Any
 
+from tidemark.console.texts import described_part
 from tidemark.core.cursors import cursor_of
 from tidemark.core.frozen import frozen
 from tidemark.core.ports import Caller
@@ -23,11 +23,17 @@ MESSAGES = 5000
 """Messages of one page of a conversation; a browser lays out only those that are in view."""
 MESSAGES_BYTES = 4_000_000
 """Bytes of the messages of one page; one message at least is shown."""
+RECENT = 30
+"""Messages of the page of what the model sees, if its address names no place."""
 
 _GROWN = 2 * MESSAGES
 """Messages of a page that has grown while it was open; "Later messages" leads on."""
 _MARK = re.compile(r"(\d{1,9})\.([0-9a-f]{8,64})\.(\d{1,9})\.([01])", re.ASCII)
 _ID_CHARACTERS = 16
+
+
+MessageContent = tuple[str, str, Sequence[str], Sequence[str]]
+"""A message's role, its text, its calls and its other parts."""
 
 
 @frozen
@@ -37,8 +43,10 @@ class ShownMessage:
     entry: MessageEntry
     role: str
     text: str
-    parts: Sequence[str]
-    """What is folded or only named: calls, results, images."""
+    calls: Sequence[str] = ()
+    """What is folded: names and arguments."""
+    attachments: Sequence[str] = ()
+    """What is only named: images, audio, files."""
 
 
 @frozen
@@ -70,26 +78,33 @@ async def read_history(
     cursor: str | None,
     known: str,
     *,
+    in_context: bool = False,
     is_wanted: bool = True,
 ) -> ShownHistory:
     """Read the messages of a page.
 
     :param caller: None for the operator
-    :param cursor: where the page begins
+    :param cursor: where the page begins; without one at the first message, or near the newest one in context
     :param known: the mark of the page that the visitor has open; empty for one who opens it
+    :param in_context: whether the page has only messages that the model still sees
     :param is_wanted: whether any message is needed
     :raises ConversationNotFound: there is none of this id
     :raises InvalidRequest: the cursor is none of this list
     """
-    first = Page(1, cursor).start()
-    if not is_wanted:
-        return _history(await reading.history(conversation, caller, Page(0)), (), first, None)
-    mark = _MARK.fullmatch(known)
+    first, mark = Page(1, cursor).start(), _MARK.fullmatch(known)
+    if in_context or not is_wanted:
+        page = await reading.history(conversation, caller, Page(0))
+        if not is_wanted:
+            return _history(page, (), first, None)
+        covered = page.summarized_messages
+        first = max(covered + 1, first if cursor else page.record.message_count - RECENT + 1)
+        if mark is not None and int(mark[3]) != covered:
+            mark = None  # some of what is shown has left the context
     if mark is not None:
         continued = await _continued(reading, conversation, caller, first, mark)
         if continued is not None:
             return continued
-    page = await reading.history(conversation, caller, Page(MESSAGES, cursor))
+    page = await reading.history(conversation, caller, Page(MESSAGES, cursor_of(first)))
     entries, next_cursor = within_bytes(page)
     return _history(page, entries, first, next_cursor)
 
@@ -130,29 +145,23 @@ def within_bytes(page: HistoryPage) -> tuple[Sequence[MessageEntry], str | None]
 def shown(entry: MessageEntry) -> ShownMessage:
     """Return a stored message as the page shows it: its text, and the other things by their kinds."""
     if entry.state == "unreadable":
-        return ShownMessage(entry, "unreadable", "This message cannot be read.", ())
+        return ShownMessage(entry, "unreadable", "This message cannot be read.")
     return ShownMessage(entry, *content_of(entry.shown))
 
 
-def content_of(raw: bytes) -> tuple[str, str, Sequence[str]]:
-    """Return the role, the text and the other parts of a message of the chat dialect."""
+def content_of(raw: bytes) -> MessageContent:
+    """Return the role, the text, the calls and the other parts of a message of the chat dialect."""
     message = json.loads(raw)
     content = message.get("content")
     texts = [content] if isinstance(content, str) else []
-    parts: list[str] = []
+    attachments: list[str] = []
     for part in content if isinstance(content, list) else ():
         if isinstance(part, dict) and isinstance(part.get("text"), str):
             texts.append(part["text"])
         elif isinstance(part, dict):
-            parts.append(_described(part))
+            attachments.append(described_part(part))
+    calls: list[str] = []
     for call in message.get("tool_calls") or ():
         function = call.get("function") or call.get("custom") or {}
-        parts.append(f"{function.get('name')}({function.get('arguments', function.get('input', ''))})")
-    return str(message.get("role")), "\n".join(texts), parts
-
-
-def _described(part: Mapping[str, Any]) -> str:
-    """Name a part that is no text by its type and size; it is never loaded."""
-    kind = str(part.get("type") or "part")
-    size = len(json.dumps(part, ensure_ascii=False))
-    return f"{kind.replace('_', ' ')}, {size:,} characters"
+        calls.append(f"{function.get('name')}({function.get('arguments', function.get('input', ''))})")
+    return str(message.get("role")), "\n".join(texts), calls, attachments

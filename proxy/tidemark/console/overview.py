@@ -17,7 +17,7 @@ from starlette.responses import Response
 
 from tidemark.console.pages import HOME, Answer, is_encrypted
 from tidemark.console.rendering import write_figure, write_instant
-from tidemark.console.requests import names_of
+from tidemark.console.requests import records_of
 from tidemark.console.visit import Visit
 from tidemark.core.bill import BillFigures
 from tidemark.core.errors import InvalidRequest
@@ -85,7 +85,7 @@ class OverviewPages:
             plots=plots_of(traffic),
             money_plot=money_plot(gain),
             compactions=compactions,
-            names=await names_of(self.conversations, visit, compactions),
+            names={one.id: one.name for one in await records_of(self.conversations, visit, compactions)},
             is_new=not total.requests and await self._is_new(visit),
             base=base_of(visit),
         )

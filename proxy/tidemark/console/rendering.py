@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import datetime as dt
 import re
+import time
 import unicodedata
 from collections.abc import Sequence
 from functools import lru_cache
@@ -16,6 +17,7 @@ from typing import Any
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
+from tidemark.console.texts import pieces_of, shortened, visible
 from tidemark.core.receipt import render_receipt
 
 NOTHING = "\N{EN DASH}"
@@ -70,7 +72,7 @@ def render(template: str, **values: Any) -> bytes:
 
 def _number(value: float | None) -> str:
     """Write a whole number in groups of three digits; a dash for none."""
-    return NOTHING if value is None else f"{value:,.0f}".replace(",", "\u202f")
+    return NOTHING if value is None else f"{value:,.0f}"
 
 
 def _seconds(value: float | None) -> str:
@@ -84,7 +86,7 @@ def _usd(value: float | None) -> str:
     """Write an amount of money, below $10 with four digits behind the point, as most requests cost cents."""
     if value is None:
         return NOTHING
-    return f"{chr(0x2212) if value < 0 else ''}${abs(value):,.{4 if abs(value) < 10 else 2}f}".replace(",", "\u202f")
+    return f"{chr(0x2212) if value < 0 else ''}${abs(value):,.{4 if abs(value) < 10 else 2}f}"
 
 
 def write_figure(value: float | None, unit: str) -> str:
@@ -97,6 +99,15 @@ def _moment(value: float | None) -> str:
     if value is None:
         return NOTHING
     return dt.datetime.fromtimestamp(value, dt.UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
+
+
+def ago(value: float, now: float) -> str:
+    """Write how long ago a time was, in its largest unit; the page's script goes on with it."""
+    seconds = max(now - value, 0)
+    for unit, length in (("d", 86_400), ("h", 3600), ("min", 60)):
+        if seconds >= length:
+            return f"{seconds // length:.0f} {unit} ago"
+    return "just now"
 
 
 def _edge(value: float, form: str) -> str:
@@ -117,6 +128,10 @@ _environment.filters |= {
     "figure": write_figure,
     "moment": _moment,
     "instant": write_instant,
+    "ago": lambda value: ago(value, time.time()),
+    "visible": visible,
+    "shortened": shortened,
+    "pieces": pieces_of,
     "edge": _edge,
 }
 _environment.filters["receipt"] = render_receipt

@@ -15,13 +15,16 @@ from urllib.parse import urlencode
 
 from starlette.responses import Response
 
-from tidemark.console.messages import content_of
+from tidemark.console.messages import MessageContent, content_of
 from tidemark.console.pages import HOME, Answer
+from tidemark.console.texts import shortened
 from tidemark.console.visit import Visit
+from tidemark.core.conversation.records import ConversationRecord
 from tidemark.core.errors import ConversationNotFound, InvalidRequest
 from tidemark.core.frozen import frozen
 from tidemark.features.conversations.context import ContextView
 from tidemark.features.conversations.conversation_reader import ConversationReader
+from tidemark.features.conversations.finding import ConversationFinder
 from tidemark.features.conversations.pages import RequestForms
 from tidemark.features.request_log.feature import FILTERS, conditions_of
 from tidemark.features.request_log.reader import LoggedRequest, RequestConditions, RequestLogReader
@@ -65,10 +68,10 @@ class ShownPart:
     """Messages of both forms that belong together."""
 
     is_same: bool
-    client: Sequence[tuple[str, str, Sequence[str]]]
+    client: Sequence[MessageContent]
     """Role, text and other parts of each message."""
     client_count: int
-    forwarded: Sequence[tuple[str, str, Sequence[str]]]
+    forwarded: Sequence[MessageContent]
     forwarded_count: int
 
 
@@ -78,6 +81,7 @@ class RequestPages:
 
     log: RequestLogReader
     conversations: ConversationReader
+    finding: ConversationFinder
     contexts: ContextView
     models: Sequence[str]
     """The names of configured models, which the filter offers."""
@@ -96,7 +100,7 @@ class RequestPages:
             "requests.html",
             page=page,
             rows={f"request-{request.id}": request for request in page.requests},
-            names=await names_of(self.conversations, visit, page.requests),
+            names=await self._names(visit, page.requests),
             conditions=conditions,
             models=sorted({*self.models, *(request.facts.model for request in page.requests)} - {""}),
             kinds=KINDS,
@@ -122,7 +126,7 @@ class RequestPages:
         if facts.conversation and role != "auditor":
             await visit.announce(facts.conversation, request.owner)
             forms = await self._forms(visit, facts)
-        names = await names_of(self.conversations, visit, [request])
+        names = await self._names(visit, [request])
 
         def rendered() -> Response:
             return visit.page(
@@ -141,6 +145,12 @@ class RequestPages:
 
         return await asyncio.to_thread(rendered)
 
+    async def _names(self, visit: Visit, requests: Sequence[LoggedRequest]) -> Mapping[str, str]:
+        """Return what the conversations are called, as their list calls them; no auditor sees a name."""
+        records = await records_of(self.conversations, visit, requests)
+        openings = await self.finding.openings([record for record in records if not record.name])
+        return {record.id: shortened(record.name or openings[record.id]) for record in records}
+
     async def _forms(self, visit: Visit, facts: RequestFacts) -> RequestForms | None:
         try:
             return await self.contexts.forms(facts.conversation, visit.caller, facts.position, facts.newest)
@@ -148,11 +158,13 @@ class RequestPages:
             return None
 
 
-async def names_of(reading: ConversationReader, visit: Visit, requests: Sequence[LoggedRequest]) -> Mapping[str, str]:
-    """Return what the conversations of requests are called; no auditor sees a name."""
+async def records_of(
+    reading: ConversationReader, visit: Visit, requests: Sequence[LoggedRequest]
+) -> Sequence[ConversationRecord]:
+    """Return the conversations of requests, as far as they are stored; none to an auditor, for whom a name is text."""
     if visit.visitor.role == "auditor":
-        return {}
-    return await reading.names({request.facts.conversation for request in requests} - {""}, visit.caller)
+        return ()
+    return await reading.records({request.facts.conversation for request in requests} - {""}, visit.caller)
 
 
 def dialect_of(path: str) -> str:

@@ -38,6 +38,7 @@ CHOICES: Mapping[str, Sequence[str]] = {"strategy": get_args(Strategy), "templat
 NOTICES = "notices"
 RESETS = "reset:"
 """What the value of a button begins with that resets one setting; its name follows."""
+MAX_FIND = 200
 DEFAULTS = "compaction.defaults."
 STORE_AWAY = (
     "The store does not answer, so this page shows what was in force when it last did. Nothing can be saved until it "
@@ -149,11 +150,12 @@ class SettingPages:
             current, status, away = self.settings.in_force(), status_of(error), STORE_AWAY
         shown = form or _Form(_stored_texts(current), current[NOTICES])
         note = "Saved. It applies to the next request, on all workers." if visit.parameter("saved") else ""
-        rows = self.effective()
+        rows, find = self.effective(), visit.parameter("find").strip()[:MAX_FIND]
         return visit.page(
             "settings.html",
             status,
-            sections=_sections(rows, current),
+            sections=_sections([row for row in rows if find.lower() in row.name.lower()], current),
+            find=find,
             fields=_fields(rows, current, shown),
             stored=current["stored"],
             version=shown.version or current["version"],

@@ -6,11 +6,13 @@ page changes while it is open. So these are pages of their own, and no text is l
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Mapping, Sequence
 from urllib.parse import quote
 
 from starlette.responses import Response
 
+from tidemark.console.differences import Piece, differences
 from tidemark.console.pages import HOME, Answer
 from tidemark.console.visit import Visit, go_to
 from tidemark.core.errors import ConversationNotFound, InvalidRequest, ModelNotFound, NoSummary, TidemarkError
@@ -68,7 +70,11 @@ class SummaryPages:
             raise
         except TidemarkError as error:
             return self._choices(visit, fields, error=error)
-        return self._choices(visit, fields, present=preview.present, shown=preview.shown, preview=preview.id)
+        texts = (preview.present.summary.text, preview.shown.summary.text)
+        marked = await asyncio.to_thread(differences, *texts)
+        return self._choices(
+            visit, fields, present=preview.present, shown=preview.shown, preview=preview.id, marked=marked
+        )
 
     async def _use(self, visit: Visit) -> Response:
         """Put a preview into use, and return to the conversation."""
@@ -108,12 +114,14 @@ class SummaryPages:
         present: SummaryInUse | None = None,
         shown: SummaryInUse | None = None,
         preview: str = "",
+        marked: tuple[Sequence[Piece], Sequence[Piece]] = ((), ()),
         error: TidemarkError | None = None,
     ) -> Response:
         """Return the page with the fields of a preview.
 
         :param fields: what stands in them
         :param shown: the new summary, whose id is ``preview``
+        :param marked: the texts of both summaries, in pieces
         """
         wrong = "model" if isinstance(error, ModelNotFound) else ""
         if isinstance(error, InvalidRequest):
@@ -128,6 +136,7 @@ class SummaryPages:
             templates=TEMPLATES,
             present=present,
             shown=shown,
+            marked=marked,
             preview=preview,
             minutes=PREVIEW_SECONDS // _SECONDS_A_MINUTE,
             error=error,

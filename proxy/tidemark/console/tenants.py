@@ -6,6 +6,9 @@ once its grace has passed. The provider's keys of ``passthrough`` nobody here ca
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
+from tidemark.core.conversation.prefix import owner_of
 from tidemark.core.errors import ClientError, KeysUnread
 from tidemark.core.frozen import frozen
 from tidemark.core.ports import Authenticator
@@ -41,6 +44,11 @@ class TenantSignIn:
         owned = await self.reading.conversations(caller, Page(1))
         is_owner = bool(owned.conversations or owned.unreadable)
         return Visitor("tenant", "", caller.fingerprint) if is_owner else None
+
+    def names(self) -> Mapping[str, str]:
+        """Return the names of tenants by the owners of their conversations; a provider's keys have none."""
+        tenants = self.table.tenants() if self.table is not None else {}
+        return {owner_of(fingerprint): name for fingerprint, name in tenants.items()}
 
     def visitor_now(self, visitor: Visitor) -> Visitor | None:
         """Return a tenant with what its key allows now; None if the key is not valid any more."""

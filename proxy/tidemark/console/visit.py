@@ -9,6 +9,7 @@ an id and a mark, which changes with its content. The script names the parts tha
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
@@ -37,6 +38,8 @@ PARTS_HEADER = "x-console-parts"
 """``id=mark,id=mark``. A request without it gets the whole page; an answer that has it has parts only."""
 MAX_PARTS = 100
 _MARK_BYTES = 6
+_WORDS_OF_TIMES = re.compile(r"(?<=>)[^<>]*(?=</time>)")
+"""They change with every minute, and the script keeps them up to date by itself."""
 _TABLE_TAGS = frozenset({"tbody", "tr"})
 """A parser of HTML drops these outside of a table."""
 
@@ -190,7 +193,7 @@ class LiveParts:
         all_attributes = {name: value for name, value in (attributes or {}).items() if value is not False} | (
             {"data-after": after} if after else {}
         )
-        mark = mark or _digest(f"{all_attributes}{body}")
+        mark = mark or _digest(f"{all_attributes}{_WORDS_OF_TIMES.sub('', body)}")
         written = Markup("").join(Markup(' {}="{}"').format(*pair) for pair in all_attributes.items())
         part = Markup('<{0} id="{1}" data-live="{2}"{3}>{4}</{0}>').format(tag, identifier, mark, written, body)
         if self.shown_marks is not None and not self._depth and self.shown_marks.get(identifier) != mark:

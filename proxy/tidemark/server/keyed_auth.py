@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hmac
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from urllib.parse import unquote_to_bytes
 
 from tidemark.core.bounded import BoundedCache
@@ -128,6 +128,10 @@ class KeyTable:
         :raises KeysUnread: no keys could be read yet
         """
         return self._judge(key[_ID], self.digest_of(key))
+
+    def tenants(self) -> Mapping[bytes, str]:
+        """Return the tenants of all keys by their fingerprints."""
+        return {entry.fingerprint: entry.grant.tenant for entry in self._entries.values()}
 
     def mark_of(self, key: bytes) -> str:
         """Return what a session keeps of a key, from which nobody can make it."""

@@ -7,21 +7,19 @@ const FORMS = {
   date: { day: "numeric", month: "short" },
   moment: { dateStyle: "medium", timeStyle: "short" },
 };
-const AGES = [["day", 86400], ["hour", 3600], ["minute", 60], ["second", 1]];
-const AGE_MS = 10000;
-const ageOf = (moment) => {
-  const seconds = Math.max(0, (Date.now() - moment.getTime()) / 1000);
-  const [unit, length] = AGES.find(([, least]) => seconds >= least) || AGES[3];
-  return new Intl.RelativeTimeFormat([], { style: "short" }).format(-Math.floor(seconds / length), unit);
+const UNITS = [["d", 86400], ["h", 3600], ["min", 60]];
+const ago = (moment) => {
+  const seconds = Math.max(0, (Date.now() - moment) / 1000);
+  const [unit, length] = UNITS.find(([, most]) => seconds >= most) || [];
+  return unit ? `${Math.floor(seconds / length)} ${unit} ago` : "just now";
 };
 const showTimes = (root) => {
   for (const time of root.querySelectorAll("time[datetime]")) {
     const moment = new Date(time.dateTime);
     if (Number.isNaN(moment.getTime())) continue;
-    const isAge = time.dataset.form === "age";
-    if (isAge) time.title = moment.toLocaleString([], { dateStyle: "medium", timeStyle: "medium" });
-    const words = isAge ? ageOf(moment) : moment.toLocaleString([], FORMS[time.dataset.form || "moment"]);
-    if (time.textContent !== words) time.textContent = words;
+    const form = time.dataset.form || "moment";
+    if (form === "ago") { time.title = moment.toLocaleString([], FORMS.moment); time.textContent = ago(moment); continue; }
+    time.textContent = moment.toLocaleString([], FORMS[form]);
   }
 };
 
@@ -266,8 +264,39 @@ const send = async (event) => {
   }
 };
 
+// "/" leads to the search, a field with data-filter hides what does not have its text, and data-copy is what a button copies.
+const searchByKey = (event) => {
+  if (event.key !== "/" || event.ctrlKey || event.metaKey || event.altKey) return;
+  if (event.target.closest("input, select, textarea, [contenteditable]")) return;
+  const field = document.querySelector("main input[type=search]");
+  if (!field) return;
+  event.preventDefault();
+  field.focus();
+};
+const filterRows = ({ target }) => {
+  if (!target.dataset.filter) return;
+  const text = target.value.trim().toLowerCase();
+  for (const row of document.querySelectorAll(target.dataset.filter)) {
+    row.hidden = !row.querySelector("th").textContent.toLowerCase().includes(text);
+    const section = row.closest("section");
+    section.hidden = !section.querySelector("tbody tr:not([hidden])");
+  }
+};
+const offerCopies = () => {
+  if (!navigator.clipboard) return;
+  for (const button of document.querySelectorAll("[data-copy]")) {
+    button.hidden = false;
+    button.addEventListener("click", async () => {
+      try { await navigator.clipboard.writeText(button.dataset.copy); say("Copied."); } catch { say("The browser did not allow it."); }
+    });
+  }
+};
+
 showTimes(document);
-if (document.querySelector("time[data-form=age]")) setInterval(() => showTimes(document), AGE_MS);
+setInterval(() => showTimes(document), 30000);
 listen();
 readPlots();
+offerCopies();
+document.addEventListener("keydown", searchByKey);
+document.addEventListener("input", filterRows);
 document.addEventListener("submit", send);

@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from itertools import accumulate
 
@@ -143,16 +143,16 @@ class ConversationReader:
             await self.bill(record.id),
         )
 
-    async def names(self, conversations: Iterable[str], caller: Caller | None) -> Mapping[str, str]:
-        """Return what conversations are called, by their ids; those that are not there for the caller are left out."""
-        names: dict[str, str] = {}
+    async def records(self, conversations: Iterable[str], caller: Caller | None) -> Sequence[ConversationRecord]:
+        """Return the records of conversations; those that are not there for the caller are left out."""
+        records: list[ConversationRecord] = []
 
         async def read(conversation: str) -> None:
             with suppress(ConversationNotFound, RecordUnreadable, EncryptionKeyLost):
-                names[conversation] = (await self._access.record(conversation, caller)).name
+                records.append(await self._access.record(conversation, caller))
 
         await asyncio.gather(*map(read, {*conversations}))
-        return names
+        return records
 
     async def bill(self, conversation: str) -> BillFigures | None:
         """Return what a conversation's turns cost since it came near its limit; None if it did not."""

@@ -8,7 +8,7 @@ cursor of the next page goes on where that ended.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Literal
 
 from tidemark.core.conversation.messages import Message
@@ -20,6 +20,7 @@ from tidemark.core.errors import ConversationNotFound, InvalidRequest, RecordUnr
 from tidemark.core.frozen import frozen
 from tidemark.core.ports import Caller
 from tidemark.dialects.message_formats import MessageFormats
+from tidemark.features.conversations.openings import OPENING_MESSAGES, opening_of
 from tidemark.features.conversations.pages import Page
 from tidemark.features.conversations.standing_summaries import StandingSummaries
 from tidemark.pipeline.history_reader import offloaded
@@ -73,6 +74,8 @@ class ConversationFilter:
     model: str = ""
     state: str = ""
     words: str = ""
+    owner: str = ""
+    """Of the operator's list: whose conversations are listed."""
 
     @property
     def is_all(self) -> bool:
@@ -139,7 +142,7 @@ class ConversationFinder:
         """
         if conditions.state not in ("", *STATES):
             raise InvalidRequest(f"'state' must be one of {', '.join(STATES)}.", param="state")
-        owner = None if caller is None else owner_of(caller.fingerprint)
+        owner = (conditions.owner or None) if caller is None else owner_of(caller.fingerprint)
         start = None if page.cursor is None else _place(page.cursor)
         search = await self._searched(owner, page.limit, start, conditions, newer=newer and start is not None)
         if newer and start is not None and search.is_at_end and len(search.matches) <= page.limit:
@@ -160,6 +163,19 @@ class ConversationFinder:
             searched=len(search.entries),
             is_partial=not search.is_at_end and len(search.matches) <= page.limit,
         )
+
+    async def openings(self, records: Sequence[ConversationRecord]) -> Mapping[str, str]:
+        """Return the first words of conversations by their ids; empty if there are none, or nobody can read them."""
+        words = await asyncio.gather(*(self._opening(record) for record in records))
+        return {record.id: opening for record, opening in zip(records, words, strict=True)}
+
+    async def _opening(self, record: ConversationRecord) -> str:
+        try:
+            messages = await self._store.messages(record.id, stop=min(record.message_count, OPENING_MESSAGES))
+        except ConversationNotFound:
+            return ""
+        raws = [message.raw for message in messages if not message.unreadable]
+        return await offloaded(lambda: opening_of(self._formats.read(raws)), raws)
 
     async def listed(self, record: ConversationRecord) -> ListedConversation:
         """Return a conversation with how full its context is, and how much of it is summarized.
