@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import base64
+import random
 import re
 from collections.abc import Callable
 from typing import Any
@@ -12,6 +14,7 @@ from tests.console.conftest import TOKEN, Console, Visitor
 from tests.features.keys.conftest import KEYED
 from tests.request.conftest import WINDOW
 from tests.request.talk import assistant, user
+from tidemark.features.conversations.openings import OPENING_BYTES
 
 LIST = "/console/conversations"
 LONG = "Write me a function that adds two numbers, with type hints, and tell me why it is short."
@@ -63,6 +66,20 @@ def test_a_conversation_without_words_is_called_by_its_id(console: Console, visi
     assert names(text) == [shown[:12], kept[:12]]
     assert "A secret." not in text
     assert f'<h1 dir="auto">{kept[:12]}</h1>' in visitor.get(f"{LIST}/{kept}").text
+
+
+def test_forks_have_the_first_words_of_what_they_share_and_large_messages_have_none(
+    console: Console, visitor: Visitor
+) -> None:
+    """A picture of many bytes is not read to name a conversation; what follows it names it."""
+    client = console.client()
+    talk = [user("Where to?"), assistant("Hello there.")]
+    for last in ("North?", "South?"):
+        client.chat([*talk, user(last)])
+    url = f"data:image/png;base64,{base64.b64encode(random.Random(1).randbytes(2 * OPENING_BYTES)).decode()}"
+    parts = [{"type": "text", "text": "See this."}, {"type": "image_url", "image_url": {"url": url}}]
+    client.chat([{"role": "user", "content": parts}, assistant("I see."), user("What is it?")])
+    assert names(visitor.get(LIST).text) == ["What is it?", "Where to?", "Where to?"]
 
 
 def test_first_words_are_those_that_are_stored(start_console: Callable[..., Console]) -> None:

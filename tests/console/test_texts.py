@@ -112,6 +112,17 @@ def test_pieces_of_a_comparison_make_up_both_texts(left: str, right: str) -> Non
     assert shared[0] == shared[1]
 
 
+@pytest.mark.parametrize("block", ["<a-b></a-b>", "<task>", "<a_b>", "<"])
+def test_first_words_take_a_bounded_time(block: str) -> None:
+    """Of a message of one megabyte that is made to be dear."""
+    message = ChatDialect().parse_messages(
+        [f'{{"role": "user", "content": "{block * (1_000_000 // len(block))}"}}'.encode()]
+    )
+    began = time.process_time()
+    opening_of(message)
+    assert time.process_time() - began < 1
+
+
 @pytest.mark.parametrize("unit", ["a. b. ", "a ", ". ", "a", "\n", "a b. b a. "])
 def test_a_comparison_takes_a_bounded_time(unit: str) -> None:
     """Of texts that are made to be dear; of very long ones nothing is marked."""

@@ -76,6 +76,14 @@ class RecordReader:
                 self._emit(RecordBroken(conversation, f"message {message.position}", message.unreadable))
         return messages
 
+    async def first_messages(self, conversation: str, count: int, most_bytes: int) -> Sequence[MessageRecord]:
+        """Return the first messages of a conversation, as far as they can be read and none is too large."""
+        answer = await self._sender.read(scripts.OPENING, conversation, str(count), str(most_bytes))
+        unpack, family = self._codec.readable_message, split_id(conversation)[0]
+        pairs = zip(answer[::2], answer[1::2], strict=True)
+        messages = [unpack(entry, place, digest, family) for place, (digest, entry) in enumerate(pairs, 1) if entry]
+        return [message for message in messages if not message.unreadable]
+
     async def originals(self, conversation: str) -> Mapping[int, MessageRecord]:
         originals: dict[int, MessageRecord] = {}
         last = sys.maxsize

@@ -20,7 +20,7 @@ from tidemark.core.errors import ConversationNotFound, InvalidRequest, RecordUnr
 from tidemark.core.frozen import frozen
 from tidemark.core.ports import Caller
 from tidemark.dialects.message_formats import MessageFormats
-from tidemark.features.conversations.openings import OPENING_MESSAGES, opening_of
+from tidemark.features.conversations.openings import OPENING_BYTES, OPENING_MESSAGES, opening_of
 from tidemark.features.conversations.pages import Page
 from tidemark.features.conversations.standing_summaries import StandingSummaries
 from tidemark.pipeline.history_reader import offloaded
@@ -170,11 +170,8 @@ class ConversationFinder:
         return {record.id: opening for record, opening in zip(records, words, strict=True)}
 
     async def _opening(self, record: ConversationRecord) -> str:
-        try:
-            messages = await self._store.messages(record.id, stop=min(record.message_count, OPENING_MESSAGES))
-        except ConversationNotFound:
-            return ""
-        raws = [message.raw for message in messages if not message.unreadable]
+        messages = await self._store.first_messages(record.id, OPENING_MESSAGES, OPENING_BYTES)
+        raws = [message.raw for message in messages]
         return await offloaded(lambda: opening_of(self._formats.read(raws)), raws)
 
     async def listed(self, record: ConversationRecord) -> ListedConversation:

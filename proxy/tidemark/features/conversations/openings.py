@@ -12,12 +12,16 @@ from tidemark.core.conversation.messages import Message
 
 OPENING_MESSAGES = 4
 """Agents begin with up to two messages of their own, before the first words of a person."""
+OPENING_BYTES = 65_536
+"""A message that takes more of the store has no first words: it is a picture or a document."""
 MAX_CHARACTERS = 300
 _INSTRUCTIONS = "# AGENTS.md instructions"
 """What Codex begins with, before what its user writes."""
 _WRAPPERS = ("task", "user_query", "user_message", "feedback")
 """Elements in which agents wrap what a person wrote."""
 _LONGEST_TAG = 60
+_MOST_BLOCKS = 20
+"""Blocks that are left out of one message; each costs as much as the text is long."""
 
 
 def opening_of(messages: Sequence[Message]) -> str:
@@ -34,7 +38,9 @@ def _words(text: str) -> str:
     rest = text.lstrip()
     if rest.startswith(_INSTRUCTIONS) or rest == NOT_STORED:
         return ""
-    while rest.startswith("<"):
+    for _ in range(_MOST_BLOCKS):
+        if not rest.startswith("<"):
+            break
         name = rest[1:_LONGEST_TAG].partition(">")[0]
         inner, end, after = rest[len(name) + 2 :].partition(f"</{name}>")
         if name in _WRAPPERS:
