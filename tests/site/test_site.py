@@ -1,0 +1,142 @@
+"""The documentation site, as a visitor's browser sees it: it finds, fits a telephone, and asks nobody else."""
+
+from __future__ import annotations
+
+import mimetypes
+from collections import defaultdict
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from threading import Thread
+from urllib.parse import urlsplit
+
+import pytest
+from playwright.sync_api import Browser, Page
+
+from tests.browser.conftest import HEIGHT, PHONE, WIDTH, browser, check_accessible
+from tests.docs.pages import ROOT
+
+__all__ = ["browser"]
+"""A fixture that this folder shares with tests/browser."""
+
+SITE = ROOT / "build" / "site"
+MOST_BYTES = 300_000
+"""Of a page with its styles and scripts, as they are transferred; pictures and the search index are apart."""
+MOST_INDEX_BYTES = 250_000
+"""Of the search index, which a browser loads once for all pages."""
+PAGES = sorted(path.parent.relative_to(SITE).as_posix() for path in SITE.rglob("index.html"))
+pytestmark = pytest.mark.site
+
+
+class Handler(BaseHTTPRequestHandler):
+    """Serves the files of the site, compressed, as a web server does with ``gzip_static``."""
+
+    protocol_version = "HTTP/1.1"
+    sent: dict[str, int]
+    """How many bytes each path took."""
+
+    def do_GET(self) -> None:
+        path = SITE / urlsplit(self.path).path.lstrip("/")
+        path = path / "index.html" if path.is_dir() else path
+        packed = path.with_name(f"{path.name}.gz")
+        body = (packed if packed.is_file() else path).read_bytes() if path.is_file() else b""
+        self.send_response(200 if path.is_file() else 404)
+        self.send_header("Content-Type", mimetypes.guess_type(path.name)[0] or "application/octet-stream")
+        self.send_header("Content-Length", str(len(body)))
+        if packed.is_file():
+            self.send_header("Content-Encoding", "gzip")
+        self.end_headers()
+        self.wfile.write(body)
+        self.sent[urlsplit(self.path).path] = len(body)
+
+    def log_message(self, *_: object) -> None:
+        """Write no line for each request."""
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[ThreadingHTTPServer]:
+    """A web server on the loopback interface."""
+    assert PAGES, "make site builds the site"
+    Handler.sent = {}
+    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
+        thread = Thread(target=server.serve_forever)
+        thread.start()
+        yield server
+        server.shutdown()
+        thread.join()
+
+
+@pytest.fixture
+def page(browser: Browser, server: ThreadingHTTPServer) -> Iterator[Page]:
+    """A visitor's page; a request to another address, a missing file and a script's error fail the test."""
+    address = f"http://127.0.0.1:{server.server_port}/"
+    elsewhere: list[str] = []
+    context = browser.new_context(
+        base_url=address, viewport={"width": WIDTH, "height": HEIGHT}, reduced_motion="reduce"
+    )
+    page = context.new_page()
+    page.on("request", lambda request: elsewhere.append(request.url) if not request.url.startswith(address) else None)
+    page.on(
+        "response", lambda answer: elsewhere.append(f"{answer.status} {answer.url}") if answer.status > 399 else None
+    )
+    page.on("pageerror", lambda error: elsewhere.append(str(error)))
+    yield page
+    context.close()
+    assert [one for one in elsewhere if not one.startswith(("data:", "blob:"))] == []
+
+
+def test_a_visitor_searches_a_word_and_follows_a_hit(page: Page) -> None:
+    """The search is in the browser: the index is a file of the site."""
+    page.goto("/")
+    assert page.get_by_role("heading", level=1).inner_text().startswith("Tidemark")
+    page.get_by_role("textbox", name="Search").fill("retention_tokens")
+    hit = page.locator(".md-search-result__link").first
+    hit.click()
+    page.wait_for_url("**/*?h=*")
+    page.get_by_text("retention_tokens").first.wait_for()
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_pages_are_accessible_and_fit_a_telephone(page: Page, scheme: str) -> None:
+    """What axe-core calls serious or critical, and whatever makes a page wider than its screen, fails."""
+    page.emulate_media(color_scheme="dark" if scheme == "dark" else "light")
+    for place in ("/", "/troubleshooting/", "/clients/claude-code/", "/configuration/"):
+        page.set_viewport_size({"width": WIDTH, "height": HEIGHT})
+        page.goto(place)
+        check_accessible(page)
+        page.set_viewport_size({"width": PHONE, "height": HEIGHT})
+        check_accessible(page)
+
+
+def test_no_page_is_heavy(server: ThreadingHTTPServer, page: Page) -> None:
+    """The largest page and the home page, loaded anew: document, styles and scripts, and the index by itself."""
+    largest = max(PAGES, key=lambda name: (SITE / name / "index.html").stat().st_size)
+    for place in ("/", f"/{largest}/"):
+        Handler.sent.clear()
+        page.context.clear_cookies()
+        page.goto(place, wait_until="networkidle")
+        page.get_by_role("textbox", name="Search").focus()
+        page.wait_for_load_state("networkidle")
+        kinds: defaultdict[str, int] = defaultdict(int)
+        for path, size in Handler.sent.items():
+            kind = Path(path).suffix or ".html"
+            kinds["index" if path.endswith("search_index.json") else kind] += size
+        print(f"{place}: {dict(kinds)}")
+        assert kinds[".html"] + kinds[".css"] + kinds[".js"] <= MOST_BYTES
+        assert kinds["index"] <= MOST_INDEX_BYTES
+
+
+def test_every_page_has_a_heading_and_no_markdown_left() -> None:
+    """A fence or a list that Python's Markdown did not understand would stand there as text."""
+    assert len(PAGES) > 80
+    wrong = [name for name in PAGES if "```" in (text := (SITE / name / "index.html").read_text()) or "<h1" not in text]
+    assert wrong == []
+
+
+def test_programs_find_the_pages() -> None:
+    """``llms.txt`` lists each page, at an address that is there, and ``llms-full.txt`` has all texts."""
+    contents = (SITE / "llms.txt").read_text(encoding="utf-8")
+    listed = {line.partition("](")[2].partition(")")[0] for line in contents.splitlines() if line.startswith("- [")}
+    assert {name.rstrip("/") for name in listed} == {name if name != "." else "index.html" for name in PAGES}
+    whole = (SITE / "llms-full.txt").read_text(encoding="utf-8")
+    assert all(f"<!-- {name} -->" in whole for name in listed)
