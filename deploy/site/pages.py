@@ -15,6 +15,7 @@ from deploy.site import clients
 
 ROOT = Path(__file__).parents[2]
 SETTINGS = Path(__file__).with_name("mkdocs.yml")
+ICON = ROOT / "proxy" / "tidemark" / "console" / "static" / "icon.svg"
 MOVED = {
     "README.md": "index.md",
     "CONTRIBUTING.md": "contributing.md",
@@ -39,8 +40,8 @@ def main(folder: str) -> int:
     shutil.rmtree(top, ignore_errors=True)
     docs = top / "docs"
     shutil.copytree(ROOT / "docs", docs)
-    for name in ("site.css", "site.js"):
-        shutil.copy(SETTINGS.with_name(name), docs)
+    for path in (SETTINGS.with_name("site.css"), SETTINGS.with_name("site.js"), ICON):
+        shutil.copy(path, docs)
     for name, place in MOVED.items():
         shutil.copy(ROOT / name, docs / place)
     (docs / "clients").mkdir()
