@@ -29,7 +29,7 @@ COPIED = re.compile(r"LICENSE$|(?:config|deploy)/[\w./-]+\.yaml$")
 _LINK = re.compile(r"(?<=\]\()(?!\w+:)([^)\s#]+)")
 _FENCE = re.compile(r"^( *)```.*?^ *```$", re.MULTILINE | re.DOTALL)
 _INDENTED = re.compile(r"^ {2,3}(?=\S)", re.MULTILINE)
-_SENTENCE = re.compile(r"^(?![#|<`!>\d -])(.+?[.:])(?=\s|$)", re.MULTILINE | re.DOTALL)
+_SENTENCE = re.compile(r"^(?![#|<`!>\d\s-])(.+?[.:])(?=\s|$)", re.MULTILINE | re.DOTALL)
 _ENTRY = re.compile(r"^ *- (?:(?P<name>[^:\n]+): )?(?P<page>[\w./-]+\.md)$|^ *- (?P<section>[^:\n]+):$", re.MULTILINE)
 """A line of the navigation: a page, or the name of a section."""
 

@@ -28,7 +28,7 @@ class EarlierResponseUnknown(InvalidRequest):
     def __init__(self, response: str) -> None:
         super().__init__(
             f"Previous response with id {response[:120]!r} not found: it is unknown here, or has expired. Send the "
-            "whole conversation as 'input' and leave out 'previous_response_id'; you can continue from the answer's id.",
+            "whole conversation as 'input' and leave out 'previous_response_id'; then continue from the answer's id.",
             param="previous_response_id",
             code="previous_response_not_found",
         )
