@@ -74,6 +74,7 @@ def page(browser: Browser, server: ThreadingHTTPServer) -> Iterator[Page]:
     context = browser.new_context(
         base_url=address, viewport={"width": WIDTH, "height": HEIGHT}, reduced_motion="reduce"
     )
+    context.set_default_timeout(60_000)
     page = context.new_page()
     page.on("request", lambda request: elsewhere.append(request.url) if not request.url.startswith(address) else None)
     page.on(
@@ -87,9 +88,11 @@ def page(browser: Browser, server: ThreadingHTTPServer) -> Iterator[Page]:
 
 def test_a_visitor_searches_a_word_and_follows_a_hit(page: Page) -> None:
     """The search is in the browser: the index is a file of the site."""
-    page.goto("/")
+    page.goto("/", wait_until="networkidle")
     assert page.get_by_role("heading", level=1).inner_text().startswith("Tidemark")
-    page.get_by_role("textbox", name="Search").fill("retention_tokens")
+    page.get_by_role("textbox", name="Search").click()
+    page.locator(".md-search-result__meta", has_text="Type to start searching").wait_for()  # the index is read
+    page.get_by_role("textbox", name="Search").press_sequentially("retention_tokens")
     hit = page.locator(".md-search-result__link").first
     hit.click()
     page.wait_for_url("**/*?h=*")
