@@ -84,7 +84,7 @@ test-deep: $(VENV)/dev.stamp ## Test the core with 10,000 generated histories fo
 # The pages of clients are made by what the tests of clients run, so they need the same environment.
 site: $(VENV)/dev.stamp .venv-site/site.stamp ## Build the documentation site into build/site, without a network; a broken link fails
 	@$(BIN)/python -m deploy.site.pages build/pages
-	@NO_MKDOCS_2_WARNING=1 .venv-site/bin/mkdocs build --quiet --config-file build/pages/mkdocs.yml
+	@NO_MKDOCS_2_WARNING=1 .venv-site/bin/mkdocs build --strict --config-file build/pages/mkdocs.yml
 	@find build/site -name '*.map' -delete
 	@find build/site -type f -regex '.*\.\(html\|css\|js\|json\|svg\|txt\)' -exec gzip --keep --best --no-name {} +
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import mimetypes
+import re
+import subprocess
 from collections import defaultdict
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -142,6 +144,22 @@ def test_every_page_has_a_heading_and_no_markdown_left() -> None:
     assert len(PAGES) > 80
     wrong = [name for name in PAGES if "```" in (text := (SITE / name / "index.html").read_text()) or "<h1" not in text]
     assert wrong == []
+
+
+@pytest.mark.parametrize(("link", "code"), [("other.md#there", 0), ("other.md#gone", 1), ("gone.md", 1)])
+def test_a_broken_link_fails_the_build(link: str, code: int, tmp_path: Path) -> None:
+    """By the command of the Makefile, with the site's settings."""
+    docs = tmp_path / "docs"
+    docs.mkdir()
+    (docs / "index.md").write_text(f"# Page\n\nA [link]({link}).\n", encoding="utf-8")
+    (docs / "other.md").write_text("# Other\n\n## There\n", encoding="utf-8")
+    settings = (ROOT / "build" / "pages" / "mkdocs.yml").read_text(encoding="utf-8").partition("\nnav:\n")[0]
+    (tmp_path / "mkdocs.yml").write_text(settings.replace("../site", "site"), encoding="utf-8")
+    found = re.search(r"^\t@?(.*mkdocs build .*)--config-file \S+$", (ROOT / "Makefile").read_text(), re.MULTILINE)
+    assert found
+    command = f"{found[1]} --config-file {tmp_path}/mkdocs.yml"
+    done = subprocess.run(command, shell=True, cwd=ROOT, capture_output=True, text=True, check=False)  # noqa: S602
+    assert done.returncode == code, done.stderr
 
 
 def test_programs_find_the_pages() -> None:
