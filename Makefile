@@ -16,7 +16,7 @@ CLIENTS_COMPILE := $(BIN)/uv --no-config pip compile --quiet --universal --pytho
 MINUTES ?= 60
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo test bench bench-quick bench-peers bench-counting bench-extractive bench-fidelity bench-fidelity-kit bench-growth bench-lag bench-flood soak bench-console bench-history bench-recall bench-native bench-bill bench-lossless bench-replay bench-failover bench-scale bench-replicas bench-instructions bench-structure test-demo test-properties test-speed test-processes test-security test-chaos fuzz test-random test-deep bench-turns bench-uploads bench-pace test-clients test-console test-fleet test-servers test-deploy screenshots check format lock lock-clients lock-deploy lock-servers clean test-release dist sbom audit notice
+.PHONY: help install demo test bench bench-quick bench-peers bench-counting bench-extractive bench-fidelity bench-fidelity-kit bench-growth bench-lag bench-flood soak bench-console bench-history bench-recall bench-native bench-bill bench-lossless bench-replay bench-failover bench-scale bench-replicas bench-instructions bench-structure test-demo test-properties test-speed test-processes test-security test-chaos fuzz test-random test-deep bench-turns bench-uploads bench-pace test-clients test-console test-fleet test-servers test-deploy screenshots check format lock lock-clients lock-deploy lock-servers clean test-release dist sbom audit notice test-site site lock-site
 
 help: ## Show this list
 	@sed -nE 's/^([a-z-]+):[^#]*## (.*)/  make \1|\2/p' Makefile | awk -F'|' '{printf "%-24s %s\n", $$1, $$2}'
@@ -29,7 +29,7 @@ demo: $(VENV)/local.stamp ## Show a long conversation being compacted; no key, n
 # Compiled modules are kept even where the environment forbids it: each process would rewrite every test's asserts.
 # A file stays with one process, for its fixtures; in the order of their names, since by their size the slow ones came last.
 test: $(VENV)/dev.stamp ## Run the tests, five at a time; ARGS go to pytest: make test ARGS="-k plan"
-	PYTHONDONTWRITEBYTECODE= $(BIN)/pytest --numprocesses 5 --dist loadfile --no-loadscope-reorder -m "not e2e and not model and not clients and not fleet and not deploy and not walk and not browser and not speed and not release and not security and not chaos and not random" $(ARGS)
+	PYTHONDONTWRITEBYTECODE= $(BIN)/pytest --numprocesses 5 --dist loadfile --no-loadscope-reorder -m "not e2e and not model and not clients and not fleet and not deploy and not walk and not browser and not speed and not release and not security and not chaos and not random and not site" $(ARGS)
 
 test-properties: $(VENV)/dev.stamp ## Test the properties with all of their examples, of which make test has a third; takes two minutes
 	$(BIN)/pytest --numprocesses 3 --dist loadfile --hypothesis-profile full -m "(hypothesis or random) and not e2e and not fleet and not speed and not security" $(ARGS)
@@ -82,6 +82,16 @@ test-random: $(VENV)/dev.stamp ## Test the properties with other examples than m
 
 test-deep: $(VENV)/dev.stamp ## Test the core with 10,000 generated histories for each test; takes a while
 	$(BIN)/pytest --numprocesses 2 --timeout 7200 --hypothesis-profile deep tests/core/test_pipeline_model.py $(ARGS)
+
+# The pages of clients are made by what the tests of clients run, so they need the same environment.
+site: $(VENV)/dev.stamp .venv-site/site.stamp ## Build the documentation site into build/site, without a network; a broken link fails
+	@$(BIN)/python -m deploy.site.pages build/pages
+	@NO_MKDOCS_2_WARNING=1 .venv-site/bin/mkdocs build --strict --config-file build/pages/mkdocs.yml
+	@find build/site -name '*.map' -delete
+	@find build/site -type f -regex '.*\.\(html\|css\|js\|json\|svg\|txt\)' -exec gzip --keep --best --no-name {} +
+
+test-site: site ## Test the documentation site in a real Chromium, which must be installed
+	BROWSER_REQUIRED=1 $(BIN)/pytest -m site tests/site $(ARGS)
 
 screenshots: $(VENV)/dev.stamp ## Take the pictures of docs/pictures again, in a real Chromium, which must be installed
 	SCREENSHOTS=docs/pictures BROWSER_REQUIRED=1 $(BIN)/pytest -m browser tests/browser/test_screenshots.py $(ARGS)
@@ -193,6 +203,9 @@ lock-clients: $(BIN)/uv ## Lock the clients of test-clients, keeping pins; UPGRA
 lock-deploy: $(BIN)/uv ## Lock the tools that check deploy/, keeping pins; UPGRADE=1 renews them
 	$(CLIENTS_COMPILE) tests/deploy/tools.in --output-file tests/deploy/tools.txt
 
+lock-site: $(BIN)/uv ## Lock what builds the site, keeping pins; UPGRADE=1 renews them
+	$(CLIENTS_COMPILE) requirements/site.in --output-file requirements/site.txt
+
 lock-servers: $(BIN)/uv ## Lock the servers of test-servers, keeping pins; UPGRADE=1 renews them
 	$(CLIENTS_COMPILE) tests/store/servers.in --output-file tests/store/servers.txt
 
@@ -211,7 +224,7 @@ notice: $(VENV)/dev.stamp ## Write NOTICE: the licences of what is locked
 	@$(BIN)/python deploy/release/notice.py
 
 clean: ## Remove all environments and caches
-	rm -rf $(VENV) .venv-clients .venv-servers .venv-deploy .venv-release build dist .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache
+	rm -rf $(VENV) .venv-clients .venv-servers .venv-deploy .venv-release .venv-site build dist .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 $(BIN)/python:
@@ -249,6 +262,10 @@ endef
 
 .venv-deploy/tools.stamp: tests/deploy/tools.txt | $(BIN)/uv
 	$(call INSTALL_APART,.venv-deploy,$<)
+	@touch $@
+
+.venv-site/site.stamp: requirements/site.txt | $(BIN)/uv
+	$(call INSTALL_APART,.venv-site,$<)
 	@touch $@
 
 .venv-release/runtime.stamp: requirements/runtime.txt | $(BIN)/uv

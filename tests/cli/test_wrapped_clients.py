@@ -210,7 +210,7 @@ def test_what_the_user_has_changed_since_is_kept_in_lines(client: str, home: Pat
 @pytest.mark.parametrize(
     ("client", "text", "words"),
     [
-        ("claude", '{"env": {} // mine\n}', "it is no JSON"),
+        ("claude", '{"env": {} // mine\n}', "it is not valid JSON"),
         ("claude", '{"env": 5}', "env is no object"),
         ("codex", 'openai_base_url = "https://mine.example.org"\n', "it sets openai_base_url already"),
     ],

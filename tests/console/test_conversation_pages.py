@@ -276,7 +276,7 @@ def test_a_conversation_is_exported_and_forgotten_when_asked_twice(visitor: Visi
 def test_what_is_not_there_is_a_page_that_says_so(visitor: Visitor, path: str) -> None:
     """An id of nothing, a page of nonsense."""
     answer = visitor.get(LIST + path)
-    headings = {400: "This did not work", 404: "There is no such page"}
+    headings = {400: "This failed", 404: "There is no such page"}
     assert f"<h1>{headings[answer.status_code]}</h1>" in answer.text
     assert ("Nothing was changed" in answer.text) == (answer.status_code == 400)
 

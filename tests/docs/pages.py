@@ -17,6 +17,12 @@ NOT_RUN = {
     "make test": "would run this very test; .ci/run calls it",
     "make install": "`make test` installs the same way, and .ci/run calls that",
     'export PATH="$PWD/.venv/bin:$PATH"': "stands after `make install`",
+    "uvx --from tidemark-proxy tidemark serve": "needs the released package; test_release.py runs its wheel",
+    "python3 -m venv tidemark": "the same",
+    "tidemark/bin/pip install tidemark-proxy": "the same",
+    "tidemark/bin/tidemark serve": "the same",
+    "docker build --file deploy/Dockerfile --tag tidemark .": "needs a Docker engine; `make check` lints the file",
+    "docker run --rm --publish 127.0.0.1:8787:8787 --volume tidemark:/data tidemark": "the same",
     ".venv/bin/tidemark --version": "stands after `make install`",
     "TIDEMARK_SECRET=$(openssl rand -hex 32) docker compose --file deploy/compose.yaml up --build": (
         "needs a Docker engine; `make check` holds the file against the Compose schema, test_names parses it"

@@ -24,6 +24,7 @@ KINDS = {
     "request/wire": "bytes, streams, bounds and browsers",
     "e2e": "runs the real command, and real clients",
     "security": "attacks and breaks the whole: hostile requests, bytes, tenants, faults of processes and disks",
+    "site": "visits the documentation site in a real browser",
     "scenarios": "runs whole conversations, one file for each source of requirements",
     "providers": "imitates providers as strict as they are, and tests the imitations",
     "support": "holds what the tests of several folders share",

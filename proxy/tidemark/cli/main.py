@@ -116,14 +116,14 @@ def _reach_warnings(config: Path | None) -> list[str]:
 
 @click.command(
     epilog=example("tidemark doctor --config tidemark.yaml"),
-    short_help="Examine what would not work, and say its mend.",
+    short_help="Find what would not work, and say how to fix it.",
 )
 @config_option
 @click.option("--offline", is_flag=True, help="Ask no upstream and no summarizer's model.")
 @click.option("--model", "models", multiple=True, help="A further model to ask, which an entry with a pattern serves.")
 @json_option
 def doctor(config: Path | None, offline: bool, models: tuple[str, ...], as_json: bool) -> None:
-    """Examine configuration, store, upstreams, clock, vocabularies and summarizer, and say how to mend what is wrong.
+    """Examine configuration, store, upstreams, clock, vocabularies and summarizer, and say how to fix what is wrong.
 
     Each model of the list gets one request for one token, and each summarizer one short conversation.
     """

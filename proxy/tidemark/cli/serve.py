@@ -46,7 +46,7 @@ KEEP_ALIVE_SECONDS = 75
 @config_option
 @click.option("--host", show_default="server.host: 127.0.0.1", help="Interface to listen on.")
 @click.option(
-    "--port", type=click.IntRange(0, 65535), show_default="server.port: 8787", help="TCP port; 0 for any free one."
+    "--port", type=click.IntRange(0, 65535), show_default="server.port: 8787", help="TCP port; 0 for any free port."
 )
 @click.option(
     "--workers",

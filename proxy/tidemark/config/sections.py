@@ -243,7 +243,7 @@ class ServerSettings(Struct, frozen=True, kw_only=True):
     host: Text = "127.0.0.1"
     """The interface. Loopback, because without a key of its own anyone who reaches the server may use it."""
     port: Annotated[int, Meta(description="a whole number from 0 to 65535", ge=0, le=65535)] = 8787
-    """The TCP port; 0 takes any free one."""
+    """The TCP port; 0 takes any free port."""
     tls: TlsSettings = TlsSettings()
     workers: Annotated[int, whole("processes", least=1, most=256)] = 1
     """The processes that share port and store. 1: enough for hundreds of streams, and simplest to watch."""

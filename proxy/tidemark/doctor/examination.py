@@ -195,7 +195,7 @@ async def _check(parts: Worker, caller: Caller, model: str, strategy: Strategy) 
         detail = str(error) if isinstance(error, TidemarkError) else f"no summary within {SUMMARY_SECONDS:.0f} s"
         is_covered = parts.settings.compaction_for(model).on_failure == "deterministic"
         status: Status = "warning" if is_covered else "error"
-        mend = "Mend its upstream, or choose strategy: extractive, which needs no model."
+        mend = "Fix its upstream, or choose strategy: extractive, which needs no model."
         if is_covered:
             mend += " Until then compactions are extractive (on_failure: deterministic)."
         return Finding(check, status, detail, mend)

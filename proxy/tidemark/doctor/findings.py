@@ -1,4 +1,4 @@
-"""Findings: what an examination found out, and how to mend what is wrong.
+"""Findings: what an examination found out, and how to fix what is wrong.
 
 Secrets are removed from them, because an upstream or a store may quote the credential that it refuses.
 """

@@ -113,7 +113,7 @@ async def _check(parts: Worker, route: Route, caller: Caller) -> list[Finding]:
     except UpstreamUnreachable as error:
         return [_unreached(check, error)]
     except (TimeoutError, TidemarkError) as error:
-        mend = "Look whether it runs, and at api_base; a firewall or a proxy may stand between."
+        mend = "Check that it runs, and check api_base; a firewall or a proxy may be in the way."
         return [Finding(check, "error", _reason(error), mend)]
     if answer.status != HTTPStatus.OK:
         return [_refusal(check, answer), *_clock(check, answer)]
@@ -163,7 +163,7 @@ def _stream_finding(check: str, answer: _Answer) -> Finding:
     events = [line[5:].strip() for line in answer.body.split(b"\n") if line.startswith(b"data:")]
     chunks = [chunk for event in events if event != b"[DONE]" and isinstance(chunk := _json(event), Mapping)]
     if not chunks:
-        mend = "Clients that ask for a stream get a whole answer; look at api_base and at what stands between."
+        mend = "Clients that ask for a stream get a whole answer; check api_base, and any gateway before it."
         return Finding(check, "warning", "it answers, and does not stream", mend)
     if not any(chunk.get("usage") for chunk in chunks):
         mend = "Counts stay local and exact for known tokenizers; provider counts are missing in the history."

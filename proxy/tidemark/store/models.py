@@ -95,7 +95,7 @@ class RedisModels:
             packed = b"" if overrides == NOTHING_SET else self._pack(after, overrides.set_fields, "o")
             if await self._run(_OVERRIDE, record.id, before or "", packed, uuid.uuid4().hex):
                 return
-        raise StoreUnavailable("Too many change this model at once. Nothing was changed; send it again.")
+        raise StoreUnavailable("Too many requests change this model at once. Nothing was changed; send it again.")
 
     async def _all(self) -> tuple[RegistryVersion, Mapping[str, Any], Mapping[str, Any]]:
         version, settings, observations = await self._run(_MODELS, uuid.uuid4().hex)

@@ -110,7 +110,7 @@ def _read(text: str) -> dict[str, Any]:
     try:
         root = json.loads(text or "{}")
     except ValueError as error:
-        raise SettingsRefusal(f"it is no JSON ({error}); mend it, or take its comments out.") from None
+        raise SettingsRefusal(f"it is not valid JSON ({error}); correct it, or remove its comments.") from None
     if not isinstance(root, dict):
         raise SettingsRefusal("it is no JSON object.")
     return root

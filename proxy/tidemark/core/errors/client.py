@@ -28,7 +28,7 @@ class EarlierResponseUnknown(InvalidRequest):
     def __init__(self, response: str) -> None:
         super().__init__(
             f"Previous response with id {response[:120]!r} not found: it is unknown here, or has expired. Send the "
-            "whole conversation as 'input' and leave out 'previous_response_id'; the answer's id can be gone on from.",
+            "whole conversation as 'input' and leave out 'previous_response_id'; then continue from the answer's id.",
             param="previous_response_id",
             code="previous_response_not_found",
         )
@@ -63,7 +63,7 @@ class EarlierResponseElsewhere(InvalidRequest):
 
     def __init__(self, response: str) -> None:
         super().__init__(
-            f"Previous response with id {response[:120]!r} cannot be gone on from: its conversation began at the "
+            f"Previous response with id {response[:120]!r} cannot be continued here: its conversation began at the "
             "upstream (in a 'conversation', or before Tidemark), and this model's upstream keeps none. Send the whole "
             "conversation as 'input' and leave out 'previous_response_id'.",
             param="previous_response_id",

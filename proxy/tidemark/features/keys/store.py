@@ -116,4 +116,4 @@ def read_key(content: Mapping[str, JsonValue]) -> ApplicationKey:
 
 
 def _too_many() -> StoreUnavailable:
-    return StoreUnavailable("Too many change keys at once. Nothing was changed; send it again.")
+    return StoreUnavailable("Too many requests change keys at once. Nothing was changed; send it again.")

@@ -47,7 +47,7 @@ class RedisSettings:
             packed = self._codec.pack_json(dict(after), "", keys.models_part("s"), "") if after else b""
             if await self._ask("EVAL", _CHANGE, 1, keys.MODELS, before or "", packed, uuid.uuid4().hex):
                 return
-        raise StoreUnavailable("Too many change the settings at once. Nothing was changed; send it again.")
+        raise StoreUnavailable("Too many requests change the settings at once. Nothing was changed; send it again.")
 
     def _read(self, packed: bytes | None) -> SettingValues:
         if packed is None:
