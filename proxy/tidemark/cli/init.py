@@ -189,7 +189,7 @@ compaction:
     recall: {{max_tokens: auto}}   # earlier messages that bear on a question come back beside it; 0: none
 
 # store:
-#   url: redis://127.0.0.1:6379/0   # the default is a server of Tidemark's own, with nothing to install
+#   url: redis://127.0.0.1:6379/0   # the default is a server of Tidemark's own (extra embedded)
 #   ttl_days: 30                    # how long a conversation is kept after its last use
 
 # server:

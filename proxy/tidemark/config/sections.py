@@ -178,7 +178,7 @@ class StoreSettings(Struct, frozen=True, kw_only=True):
     """The store of conversations and summaries."""
 
     url: StoreUrl = EMBEDDED
-    """``embedded``: Tidemark's own Valkey server with its data in ``data_dir``, with nothing to install. Otherwise
+    """``embedded``: Tidemark's own Valkey server with its data in ``data_dir``, of the extra ``embedded``. Otherwise
     Redis or Valkey, one server or a cluster."""
     keep: Keep = "all"
     """What is stored of a request. all: messages, summaries, responses. summaries: no text but the summaries', so that
