@@ -130,7 +130,7 @@ def test_two_summaries_are_compared(page: Page, scene: Scene, scheme: str) -> No
     page.get_by_label("Template").select_option("detailed")
     page.get_by_role("button", name="Preview").click()
     expect(page.get_by_role("article", name="New summary")).to_be_visible()
-    take(page, f"compare-{scheme}", 1060)
+    take(page, f"compare-{scheme}", 860)
 
 
 def test_models_show_their_settings(page: Page, scheme: str) -> None:
