@@ -221,7 +221,7 @@ def measure(port: int, url: str, newest: str, options: argparse.Namespace) -> in
     path = f"{LIST}/{newest}"
     answers = [visitor.open(path) for _ in range(max(options.rounds // 4, 1))]
     show(f"a conversation of {LONG:,} messages", [spent for spent, _ in answers], len(answers[0][1]))
-    address = re.findall(rf'href="({REQUESTS}/[^"]+)"', visitor.open(REQUESTS)[1])[0]
+    address = re.findall(rf'href="({REQUESTS}/[^"]+)"', visitor.open(f"{REQUESTS}?conversation={newest}")[1])[0]
     forms = [visitor.open(address) for _ in range(max(options.rounds // 4, 1))]
     show("both forms of a request of such a one", [spent for spent, _ in forms], len(forms[0][1]))
     token = re.search(r'name="csrf" value="([0-9a-f]+)"', answers[0][1])

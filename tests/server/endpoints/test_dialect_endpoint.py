@@ -13,10 +13,13 @@ import pytest
 from starlette.types import Receive
 
 from tests.support.waiting import settled, until
+from tidemark.core import ports
+from tidemark.core.conversation.prefix import owner_of
 from tidemark.core.conversation.reply import Reply
 from tidemark.core.conversation.request import ModelRequest
 from tidemark.core.errors import BodyTooLarge, Overloaded, UpstreamBroken
 from tidemark.core.events import Event, RequestServed
+from tidemark.core.grants import Grant
 from tidemark.core.ports import Headers, UpstreamReply
 from tidemark.core.report import Report, Usage
 from tidemark.dialects.chat.dialect import ChatDialect
@@ -32,6 +35,8 @@ from tidemark.server.permits import LARGE_BYTES, Permits
 from tidemark.server.request_log import RequestLog
 
 TURN = cast("PendingTurn", SimpleNamespace(answered_here=False))
+UNNAMED = owner_of(PassthroughAuth(b"s").caller([]).fingerprint)
+"""Who sends no credential."""
 BODY = json.dumps({"model": "m", "messages": [{"role": "user", "content": "hi"}]}).encode()
 
 
@@ -235,7 +240,7 @@ async def test_a_client_that_does_not_wait_for_its_refusal_is_told_once() -> Non
 
     with pytest.raises(OSError, match="closed"):
         await endpoint(Slow(), told)({"path": "/", "headers": []}, caller.asking(b" " * 1001), send)
-    assert told == [RequestServed("/", 499, "disconnected", 0.0, code=BodyTooLarge.code)]
+    assert told == [RequestServed("/", 499, "disconnected", 0.0, code=BodyTooLarge.code, owner=UNNAMED)]
 
 
 async def test_a_request_that_is_cancelled_while_its_body_comes_is_told_once() -> None:
@@ -251,13 +256,14 @@ async def test_a_request_that_is_cancelled_while_its_body_comes_is_told_once() -
     served.cancel()
     with pytest.raises(asyncio.CancelledError):
         await served
-    assert told == [RequestServed("/", 499, "disconnected", 0.0)]
+    assert told == [RequestServed("/", 499, "disconnected", 0.0, owner=UNNAMED)]
 
 
 def test_every_fact_of_a_visit_is_told_in_its_own_field() -> None:
     """The fact is made by the order of its fields, so each has a value of its own here."""
     times = iter((1.0, 1.5, 3.0))
-    log = RequestLog("/path", Response(Caller().send), lambda: next(times))
+    log = RequestLog("/path", Response(Caller().send), lambda: next(times), [(b"a", b"b"), (b"user-agent", b"client")])
+    log.caller = ports.Caller(b"fingerprint", (), trace_id="trace", grant=Grant("key", "name"))
     log.request = ChatDialect().parser.parse_now(BODY[:-1] + b', "stream": true}')
     report = Report("conversation", "tenant", 1, "forced", 2, 3, 4, 5, "strategy", "warning", gap="gap")
     log.on_planned(report)
@@ -278,6 +284,10 @@ def test_every_fact_of_a_visit_is_told_in_its_own_field() -> None:
         usage=Usage(input_tokens=6, cached_tokens=7, output_tokens=8),
         code=UpstreamBroken.code,
         cause="cause",
+        trace_id="trace",
+        owner=owner_of(b"fingerprint"),
+        tenant="name",
+        client=b"client",
     )
 
 

@@ -7,6 +7,7 @@ console makes them of the stored conversation, which the last three facts lead t
 from __future__ import annotations
 
 import re
+from functools import lru_cache
 
 from tidemark.core.bill import MOST_TOKENS, MOST_USD, NANO, billed_tokens
 from tidemark.core.conversation.messages import JsonValue
@@ -19,6 +20,8 @@ MAX_CHARACTERS = 100
 MAX_WARNING_CHARACTERS = 300
 NEWEST_BYTES = 8
 DIGITS = 3
+REMEMBERED = 1024
+"""Names that are cut once: most requests have those of the ones before."""
 _PROGRAM = re.compile(r"[^\s(;,]+(?: \d[^\s(;,]*)?")
 
 
@@ -27,34 +30,62 @@ def facts_of(served: RequestServed, at: float) -> RequestFacts:
 
     :param at: Unix time of its end, seconds
     """
-    report, usage, first_byte = served.report, served.usage, served.first_byte_seconds
-    cached = usage.cached_tokens
-    is_stored = report is not None and not report.not_stored
+    report, cached = served.report, served.usage.cached_tokens
+    if cached is not None and not 0 <= cached <= MOST_TOKENS:
+        cached = None
+    path = "/v1/" + served.endpoint if served.endpoint else _text(served.path)
+    code, tenant = served.code or "", served.tenant and _text(served.tenant)
+    if report is None:
+        return RequestFacts(
+            at,
+            path,
+            served.status,
+            served.outcome,
+            _text(served.model),
+            program_of(served.client),
+            tenant,
+            served.seconds,
+            served.first_byte_seconds,
+            "",
+            0,
+            0,
+            cached,
+            None,
+            "",
+            code,
+            0,
+            0,
+            "",
+            0,
+            b"",
+        )
+    is_stored = not report.not_stored
     return RequestFacts(
-        round(at, DIGITS),
-        f"/v1/{served.endpoint}" if served.endpoint else _text(served.path),
+        at,
+        path,
         served.status,
         served.outcome,
         _text(served.model),
         program_of(served.client),
-        _text(served.tenant),
-        round(served.seconds, DIGITS),
-        None if first_byte is None else round(first_byte, DIGITS),
-        report.action if report else "",
-        report.tokens_before if report else 0,
-        report.tokens_after if report else 0,
-        cached if cached is not None and 0 <= cached <= MOST_TOKENS else None,
-        _nano(served),
-        _text(report.warning or "", MAX_WARNING_CHARACTERS) if report else "",
-        served.code or "",
-        report.summarized if report else 0,
-        _changes(report) if report else 0,
-        report.conversation if report and is_stored else "",
-        report.position if report and is_stored else 0,
-        report.newest[:NEWEST_BYTES] if report and is_stored else b"",
+        tenant,
+        served.seconds,
+        served.first_byte_seconds,
+        report.action,
+        report.tokens_before,
+        report.tokens_after,
+        cached,
+        None if report.price is None else _nano(served, report),
+        _text(report.warning, MAX_WARNING_CHARACTERS) if report.warning else "",
+        code,
+        report.summarized,
+        _changes(report) if report.summarized or report.warning or report.lossless_tokens else 0,
+        report.conversation if is_stored else "",
+        report.position if is_stored else 0,
+        report.newest[:NEWEST_BYTES] if is_stored else b"",
     )
 
 
+@lru_cache(REMEMBERED)
 def program_of(agent: bytes) -> str:
     """Return a program's name and version of a ``User-Agent``: its first product (RFC 9110, section 10.1.5)."""
     match = _PROGRAM.match(agent[: 2 * MAX_CHARACTERS].decode("latin-1").strip())
@@ -65,7 +96,7 @@ def facts_json(identifier: str, owner: str, facts: RequestFacts) -> dict[str, Js
     """Return a request as the API shows it."""
     return {
         "id": identifier,
-        "at": facts.at,
+        "at": round(facts.at, DIGITS),
         "path": facts.path,
         "status": facts.status,
         "outcome": facts.outcome,
@@ -76,8 +107,8 @@ def facts_json(identifier: str, owner: str, facts: RequestFacts) -> dict[str, Js
         "tenant": owner,
         "tenant_name": facts.tenant or None,
         "conversation": facts.conversation or None,
-        "seconds": facts.seconds,
-        "first_byte_seconds": facts.first_byte,
+        "seconds": round(facts.seconds, DIGITS),
+        "first_byte_seconds": None if facts.first_byte is None else round(facts.first_byte, DIGITS),
         "tokens_before": facts.before,
         "tokens_after": facts.after,
         "cached_tokens": facts.cached,
@@ -95,16 +126,14 @@ def _changes(report: Report) -> int:
     return RECALLED * (report.recalled_tokens > 0) | SHORTENED * shortened | CLIPPED * (clipped or masked)
 
 
-def _nano(served: RequestServed) -> int | None:
-    report = served.report
-    if report is None or report.price is None or not report.tokens_after:
-        return None
-    billed = billed_tokens(served.usage)
-    if billed is None or (usd := report.price.usd(billed)) > MOST_USD:
+def _nano(served: RequestServed, report: Report) -> int | None:
+    billed = billed_tokens(served.usage) if report.tokens_after else None
+    if billed is None or report.price is None or (usd := report.price.usd(billed)) > MOST_USD:
         return None
     return round(usd * NANO)
 
 
+@lru_cache(REMEMBERED)
 def _text(text: str, characters: int = MAX_CHARACTERS) -> str:
     """Return a text that can be written: half of a surrogate pair, which JSON may hold, becomes a question mark."""
     return text[:characters] if text.isascii() else text[:characters].encode("utf-8", "replace").decode()
