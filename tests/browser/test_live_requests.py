@@ -13,6 +13,7 @@ from tests.request.talk import history, user
 from tidemark.console.requests import ENTRIES
 
 LOG = "/console/requests"
+AGO = re.compile("ago|just now")
 LATER = 20_000
 """Milliseconds until a change is seen on a busy machine."""
 
@@ -24,9 +25,9 @@ def test_a_new_request_is_seen_without_a_click(console: Console, page: Page) -> 
     page.goto(LOG)
     rows = page.locator("#rows > tr")
     expect(rows).to_have_count(1)
-    expect(rows.locator("time")).to_have_text(re.compile(r"ago|now"))
+    expect(rows.locator("time")).to_have_text(AGO)
     rows.first.evaluate("row => { row.wasHere = true; }")
-    page.get_by_role("link", name="ago").focus()
+    page.get_by_role("link", name=AGO).focus()
     client.chat([user("x")], model="nowhere")
     expect(rows).to_have_count(2, timeout=LATER)
     expect(rows.first).to_contain_text("model_not_found")
@@ -76,7 +77,7 @@ def test_everybody_can_read_both_forms(console: Console, page: Page, scheme: str
     console.client().chat(history(12), summarize="force")
     page.emulate_media(color_scheme="dark" if scheme == "dark" else "light")
     page.goto(LOG)
-    page.get_by_role("link", name="ago").click()
+    page.get_by_role("link", name=AGO).click()
     expect(page.get_by_text("messages left out")).to_be_visible()
     for fold in page.locator(".forms summary").all():
         fold.press("Enter")
