@@ -35,7 +35,7 @@ NEARLY_HIGH = 60
 WATCH = """() => {
     window.seen = [];
     const look = () => {
-        const meter = document.querySelector("[role=meter]"), summary = document.querySelector("#standing");
+        const meter = document.querySelector("[role=meter]"), summary = document.querySelector("#standing article");
         const last = window.seen.at(-1), now = [Number(meter?.ariaValueNow ?? 0), summary !== null];
         if (!last || last[0] !== now[0] || last[1] !== now[1]) window.seen.push(now);
     };
