@@ -35,7 +35,7 @@ def visitor(console: Console) -> Visitor:
 def test_a_conversation_is_called_by_its_name_or_by_the_first_words_of_a_person(
     console: Console, visitor: Visitor
 ) -> None:
-    """In the list, in the title and as heading; the id stands beneath. What an agent says before is no name."""
+    """In the list and as heading; the id stands beneath. What an agent says before is no name, and a title has none."""
     client = console.client()
     client.chat([user("A named one.")], conversation="Voyage-7")
     reminder = "<system-reminder>Today is Friday.</system-reminder>"
@@ -46,7 +46,7 @@ def test_a_conversation_is_called_by_its_name_or_by_the_first_words_of_a_person(
     assert f'title="{LONG}"' in text
     assert f'<span class="code">{conversation[:12]}</span>' in text
     page = visitor.get(f"{LIST}/{conversation}").text
-    assert f"<title>{CUT} – Tidemark</title>" in page
+    assert f"<title>Conversation {conversation[:12]} – Tidemark</title>" in page
     assert re.search(rf'<h1 dir="auto" title="{re.escape(LONG)}">{CUT}</h1>', page)
     assert f'<span class="code line">{conversation}</span>' in page
     assert CUT in visitor.get(f"{LIST}/{conversation}/forget").text

@@ -216,7 +216,7 @@ def test_the_history_is_summarized_by_a_button(visitor: Visitor, client: Client)
 
 
 def test_what_people_and_models_write_is_only_ever_text(visitor: Visitor, client: Client) -> None:
-    """Markup, scripts and terminal escapes, also in the title; none of it is in an address."""
+    """Markup, scripts and terminal escapes; none of it is in an address or a title."""
     evil = "<script>alert(1)</script> <img src=x onerror=alert(2)> \x1b[31m {{ 7*7 }} &amp;"
     page = address(client, [user(evil), assistant(evil), user("And now?")])
     text = visitor.get(page).text
@@ -224,7 +224,7 @@ def test_what_people_and_models_write_is_only_ever_text(visitor: Visitor, client
     assert "<img src=x" not in text
     assert "&lt;script&gt;alert(1)" in text
     assert "49" not in re.sub(r"[0-9a-f]{16,}", "", text).partition("<ol")[2].partition("And now?")[0]
-    assert re.findall(r"<title>(.*?)</title>", text)[0].startswith("&lt;script&gt;alert(1)")
+    assert "alert" not in re.findall(r"<title>(.*?)</title>", text)[0]
     assert "\x1b" not in text
     assert "␛[31m" in text
 
