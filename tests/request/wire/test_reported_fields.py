@@ -156,6 +156,8 @@ def test_a_turn_and_its_report_hold_what_their_fields_are_called() -> None:
         gap="",
         recall="nothing",
         covered=2,
+        position=3,
+        newest=chain_of(tenant, request.messages, conversation="mine").tip,
     )
     assert exchange.turn.record == TurnRecord(
         tenant=tenant,
