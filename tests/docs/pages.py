@@ -17,7 +17,7 @@ NOT_RUN = {
     "make test": "would run this very test; .ci/run calls it",
     "make install": "`make test` installs the same way, and .ci/run calls that",
     'export PATH="$PWD/.venv/bin:$PATH"': "stands after `make install`",
-    "uvx --from 'tidemark-proxy[embedded]' tidemark serve": "needs the released package; test_release.py runs its wheel",
+    "uvx --from 'tidemark-proxy[embedded]' tidemark serve": "needs a released package; test_release.py runs a wheel",
     "python3 -m venv tidemark": "the same",
     "tidemark/bin/pip install 'tidemark-proxy[embedded]'": "the same",
     "tidemark/bin/tidemark serve": "the same",
