@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 
 import httpx
 import pytest
@@ -111,6 +112,15 @@ def test_a_store_that_was_begun_otherwise_is_left_alone(machine: Machine) -> Non
     new = {**MASTER, "TIDEMARK_DATA_DIR": str(machine.folder / "new")}
     begun = machine.serve("--config", str(keyed), environ=new)
     assert say(begun, [user("yes")]).status_code == 200
+    assert begun.end() == 0
+    kept = machine.folder / "keyed.zst"
+    assert machine.run("store", "export", str(kept), "--config", str(keyed), stdin=b"", **new).returncode == 0
+    shutil.copytree(machine.folder / "new", machine.folder / "restored", ignore=shutil.ignore_patterns("store"))
+    restored = {**MASTER, "TIDEMARK_DATA_DIR": str(machine.folder / "restored")}
+    done = machine.run("store", "import", str(kept), "--config", str(keyed), stdin=b"", **restored)
+    assert done.returncode == 0, done.stderr
+    begun = machine.serve("--config", str(keyed), environ=restored)
+    assert "digests" not in begun.get("/health/readiness").text
     assert begun.end() == 0
     refused = machine.run("store", "import", str(exported), "--config", str(keyed), stdin=b"", **new)
     assert (refused.returncode, b"has other digests than this store" in refused.stderr) == (1, True)

@@ -15,6 +15,7 @@ from tidemark.store.codec import Codec
 from tidemark.store.conversations import RedisStore
 from tidemark.store.lifetimes import Lifetime, Lifetimes
 from tidemark.store.references import recipe_digest
+from tidemark.store.summary_replacement import RedisSummaryReplacement
 
 USUAL, SHORT, LONG = 10_000, 1_000, 100_000
 IDLES = {"short": SHORT, "long": LONG}
@@ -115,18 +116,60 @@ async def test_a_fork_that_is_kept_for_less_shortens_nothing(store: RedisStore, 
     assert (await rests(store, trunk), await rests(store, fork)) == ({USUAL}, {SHORT})
     summary = key_of(chain, 2)
     assert int(await store.ask("TTL", summary)) > SHORT
-    await store.keep_summary(tenant, fork, chain_of(tenant, edited), summary_of(chain_of(tenant, edited), 2))
+    again = summary_of(chain_of(tenant, edited), 2)
+    await store.keep_summary(tenant, fork, chain_of(tenant, edited), again)
     assert int(await store.ask("TTL", summary)) > SHORT
+    await store.keep_summary(tenant, fork, chain_of(tenant, edited), again, replacing=True)
+    assert int(await store.ask("TTL", summary)) > SHORT
+    lifetimes = Lifetimes(Lifetime(USUAL), None, IDLES.get, IDLES.values())
+    edits = RedisSummaryReplacement(store.ask, Codec(), ttl_seconds=None, lifetimes=lifetimes)
+    await edits.replace(tenant, fork, summary_of(chain_of(tenant, edited), 2, "by a person"))
+    assert int(await store.ask("TTL", summary)) > SHORT
+
+
+@pytest.mark.parametrize("first", ["other", "long"])
+async def test_a_trunk_that_is_kept_for_less_later_keeps_what_its_forks_need(
+    store: RedisStore, tenant: str, first: str
+) -> None:
+    """They began when both were kept alike, or the trunk for longer; a fork's own later turns need no less."""
+    said = dialogue(4)
+    trunk = await say(store, tenant, first, said)
+    edited = [*said[:3], assistant("otherwise")]
+    fork = await say(store, tenant, "other", edited)
+    assert await say(store, tenant, "short", [*said, user("on")]) == trunk
+    assert await rests(store, trunk) == await rests(store, fork) == {USUAL}
+    assert await say(store, tenant, "other", [*edited, user("and")]) == fork
+    assert await say(store, tenant, "short", [*said, user("on"), assistant("so")]) == trunk
+    assert await rests(store, trunk) == await rests(store, fork) == {USUAL}
+    assert [one.raw for one in await store.messages(fork)] == [one.raw for one in [*edited, user("and")]]
+
+
+async def test_what_a_fork_needed_ends_with_it(store: RedisStore, tenant: str) -> None:
+    """A trunk that nobody's fork needs any more is kept as its own model says."""
+    said = dialogue(4)
+    trunk = await say(store, tenant, "short", said)
+    await say(store, tenant, "other", [*said[:2], user("otherwise")])
+    record = f"tm:{{{trunk[:32]}}}:c:{trunk[32:]}"
+    await store.ask("HSET", record, "lent", int(await store.ask("HGET", record, "lent")) - USUAL)  # as much later
+    await say(store, tenant, "short", [*said, user("on")])
+    assert await rests(store, trunk) == {SHORT}
+
+
+async def test_a_summary_of_a_turn_that_never_ends_lives_as_its_model_says(store: RedisStore, tenant: str) -> None:
+    """Its upstream failed, so the conversation has no record that says how long."""
+    turn = turn_of(tenant, dialogue(3))
+    await store.keep_summary(tenant, turn.conversation, turn.chain, summary_of(turn.chain, 2), model="short")
+    assert 0 < int(await store.ask("TTL", key_of(turn.chain, 2))) <= SHORT
 
 
 @pytest.mark.parametrize(
     ("model", "own", "expected"),
     [
         ("long", None, Lifetime(LONG, 0, USUAL)),
-        ("long", Lifetime(500, 7), Lifetime(500, 7)),
+        ("long", Lifetime(500, 7), Lifetime(500, 7, 500)),
         ("short", Lifetime(50_000, 7), Lifetime(SHORT, 7, 50_000)),
-        ("other", Lifetime(500), Lifetime(500)),
-        ("", None, Lifetime(USUAL)),
+        ("other", Lifetime(500), Lifetime(500, 0, 500)),
+        ("", None, Lifetime(USUAL, 0, USUAL)),
     ],
 )
 def test_of_a_tenants_and_a_models_the_shorter_one_applies(

@@ -72,6 +72,8 @@ _SOME_SERVER = "a local server"
 def init(output: str, force: bool, client: str | None) -> None:
     """Write a configuration for the provider keys in the environment and the local servers that answer."""
     path = Path(output)
+    if output == STANDARD_OUTPUT and client not in (None, NO_CLIENT):
+        raise click.UsageError("--client leads to the server of a file, so name one by --output.")
     if output != STANDARD_OUTPUT and path.exists() and not force:
         message = f"{output} exists and was left as it is. Name another file by --output, or overwrite it by --force."
         raise click.ClickException(message)
@@ -102,8 +104,9 @@ def init(output: str, force: bool, client: str | None) -> None:
 
 def _asked_client() -> str:
     """Ask which of the clients on this machine is used. Only a terminal can answer."""
-    installed = [name for name in AGENTS if shutil.which(name)]
-    if not installed or not sys.stdin.isatty() or not sys.stderr.isatty():
+    installed = [name for name, agent in AGENTS.items() if agent.file and shutil.which(name)]
+    is_asked = all(stream is not None and stream.isatty() for stream in (sys.stdin, sys.stderr))
+    if not installed or not is_asked:
         return NO_CLIENT
     choice: str = click.prompt(
         "Which client shall use Tidemark, by its own settings?",
@@ -124,8 +127,8 @@ def lead_client(name: str, config: Path) -> None:
 
     if name == NO_CLIENT:
         return
-    settings = load(config, os.environ)
     try:
+        settings = load(config, os.environ)
         changed = install(
             AGENTS[name], Place(configured_url(config), spoken_behind(settings), os.environ), settings.data_dir
         )

@@ -70,6 +70,11 @@ class CompactionOrder:
     reading: Reading = field(default_factory=Reading, compare=False, repr=False)
     """What was read of the messages; empty before the compaction and after it."""
 
+    @property
+    def model(self) -> str:
+        """Return the client's name for the model, if a request stands behind it."""
+        return self.request.model if self.request is not None else ""
+
 
 @frozen
 class NotSummarized:

@@ -93,6 +93,7 @@ class SummaryStorage:
                     upon=order.in_use,
                     begun_at=begun_at,
                     owner=order.owner,
+                    model=order.model,
                 )
                 return SummaryOutcome(summary, stored=True)
             case Trigger.MANUAL:
@@ -130,6 +131,7 @@ class SummaryStorage:
             upon=order.in_use,
             begun_at=begun_at,
             owner=order.owner,
+            model=order.model,
         )
         try:
             keeping = keep()

@@ -108,7 +108,8 @@ async def _schema_findings(client: StoreClient) -> list[Finding]:
     except FAILURES:
         return []  # a key of another server of the cluster; the check of writing tells of anything else
     refusal = refusal_of(stored) if isinstance(stored, bytes) else ""
-    mend = "Install the version of Tidemark that wrote it, or name another store by store.url."
+    is_newer = refusal.startswith("A newer version")
+    mend = "Install the version of Tidemark that wrote it, or name another store by store.url." if is_newer else ""
     return [Finding(STORE, "error", refusal, mend)] if refusal else []
 
 

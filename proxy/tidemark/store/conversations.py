@@ -200,6 +200,7 @@ class RedisStore(RecordReader):
         upon: PrefixSummary | None = None,
         begun_at: float | None = None,
         owner: str = "",
+        model: str = "",
     ) -> PrefixSummary | None:
         """Store a summary of the first ``summary.covered`` messages of ``chain``; the first one stays.
 
@@ -220,7 +221,7 @@ class RedisStore(RecordReader):
                 b"",
                 0,
                 own,
-                self._lifetimes.of(tenant).idle,
+                self._lifetimes.of(tenant, model).idle,
                 summary.created_at,
                 tenant,
                 pack_reference(summary),

@@ -20,7 +20,7 @@ class Lifetime:
     age: int = 0
     """After the first message, however much the conversation is used."""
     tenants_idle: int | None = None
-    """The tenant's, if the model has another."""
+    """The tenant's, if a model may have another."""
 
 
 class Lifetimes:
@@ -58,9 +58,11 @@ class Lifetimes:
         """
         own = self._by_tenant.get(tenant) if self._by_tenant else None
         lifetime = own or self.usual
-        idle = self._idle_of(model) if self._idle_of is not None and model else None
-        if idle is None or idle == lifetime.idle or (own is not None and 0 < own.idle < idle):
+        if self._idle_of is None:
             return lifetime
+        idle = self._idle_of(model) if model else None
+        if idle is None or (own is not None and 0 < own.idle < idle):
+            idle = lifetime.idle
         return Lifetime(idle, lifetime.age, lifetime.idle)
 
 

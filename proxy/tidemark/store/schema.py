@@ -51,12 +51,13 @@ async def read_schema(client: StoreClient) -> bytes:
             mark = f":{digest_mark()}" if digest_mark() else ""
             await client.call("SET", keys.SCHEMA, str(_WITHOUT_NUMBER) if has_content else f"{SCHEMA}{mark}", "NX")
         stored = await client.call("GET", keys.SCHEMA)
-    return str(_WITHOUT_NUMBER).encode() if stored is None else stored
+    return b"%d:%s" % (_WITHOUT_NUMBER, digest_mark().encode()) if stored is None else stored
 
 
 _OTHER_DIGESTS = (
     "The store was begun with other digests: encryption.keyed_digests or TIDEMARK_SECRET has changed since. Nothing is "
-    "read or written there. Set both as they were, or name another store by store.url."
+    "read or written there. Set both as they were, name another store by store.url, or delete its key tm:schema if "
+    "nothing is stored yet."
 )
 
 

@@ -74,13 +74,14 @@ class WholeStore:
         else:
             self._client = connect(self._plain, library=library)
 
-    async def check_schema(self) -> None:
+    async def check_schema(self, *, makes_digests: bool = False) -> None:
         """Note the schema in a new store.
 
+        :param makes_digests: the caller looks for keys by digests, so theirs must have the store's key
         :raises SchemaUnknown: a newer version of Tidemark wrote the store
         :raises StoreUnavailable: it does not answer
         """
-        refusal = refusal_of(await _answered(read_schema(self._client)), whatever_digests=True)
+        refusal = refusal_of(await _answered(read_schema(self._client)), whatever_digests=not makes_digests)
         if refusal:
             raise SchemaUnknown(refusal)
 

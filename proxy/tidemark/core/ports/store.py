@@ -65,6 +65,7 @@ class ConversationStore(Protocol):
         upon: PrefixSummary | None = None,
         begun_at: float | None = None,
         owner: str = "",
+        model: str = "",
     ) -> PrefixSummary | None:
         """Store a summary of the first ``summary.covered`` messages of ``chain``; of two for one prefix, the first.
 

@@ -47,7 +47,7 @@ class MemoryFlushFeature(Feature):
         self._emit = emit = Listeners(worker.emit, FlushSeries(worker.metrics.registry))
         self._waits = RetryWaits(attempts=section.attempts)
         self.codec = worker.codec
-        ttl_seconds, bounds = worker.ttl_seconds, QueueBounds(section.max_entries, section.max_mb * 2**20)
+        ttl_seconds, bounds = float(worker.lifetimes.longest), QueueBounds(section.max_entries, section.max_mb * 2**20)
         self.store = store = worker.other_store(ttl_seconds, STORE_SECONDS)
         self.queue = RedisFlushQueue(store.ask, worker.codec, ttl_seconds=ttl_seconds, bounds=bounds)
         notes = RedisFlushQueue(worker.store.ask, worker.codec, ttl_seconds=ttl_seconds, bounds=bounds)

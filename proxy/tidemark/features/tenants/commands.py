@@ -60,7 +60,7 @@ def forget(config: Path | None, as_json: bool, yes: bool, tenant: str) -> None:
         keys = None if cipher is None else cipher.keys
         whole = WholeStore(url, library=settings.transport.store == "library")
         try:
-            await whole.check_schema()
+            await whole.check_schema(makes_digests=True)
             erasure = TenantErasure(erasure_parts(settings, whole, keys, secret))
             owner = await erasure.find(tenant)
             if not yes:
@@ -103,7 +103,7 @@ def export(config: Path | None, as_json: bool, html: bool, tenant: str, file: Pa
         worker = Worker(settings, _warn, store_url=url, secret=secret_of(settings))
         whole = WholeStore(url, library=settings.transport.store == "library")
         try:
-            await whole.check_schema()
+            await whole.check_schema(makes_digests=True)
             owner = await find_owner(whole, worker.tenant_keys, tenant)
             await audit(whole.call, settings, "tenant.export", tenant, owner)
             work = TenantExport(export_parts(worker, whole), owner)

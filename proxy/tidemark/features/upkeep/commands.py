@@ -206,7 +206,7 @@ def rotate(config: Path | None, as_json: bool, renew: bool) -> None:
     from tidemark.store.encryption.cipher import TenantCipher
 
     async def seal(whole: WholeStore, settings: Settings) -> StoreRotation:
-        await whole.check_schema()
+        await whole.check_schema(makes_digests=True)
         codec = _codec(settings)
         if not isinstance(codec.cipher, TenantCipher):
             raise ConfigError("There is no master key. Set TIDEMARK_ENCRYPTION_KEY.")
@@ -268,6 +268,7 @@ def run_with_store(
     :param tell: mend the files of an embedded store that does not run, if they are damaged, and say so
     """
     from tidemark.config import load
+    from tidemark.config.signing import key_digests_of
     from tidemark.store.whole_store import WholeStore
 
     async def run(settings: Settings, url: str) -> Done:
@@ -278,6 +279,7 @@ def run_with_store(
             await whole.aclose()
 
     settings = load(config, os.environ)
+    key_digests_of(settings)
     with ExitStack() as stack:
         return asyncio.run(run(settings, store_url(settings, stack, tell=tell)))
 

@@ -13,7 +13,7 @@ local replaced = upon ~= '' and redis.call('GET', summary(upon, 'u'))
 if replaced and replaced ~= upon_created then return 0 end
 ttl = span(own, tonumber(ttl))
 local at = summary(ref, kind)
-local stored = redis.call('GET', at)
+local stored, rest = redis.call('GET', at), redis.call('TTL', at)
 if not stored or replacing == '1' then
   local holder = lease ~= '' and redis.call('GET', key('l', lease))
   if holder and holder ~= lease_value then return false end
@@ -44,7 +44,7 @@ if not redis.call('LPOS', r, ref) then
   redis.call('HSETNX', c, 'tenant', tenant)
 end
 if ttl > 0 then
-  prolong(at, ttl)  -- forks have it as well
+  redis.call('EXPIRE', at, math.max(rest, ttl))  -- forks have it as well
   for _, k in ipairs({c, r}) do redis.call('EXPIRE', k, ttl) end
 end
 return stored

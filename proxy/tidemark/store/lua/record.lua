@@ -6,8 +6,8 @@
 -- messages are not sent because the expected conversation has them, for a conversation whose answers the client
 -- repeats in other words the arguments of `shortened`, how many arguments the response has, in hex what the turn's
 -- thinking is bound to (core/conversation/thinking.py), which a fork has from its parent, and what takes the place of
--- what was sent before the messages (core/conversation/sent_prompts.py), or "", and the tenant's ttl if the model's is
--- another, or "".
+-- what was sent before the messages (core/conversation/sent_prompts.py), or "", and the tenant's own ttl if a model may
+-- have another, or "".
 local expected, skip, ttl, age, created, tenant, owner, model, total, client_name, head, lease, systems, withheld, echo = unpack(facts)
 local turn, lease_value = ARGV[4], ARGV[5]
 local sent = facts[18]
@@ -70,7 +70,6 @@ local damaged = begins and former and former.base and not former.whole or not be
 local began = (begins and '+' or '') .. (damaged and '~' or '')
 -- an unexpected fork needs system messages of its own, and so does a conversation that has lost them
 if withheld > 0 and (own ~= expected or call('EXISTS', key('y', own)) == 0) then return false end
-local parents_idle = begins and before and before[6]
 if begins then before = rest(own) end
 local stem, stored_owner, since, dies, turns, idle, lent = unpack(before)
 local touched, parent
@@ -91,21 +90,20 @@ else
   if not stored_owner then set('owner', owner) end  -- one of the time before there were lists
 end
 -- What a fork shares with its parents lives as long as either needs it: a model's lifetime may differ from the next's.
-local is_other_lifetime = parents_idle or tonumber(idle or tenants_ttl) ~= ttl
+local by_model = facts[19] ~= ''
+local is_other_lifetime = by_model and conv and begins or tonumber(idle or tenants_ttl) ~= ttl
 if ttl ~= tenants_ttl then set('idle', ttl) elseif idle then call('HDEL', key('c', own), 'idle') end
-local needed = lent and longest(ttl, tonumber(lent)) or ttl
+local needed = with_lent(ttl, lent)
 local seconds = bounded(needed, dies)
 local function lend(to)
-  local theirs, lent = unpack(call('HMGET', key('c', to), 'idle', 'lent'))
-  theirs = longest(tonumber(theirs or tenants_ttl), tonumber(lent or 1))
-  if longest(theirs, needed) ~= theirs then call('HSET', key('c', to), 'lent', needed) end
+  local ends, stored = needed > 0 and now() + needed or 0, tonumber(call('HGET', key('c', to), 'lent') or 1)
+  if stored ~= 0 and (ends == 0 or ends > stored) then call('HSET', key('c', to), 'lent', ends) end
 end
 local lasting = seconds > 0 and {'EX', seconds} or {}
 if begins then
   drop_state(own)
   if conv then
     call('SADD', key('b', conv.own), own)
-    if is_other_lifetime then lend(conv.own) end
     local remaining = span(conv.own, tenants_ttl)
     if remaining > 0 then call('EXPIRE', key('b', conv.own), remaining) end
     inherit(conv.own, own)
@@ -151,7 +149,7 @@ if client_name ~= '' then
   -- after the lease has expired, another turn may have gone on from the same place: then the name is its own
   local leading = not at or not open(at) or (at == head and holder == lease_value)
   if lease == '' or (not lost and leading) then call('SET', P .. ':d', own) end
-  if ttl > 0 then call('EXPIRE', P .. ':d', ttl) end
+  if ttl > 0 then prolong(P .. ':d', ttl) end
 end
 if holder == lease_value then call('DEL', key('l', lease)) end
 for pos = math.max(1, N - 1, W + 1), N do call('SET', key('n', chain(pos)), own, unpack(lasting)) end
@@ -176,10 +174,13 @@ if is_other_lifetime or now() - tonumber(touched) >= math.min(seconds / 8, 86400
   for _, ref in ipairs(is_other_lifetime and call('LRANGE', key('q', own), 0, -1) or {}) do
     if position(ref) > base then call('EXPIRE', summary(ref, 'w'), seconds) end
   end
+  for _, from in ipairs(is_other_lifetime and call('SMEMBERS', key('e', own)) or {}) do
+    for _, at in ipairs({key('e', own), key('a', from)}) do prolong(at, seconds) end
+  end
   call('EXPIRE', key('z', own), seconds)
   local up = open(parent)
   while up do
-    if is_other_lifetime then lend(up.own) end
+    if by_model then lend(up.own) end
     local remaining = span(up.own, tenants_ttl)
     for _, kind in ipairs(remaining > 0 and {'c', 'h', 'm', 't', 'y', 'r', 'q', 'b', 'o', 'v', 'z'} or {}) do
       call('EXPIRE', key(kind, up.own), remaining)

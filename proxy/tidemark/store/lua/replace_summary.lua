@@ -7,7 +7,7 @@ own = conv and conv.own or own
 if redis.call('EXISTS', key('x', own)) == 1 and not conv then return 0 end
 ttl = span(own, tonumber(ttl))
 local at, c, r, z = summary(ref), key('c', own), key('r', own), key('z', own)
-local stored = redis.call('GET', at)
+local stored, rest = redis.call('GET', at), redis.call('TTL', at)
 if present ~= '' and stored ~= present then return -1 end
 redis.call('SET', at, record)
 if stored then
@@ -35,5 +35,8 @@ end
 redis.call('HSET', c, 'last_summary', created)
 for _, field in ipairs({'created', 'updated'}) do redis.call('HSETNX', c, field, created) end
 redis.call('HSETNX', c, 'tenant', tenant)
-if ttl > 0 then for _, k in ipairs({at, c, r, z}) do redis.call('EXPIRE', k, ttl) end end
+if ttl > 0 then
+  redis.call('EXPIRE', at, math.max(rest, ttl))  -- forks have it as well
+  for _, k in ipairs({c, r, z}) do redis.call('EXPIRE', k, ttl) end
+end
 return 1

@@ -81,13 +81,15 @@ local function bounded(ttl, dies)  -- ttl, but no longer than until `dies`, and 
   local remaining = math.max(1, math.ceil(tonumber(dies) - now()))
   return ttl > 0 and math.min(ttl, remaining) or remaining
 end
-local function longest(one, other) return one > 0 and other > 0 and math.max(one, other) or 0 end  -- 0 for no limit
--- Lifetime in seconds of a conversation's parts; 0 for no limit. `ttl` is the tenant's, `idle` that of the last request's
--- model, and `lent` what a fork needs, which has its first messages here.
-local function span(own, ttl)
+-- ttl, but at least until `lent`: so long a fork lives that has its first messages here; 0 for no limit
+local function with_lent(ttl, lent)
+  lent = tonumber(lent or 1)
+  if ttl == 0 or lent == 0 then return 0 end
+  return math.max(ttl, lent - now())
+end
+local function span(own, ttl)  -- lifetime in seconds of a conversation's parts; `idle` is that of its last request's model
   local dies, idle, lent = unpack(call('HMGET', key('c', own), 'dies', 'idle', 'lent'))
-  ttl = tonumber(idle or ttl)
-  return bounded(lent and longest(ttl, tonumber(lent)) or ttl, dies)
+  return bounded(with_lent(tonumber(idle or ttl), lent), dies)
 end
 local function prolong(at, seconds)  -- never shorten: others need it as well
   local rest = call('TTL', at)
