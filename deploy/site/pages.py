@@ -21,8 +21,9 @@ MOVED = {
     "CONTRIBUTING.md": "contributing.md",
     "SECURITY.md": "reporting.md",
     "CHANGELOG.md": "changelog.md",
+    "deploy/release/README.md": "releasing.md",
 }
-"""Pages that stand at the top of the repository, with their names on the site."""
+"""Pages outside ``docs/``, with their names on the site. Their links are read as if all stood at the top."""
 COPIED = re.compile(r"LICENSE$|(?:config|deploy)/[\w./-]+\.yaml$")
 """Files of the repository that pages link to: the site has a copy."""
 
