@@ -13,7 +13,7 @@ class RequestLogSettings(Struct, frozen=True, kw_only=True):
     """The log of requests that the console shows."""
 
     entries: Annotated[int, whole("requests", least=0)] = 10_000
-    """The newest requests that are stored, some 150 bytes each; 0: none."""
+    """The newest requests that are stored, 170 to 230 bytes each; 0: none."""
 
 
 class QuotaSettings(Struct, frozen=True, kw_only=True):
