@@ -6,6 +6,7 @@ import socket
 import subprocess
 import sys
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
@@ -37,11 +38,10 @@ def activated(machine: Machine, passed: socket.socket, *arguments: str) -> tuple
     return [sys.executable, "-c", ACTIVATE, str(passed.fileno()), *command], machine.environ
 
 
-@pytest.mark.parametrize("workers", ["1", "2"])
-def test_it_serves_on_the_socket_that_it_gets(machine: Machine, listener: socket.socket, workers: str) -> None:
-    """In place of the configured port, with any number of workers; who connects meanwhile waits, and is served."""
-    command, environ = activated(machine, listener, "--port", "1", "--workers", workers)
-    log = machine.folder / "log"
+def started(
+    machine: Machine, passed: socket.socket, command: list[str], environ: dict[str, str], log: Path
+) -> Tidemark:
+    """Start it for a client that has connected before."""
     with log.open("wb") as output:
         process = subprocess.Popen(
             command,
@@ -50,18 +50,27 @@ def test_it_serves_on_the_socket_that_it_gets(machine: Machine, listener: socket
             stdin=subprocess.DEVNULL,
             stdout=output,
             stderr=output,
-            pass_fds=[listener.fileno()],
+            pass_fds=[passed.fileno()],
             start_new_session=True,
         )
     machine.stack.enter_context(process)
     machine.stack.callback(process.terminate)
-    with socket.create_connection(listener.getsockname(), timeout=WAIT_SECONDS) as early:
+    with socket.create_connection(passed.getsockname(), timeout=WAIT_SECONDS) as early:
         early.sendall(b"GET /health/liveliness HTTP/1.1\r\nhost: 127.0.0.1\r\nconnection: close\r\n\r\n")
         assert early.recv(4096).startswith(b"HTTP/1.1 200")
-    tidemark = Tidemark(process, log)
-    assert tidemark.url.endswith(f":{listener.getsockname()[1]}")
-    assert tidemark.chat([user("Hello?")]).status_code == 200
-    assert tidemark.end() == 0
+    return Tidemark(process, log)
+
+
+@pytest.mark.parametrize("workers", ["1", "2"])
+def test_it_serves_on_the_socket_that_it_gets(machine: Machine, listener: socket.socket, workers: str) -> None:
+    """In place of the configured port, with any number of workers; who connects meanwhile waits, and is served."""
+    command, environ = activated(machine, listener, "--port", "1", "--workers", workers)
+    log = machine.folder / "log"
+    for _ in range(2):  # the next process gets the same socket
+        tidemark = started(machine, listener, command, environ, log)
+        assert tidemark.url.endswith(f":{listener.getsockname()[1]}")
+        assert tidemark.chat([user("Hello?")]).status_code == 200
+        assert tidemark.end() == 0
 
 
 def test_a_socket_that_takes_no_connections_is_refused(machine: Machine) -> None:

@@ -12,7 +12,7 @@ import pytest
 import redis
 
 from tests.store.turns import Client
-from tests.support.clusters import SLOTS, free_ports
+from tests.support.clusters import SLOTS, free_ports, port_before_bus
 from tests.support.rights import LOGIN, documented_rights, make_user, refusals
 from tests.support.waiting import wait_until
 from tidemark.store.codec import Codec
@@ -61,7 +61,7 @@ def cluster_ports() -> tuple[int, list[str]]:
     if "STORE_SERVER" not in os.environ:
         port, bus = free_ports(2)
         return port, ["--cluster-port", str(bus)]
-    return free_ports(1)[0], []
+    return port_before_bus(10_000), []
 
 
 @pytest.fixture(scope="session")

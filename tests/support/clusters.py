@@ -265,21 +265,33 @@ def free_ports(count: int) -> list[int]:
     ports: list[int] = []
     while len(ports) < count:
         port = next(_PORTS)
-        with contextlib.suppress(OSError), socket.socket() as tried:
-            tried.bind(("127.0.0.1", port))
+        if port not in _KEPT and _is_free(port):
             ports.append(port)
     return ports
 
 
-def _own_ports() -> Iterator[int]:
-    """Yield the ports of this process, in an order of its own, since a run before may have left some."""
-    worker = int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw")) % MOST_WORKERS
-    ports = list(range(PORTS_START + worker, PORTS_END, MOST_WORKERS))
-    random.shuffle(ports)
-    return itertools.cycle(ports)
+def port_before_bus(distance: int) -> int:
+    """One of the `free_ports` with another of them at this distance, which nobody else gets."""
+    while True:
+        (port,) = free_ports(1)
+        bus = port + distance
+        if bus in _OWN_PORTS and bus not in _KEPT and _is_free(bus):
+            _KEPT.add(bus)
+            return port
 
 
-_PORTS = _own_ports()
+def _is_free(port: int) -> bool:
+    with contextlib.suppress(OSError), socket.socket() as tried:
+        tried.bind(("127.0.0.1", port))
+        return True
+    return False
+
+
+_WORKER = int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw")) % MOST_WORKERS
+_OWN_PORTS = range(PORTS_START + _WORKER, PORTS_END, MOST_WORKERS)
+# In an order of each run's own, since a run before may have left some.
+_PORTS = itertools.cycle(random.sample(_OWN_PORTS, len(_OWN_PORTS)))
+_KEPT: set[int] = set()
 
 
 def succeeds(work: Callable[[], object]) -> bool:

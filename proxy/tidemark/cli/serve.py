@@ -83,7 +83,8 @@ def serve(config: Path | None, host: str | None, port: int | None, workers: int 
             stack.enter_context(listener)
         store_url = _store(settings, stack)
         stack.enter_context(announced(settings.data_dir, _address(listeners[0], is_tls=tls is not None)))
-        _run(settings, listeners, tls, {"store_url": store_url, "secret": secret_of(settings)})
+        order = {"store_url": store_url, "secret": secret_of(settings)}
+        _run(settings, listeners, tls, order, are_inherited=bool(inherited))
 
 
 @contextmanager
@@ -221,10 +222,18 @@ def _bounds(settings: Settings) -> Bounds:
     )
 
 
-def _run(settings: Settings, listeners: list[socket.socket], tls: TlsFiles | None, order: Mapping[str, Any]) -> None:
+def _run(
+    settings: Settings,
+    listeners: list[socket.socket],
+    tls: TlsFiles | None,
+    order: Mapping[str, Any],
+    *,
+    are_inherited: bool,
+) -> None:
     """Serve until a signal arrives.
 
     :param order: what each worker gets beside the configuration: ``store_url`` and ``secret``
+    :param are_inherited: systemd keeps the listening sockets, for the next process
     """
     from tidemark.server.connections import run
 
@@ -242,6 +251,7 @@ def _run(settings: Settings, listeners: list[socket.socket], tls: TlsFiles | Non
         "backlog": BACKLOG,
         "proxy_headers": False,  # the operator is recognised by the real peer address
         "ws": "none",
+        "are_inherited": are_inherited,
         **({} if tls is None else {"tls": tls}),
     }
     for line in _first_lines(settings, listeners[0]):

@@ -4,14 +4,15 @@ The command calls it after the application is configured. With ``transport.serve
 protocol and supervisor take the place of this package, and nothing of ``bounds`` applies.
 
 Several worker processes are started by uvicorn's supervisor. A socket that is open in any process accepts connections,
-even if no process serves them. So the parent closes its socket at the signal. Each worker first accepts the clients
-that had connected, then closes its own; the last close ends the listening. While no worker is left, connections are
-refused; the next worker listens again once it is ready.
+even if no process serves them. So the parent closes its socket at the signal, after which nobody can begin to connect.
+Each worker first accepts the clients that had connected, then closes its own; the last close ends the listening. While
+no worker is left, connections are refused; the next worker listens again once it is ready.
 """
 
 from __future__ import annotations
 
 import logging
+import os
 import signal
 import socket
 import time
@@ -26,6 +27,7 @@ from uvicorn.supervisors.multiprocess import Multiprocess
 
 from tidemark.core.restarts import Restarts
 from tidemark.server.connections.bounds import Bounds
+from tidemark.server.connections.listening import end_listening
 from tidemark.server.connections.server import Server, ServingConfig
 from tidemark.server.connections.tls import TlsFiles
 
@@ -39,6 +41,7 @@ def run(
     *,
     workers: int = 1,
     tls: TlsFiles | None = None,
+    are_inherited: bool = False,
     **options: Any,
 ) -> None:
     """Serve an application until a signal comes.
@@ -46,6 +49,7 @@ def run(
     :param app: the application; for several workers a function that makes it, which can be pickled
     :param bounds: what the clients of a worker may take; None uses uvicorn's protocol, which has no such bounds
     :param tls: the certificate's files; None for plain HTTP. uvicorn's protocol has none
+    :param are_inherited: another program has these sockets too, and passes them to the next process
     :param options: further options of ``uvicorn.Config``
     """
     if bounds is None:
@@ -56,9 +60,12 @@ def run(
         else:
             uvicorn.Server(library).run(sockets=listeners)
         return
-    config = ServingConfig(app, bounds=bounds, tls=tls, factory=workers > 1, workers=workers, **options)
+    is_sole = workers == 1 and not are_inherited
+    config = ServingConfig(
+        app, bounds=bounds, tls=tls, is_sole=is_sole, factory=workers > 1, workers=workers, **options
+    )
     if workers > 1:
-        Workers(config, sockets=listeners).run()
+        Workers(config, sockets=listeners, are_inherited=are_inherited).run()
     else:
         Server(config).run(sockets=listeners)
 
@@ -91,9 +98,10 @@ class Workers(multiprocess.Multiprocess):
 
     config: ServingConfig
 
-    def __init__(self, config: ServingConfig, sockets: list[socket.socket]) -> None:
+    def __init__(self, config: ServingConfig, sockets: list[socket.socket], *, are_inherited: bool) -> None:
         multiprocess.Process = WorkerProcess  # type: ignore[misc] # uvicorn makes its workers of this class
         super().__init__(config, sockets)
+        self._are_inherited = are_inherited
         self._ending = False
         self._places: list[_WorkerPlace] = []
         for number in (signal.SIGINT, signal.SIGTERM):
@@ -158,7 +166,13 @@ class Workers(multiprocess.Multiprocess):
                 self.should_exit.set()
 
     def _end(self, number: int, _: FrameType | None) -> None:
+        """Called at a signal: stop listening, and tell the workers at once. uvicorn does so within half a second."""
         self._ending = True
         for listener in self.sockets:
+            if not self._are_inherited:
+                end_listening(listener)
             listener.close()
+        for worker in self.processes:
+            if worker.pid is not None and worker.exitcode is None:
+                os.kill(worker.pid, signal.SIGTERM)
         self.signal_queue.append(number)

@@ -19,6 +19,7 @@ import uvicorn
 
 from tidemark.server.connections.bounds import Bounds
 from tidemark.server.connections.connection import ClientConnection
+from tidemark.server.connections.listening import end_listening
 from tidemark.server.connections.load import Load
 from tidemark.server.connections.tls import LOOK_SECONDS, Certificates, TlsFiles
 
@@ -31,16 +32,24 @@ PAUSE_SECONDS = 1.0
 
 
 class ServingConfig(uvicorn.Config):
-    """uvicorn's configuration and the bounds of a worker. Both are sent to worker processes."""
+    """uvicorn's configuration and the bounds of a worker. Both are sent to worker processes.
 
-    def __init__(self, app: Any, *, bounds: Bounds, tls: TlsFiles | None = None, **options: Any) -> None:
+    :param is_sole: no other process has the listening sockets
+    """
+
+    def __init__(
+        self, app: Any, *, bounds: Bounds, tls: TlsFiles | None = None, is_sole: bool = True, **options: Any
+    ) -> None:
         super().__init__(app, http=ClientConnection, **options)
         self.bounds = bounds
         self.tls = tls
+        self.is_sole = is_sole
 
 
 class Server(uvicorn.Server):
     """The server of one worker."""
+
+    config: ServingConfig
 
     def __init__(self, config: ServingConfig) -> None:
         super().__init__(config)
@@ -59,7 +68,7 @@ class Server(uvicorn.Server):
         )
         for listener in sockets or ():
             listener.listen(self.config.backlog)  # a parent without workers lets it refuse
-            acceptor = Acceptor(listener, make, self.load, self._certificates)
+            acceptor = Acceptor(listener, make, self.load, self._certificates, is_sole=self.config.is_sole)
             self.servers.append(acceptor)  # type: ignore[arg-type] # has what uvicorn asks of a server
             acceptor.resume()
         if self._certificates is not None:
@@ -79,6 +88,7 @@ class Acceptor:
 
     :param make: makes a connection; its argument ``surplus`` says whether the connection exceeds the bound
     :param certificates: those of TLS; None for plain HTTP
+    :param is_sole: nobody else accepts connections of this socket, or will
     """
 
     def __init__(
@@ -87,8 +97,11 @@ class Acceptor:
         make: Callable[..., ClientConnection],
         load: Load,
         certificates: Certificates | None = None,
+        *,
+        is_sole: bool = False,
     ) -> None:
         self._listener = listener
+        self._is_sole = is_sole
         self._certificates = certificates
         self._make = make
         self._load = load
@@ -108,10 +121,12 @@ class Acceptor:
     def close(self) -> None:
         """Accept the clients that have connected, and close the socket, so that later ones are refused.
 
-        A client that connects between the two is reset, so nothing is done between them.
+        A client that connects between the two would be reset. So none can begin to: see `end_listening`.
         """
         if self._closed:
             return
+        if self._is_sole:
+            end_listening(self._listener)
         self._closed = self._load.ending = True
         self._pause()
         if self._resuming is not None:
