@@ -10,7 +10,7 @@ import pytest
 from benchmarks.soak.__main__ import print_verdicts, report_spike, spike_verdicts
 from benchmarks.soak.samples import BOUNDS, Sample, compared, judged, metric
 from benchmarks.soak.spike import Spike, run_spike
-from benchmarks.speed.systems import free_port
+from tests.support.clusters import free_ports
 
 STEADY = Sample(
     worker_mb=300.0, store_mb=9.0, store_used_mb=2.0, descriptors=90, sockets=30, threads=27, tasks=11, keys=40
@@ -84,7 +84,7 @@ def test_a_stream_that_is_not_whole_is_broken(answer: bytes, cause: str) -> None
             writer.write(answer)
             writer.close()
 
-        port = free_port()
+        (port,) = free_ports(1)
         async with await asyncio.start_server(serve, "127.0.0.1", port):
             return await run_spike(port, 1, 3, "chunks=1 pace=1")
 

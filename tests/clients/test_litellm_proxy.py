@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import re
 import shutil
-import socket
 import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -16,6 +15,7 @@ import pytest
 
 from tests.docs.pages import ROOT, blocks
 from tests.request.conftest import WINDOW, Bench, benched
+from tests.support.clusters import free_ports
 from tests.support.scripted import Turn, tells
 from tests.support.waiting import wait_until
 from tidemark.store.embedded.server import EmbeddedValkey
@@ -51,9 +51,7 @@ def bench(tmp_path: Path) -> Iterator[Bench]:
 @contextmanager
 def litellm(config: str, folder: Path) -> Iterator[str]:
     """LiteLLM's proxy as a process of its own; its address, with `/v1`."""
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
+    (port,) = free_ports(1)
     path, log = folder / "litellm.yaml", folder / "litellm.log"
     path.write_text(config, encoding="utf-8")
     environ = {"PATH": os.environ["PATH"], "HOME": str(folder), "LITELLM_LOCAL_MODEL_COST_MAP": "True", "NO_PROXY": "*"}

@@ -14,6 +14,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.clusters import free_ports
 from tidemark.demo import children, llama
 from tidemark.demo.screen import Screen
 from tidemark.demo.talk import REPLY_TOKENS, client_of, converse
@@ -52,7 +53,7 @@ class Heard(Screen):
 @pytest.fixture(scope="module")
 def model_port(tmp_path_factory: pytest.TempPathFactory) -> Iterator[int]:
     """Run the real server for the tests of this file; yield its port."""
-    port = children.free_port()
+    (port,) = free_ports(1)
     log = tmp_path_factory.mktemp("llama") / "llama.log"
     with children.child("The model's server", port, llama.command(port), log) as model:
         model.wait_ready(llama.HEALTH_PATH)
@@ -116,7 +117,7 @@ def test_no_signal_leaves_a_process_behind(
     """Whenever the demo is ended, and however hard, its model server ends with it."""
     if number == signal.SIGKILL and sys.platform != "linux":
         pytest.skip("only Linux tells a child that its parent was killed")
-    port = children.free_port()
+    (port,) = free_ports(1)
     demo = subprocess.Popen(
         [sys.executable, "-c", _DEMO, str(port), str(tmp_path / "llama.log")],
         stdout=subprocess.PIPE,

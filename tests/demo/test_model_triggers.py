@@ -9,6 +9,7 @@ import httpx
 import pytest
 
 from tests.request.conftest import Client, benched
+from tests.support.clusters import free_ports
 from tests.support.serving import NO_TLS
 from tidemark.demo import children, llama
 from tidemark.store.embedded.server import EmbeddedValkey
@@ -29,7 +30,7 @@ compaction:
 @pytest.fixture(scope="module", params=["extractive", "hybrid"])
 def client(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Client]:
     """A client of a Tidemark before the real model, with each way to write summaries."""
-    port, folder = children.free_port(), tmp_path_factory.mktemp("site")
+    (port,), folder = free_ports(1), tmp_path_factory.mktemp("site")
     config = CONFIG.format(model=llama.MODEL, port=port, window=llama.WINDOW_TOKENS, strategy=request.param)
     with (
         children.child("The model's server", port, llama.command(port), folder / "llama.log") as model,

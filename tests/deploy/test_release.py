@@ -9,7 +9,6 @@ import re
 import shlex
 import shutil
 import signal
-import socket
 import subprocess
 import sys
 import tarfile
@@ -20,6 +19,7 @@ import httpx
 import pytest
 
 from deploy.release import build
+from tests.support.clusters import free_ports
 from tests.support.waiting import wait_until
 from tidemark import __version__
 
@@ -211,9 +211,7 @@ def served(command: list[str], home: Path) -> Iterator[Path]:
 @contextlib.contextmanager
 def serving(binaries: Path, home: Path) -> Iterator[str]:
     """A server of the release with the embedded store, until the end of the block; its address."""
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
+    (port,) = free_ports(1)
     address = f"http://127.0.0.1:{port}"
     with served([str(binaries / "tidemark"), "serve", "--port", str(port)], home) as log:
         wait_until(lambda: answers(f"{address}/health/readiness") or "Error" in log.read_text())

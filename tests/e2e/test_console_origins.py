@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import re
 import signal
-import socket
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping
@@ -15,6 +14,7 @@ from pathlib import Path
 import httpx
 import pytest
 
+from tests.support.clusters import free_ports
 from tests.support.serving import NO_TLS
 from tests.support.waiting import wait_until
 from tidemark.terminal.run_file import read
@@ -27,21 +27,13 @@ SETTINGS = "/console/settings"
 WAIT_SECONDS = 60.0
 
 
-def free_port() -> int:
-    """A port that nobody listens on."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
-
-
 @contextmanager
 def serving(folder: Path, config: str = "", token: str = "") -> Iterator[int]:
     """Run ``tidemark serve --port N``; yield N."""
     (folder / "tidemark.yaml").write_text(config)
     own = {name: text for name, text in os.environ.items() if not name.startswith("TIDEMARK_")}
     own |= {"TIDEMARK_DATA_DIR": str(folder / "data"), **({"TIDEMARK_ADMIN_TOKEN": token} if token else {})}
-    port = free_port()
+    (port,) = free_ports(1)
     where = ["--config", str(folder / "tidemark.yaml"), "--port", str(port)]
     command = [sys.executable, "-m", "tidemark", "serve", *where]
     with subprocess.Popen(command, env=own, stderr=subprocess.DEVNULL) as server:

@@ -17,6 +17,7 @@ from mcp.client.streamable_http import streamable_http_client
 
 from tests.e2e.test_command import WAIT_SECONDS, Machine, Tidemark, machine
 from tests.request.talk import Said, assistant, user
+from tests.support.clusters import free_ports
 from tests.support.waiting import wait_until
 
 __all__ = ["machine"]
@@ -86,9 +87,7 @@ async def test_an_agent_finds_reads_and_compacts_its_conversation(machine: Machi
 @pytest.fixture
 def address(machine: Machine, tidemark: Tidemark) -> Iterator[str]:
     """The address of the tools over HTTP; the environment has a key that nobody else may use."""
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
+    (port,) = free_ports(1)
     command = [sys.executable, "-m", "tidemark", "mcp", "--url", tidemark.url, "--port", str(port)]
     environ = {**machine.environ, "OPENAI_API_KEY": tidemark.key}
     with subprocess.Popen(command, env=environ, cwd=machine.folder) as process:

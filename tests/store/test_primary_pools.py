@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import socket
 from pathlib import Path
 
 import pytest
 import redis
 
+from tests.support.clusters import free_ports
 from tidemark.store.connection.client import FAILURES, connect
 from tidemark.store.connection.sentinel import LibraryPrimary, PrimaryFinder
 from tidemark.store.connection.url import Place
@@ -31,10 +31,7 @@ class NamedPrimary(PrimaryFinder):
 @pytest.fixture
 def port() -> int:
     """A port where nobody listens."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        found: int = probe.getsockname()[1]
-        return found
+    return free_ports(1)[0]
 
 
 async def test_a_server_that_does_not_tell_its_role_is_left(tmp_path: Path, port: int, anyio_backend: str) -> None:
