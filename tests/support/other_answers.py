@@ -48,7 +48,7 @@ class OtherEndpoints:
 
     ``kept`` holds the responses that a script answered with, by id; None for an upstream that keeps none. ``counts``
     answers requests to count, in place of the fixed count, and ``compacts`` those of ``/responses/compact``.
-    ``refuses_deletions`` is an outage of deletions.
+    ``refuses_deletions`` is an outage of deletions, and ``props`` what llama.cpp tells of itself.
     """
 
     def __init__(self) -> None:
@@ -57,6 +57,7 @@ class OtherEndpoints:
         self.counts: Script | None = None
         self.compacts: Script | None = None
         self.refuses_deletions = False
+        self.props: Json | None = None
 
     def answer(self, request: Received) -> Answer | None:
         """The answer, or None for what the script answers."""
@@ -74,7 +75,10 @@ class OtherEndpoints:
             return None
         if first in ECHOED:
             return echo(request)
-        return Answer([json.dumps(self.models).encode()], 200 if path.endswith("models") else 404)
+        shown, is_there = self.models, path.endswith("models")
+        if request.path == "/props" and self.props is not None:
+            shown, is_there = self.props, True
+        return Answer([json.dumps(shown).encode()], 200 if is_there else 404)
 
     def is_lookup(self, request: Received) -> bool:
         """Whether a request looks at models or for what a server may have; those are not recorded."""

@@ -9,18 +9,22 @@ answers, it gets the reasoning from then on.
 from __future__ import annotations
 
 import re
+from collections.abc import Awaitable
+from contextlib import suppress
 from dataclasses import replace
 from http import HTTPStatus
 
 from tidemark.core.conversation.request import Dialect
-from tidemark.core.errors import DialectNotServed
+from tidemark.core.errors import DialectNotServed, InvalidRequest, UpstreamError
 from tidemark.core.lessons import Lessons
 from tidemark.core.ports import Caller, Clock, Route, UpstreamReply
 from tidemark.upstream.bridges.asking import ChatGoal, WriteMessage
 from tidemark.upstream.bridges.bridge import BRIDGED, ChatBridge, ReadReply
 from tidemark.upstream.bridges.thinking import demands_reasoning
+from tidemark.upstream.chat_sending import REFUSED, ChatSender
+from tidemark.upstream.chat_templates import is_about_roles
 from tidemark.upstream.providers import ANTHROPIC_BASE, OPENAI_BASE, endpoint
-from tidemark.upstream.translate import TranslateLane
+from tidemark.upstream.user_turn import OPENING_BYTES
 from tidemark.upstream.wire import CHAT_PATH, FIRST_ERROR, WireLane, is_openai
 
 ANTHROPIC = "anthropic"
@@ -93,11 +97,11 @@ class OtherDialects:
     """
 
     def __init__(
-        self, spoken: SpokenDialects, wire: WireLane, translate: TranslateLane, write: WriteMessage | None, clock: Clock
+        self, spoken: SpokenDialects, wire: WireLane, chat: ChatSender, write: WriteMessage | None, clock: Clock
     ) -> None:
         self._spoken = spoken
         self._wire = wire
-        self._translate = translate
+        self._chat = chat
         self._bridge = None if write is None else ChatBridge(write)
         self._without_reasoning: Lessons[tuple[str, str]] = Lessons(clock)
         """Which upstreams, by address and model, refuse answers without their reasoning."""
@@ -114,19 +118,30 @@ class OtherDialects:
             reply = await self._wire.send(native, body, caller, path=dialect.path + caller.query)
             if reply.status < FIRST_ERROR:
                 self._spoken.note_taken(native, dialect.name, caller)
-            if not self._spoken.may_learn(native, reply.status):
+            has_summary = reply.status in REFUSED and dialect.name == "responses" and OPENING_BYTES in body
+            may_be_bridged = has_summary and _takes_bridge(native)
+            if not self._spoken.may_learn(native, reply.status) and not may_be_bridged:
                 return reply
             content = b"".join([piece async for piece in reply.body()])
-            if not self._spoken.learn(native, dialect.name, caller, reply.status, content):
-                return ReadReply(reply.status, reply.headers, content)
+            refusal = ReadReply(reply.status, reply.headers, content)
+            if may_be_bridged and is_about_roles(content):  # of the summary's: the bridge can place it elsewhere
+                with suppress(InvalidRequest, UpstreamError):
+                    bridged = await self._send_bridged(route, body, caller, dialect=dialect, stream=stream)
+                    return bridged if bridged.status < FIRST_ERROR else refusal
+                return refusal
+            if may_be_bridged or not self._spoken.learn(native, dialect.name, caller, reply.status, content):
+                return refusal
+        return await self._send_bridged(route, body, caller, dialect=dialect, stream=stream)
+
+    async def _send_bridged(
+        self, route: Route, body: bytes, caller: Caller, *, dialect: Dialect, stream: bool
+    ) -> UpstreamReply:
         if self._bridge is None or dialect.name not in BRIDGED:
             raise not_served(route, f"{dialect.path} (the format {dialect.name!r})")
         request = await dialect.parse(body, bounded=False)
 
-        async def send_chat(chat_body: bytes) -> UpstreamReply:
-            if route.lane == "wire":
-                return await self._wire.send(route, chat_body, caller)
-            return await self._translate.send(route, chat_body, caller, stream=stream)
+        def send_chat(chat_body: bytes) -> Awaitable[UpstreamReply]:
+            return self._chat.send(route, chat_body, caller, stream=stream, is_bridged=True)
 
         subject, goal, answered_with = (route.base_url, route.upstream_model), _goal(route), dict(caller.answered_with)
         is_demanded = self._without_reasoning.refuses(caller.fingerprint, subject)
@@ -138,6 +153,11 @@ class OtherDialects:
         if reply.status < FIRST_ERROR:  # else the refusal may have quoted what somebody wrote
             self._without_reasoning.note_refused(caller.fingerprint, subject)
         return reply
+
+
+def _takes_bridge(route: Route) -> bool:
+    """Return whether a server that speaks another dialect may be asked in chat completions, too."""
+    return not is_openai(route.base_url) and (not route.dialects or "chat" in route.dialects)
 
 
 def _goal(route: Route) -> ChatGoal:

@@ -22,6 +22,7 @@ from tidemark.core.ports import NO_CREDENTIAL, Caller, Lane, Route, TextRequest,
 from tidemark.upstream import litellm, providers
 from tidemark.upstream.answers import text_of
 from tidemark.upstream.bridges.asking import WriteMessage
+from tidemark.upstream.chat_sending import ChatSender
 from tidemark.upstream.errors import ANY_MODEL
 from tidemark.upstream.fields import CONFIGURED_FOR_LITELLM
 from tidemark.upstream.headers import caller_key, is_anthropic
@@ -95,7 +96,8 @@ class LiteLLMUpstream:
         self._translate = TranslateLane(litellm.complete, self.wire.bounds)
         self._others = OtherCalls(litellm.call)
         self._spoken = SpokenDialects(clock)
-        self._other_dialects = OtherDialects(self._spoken, self.wire, self._translate, write_chat, clock)
+        self._chat = ChatSender(self.wire, self._translate, clock)
+        self._other_dialects = OtherDialects(self._spoken, self.wire, self._chat, write_chat, clock)
         self._data = data
         self._by_litellm = by_litellm
         self._note_completion: Callable[[Route, TextRequest, JsonValue], None] = lambda *_: None
@@ -137,13 +139,7 @@ class LiteLLMUpstream:
             raise not_asked_in_chat(route)
         if dialect.name != CHAT:
             return await self._other_dialects.send(route, body, caller, dialect=dialect, stream=stream)
-        match route.lane:
-            case "wire":
-                return await self.wire.send(route, body, caller, path=dialect.path + caller.query)
-            case "translate":
-                return await self._translate.send(route, body, caller, stream=stream)
-            case _:
-                assert_never(route.lane)
+        return await self._chat.send(route, body, caller, stream=stream, path=dialect.path + caller.query)
 
     def sole_route(self, caller: Caller | None = None) -> Route | None:
         """Return the route to the only upstream, for requests that name no model.

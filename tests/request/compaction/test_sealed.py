@@ -37,7 +37,7 @@ TEXTS = {
 }
 """What clients, the upstream and the operator write, each with a word that stands nowhere else."""
 
-SEALED_WHOLE = re.compile(r"tm:\{models\}:[ork]|tm:k:|tm:\{.*\}:[my]:|.*b'(body|reason)'$", re.DOTALL)
+SEALED_WHOLE = re.compile(r"tm:\{models\}:[ork]|tm:k:|tm:\{(?!traffic\})[^}]*\}:[my]:|.*b'(body|reason)'$", re.DOTALL)
 """Where a value is nothing but what the cipher returned."""
 
 BILL = re.compile(r"tm:\{[0-9a-f]{32}\}:p:")

@@ -1,0 +1,128 @@
+"""Servers whose chat templates take one system message, or want a user's turn first (docs/adr/0049)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+
+from tests.request.conftest import Bench, Client
+from tests.request.talk import Said, assistant, long, system, user
+from tests.support.scripted import Answer, Received, error, refuses, says
+from tests.support.strict_templates import ALTERNATING, DROPPING, LENIENT, alternates
+
+OPENING = "Summary of earlier turns"
+TURNS = 45
+NOTED = says("Noted.")
+
+
+def talk(client: Client, turns: int = TURNS, rules: str = "Be brief.", **asked: Any) -> list[str]:
+    """Hold a conversation that crosses its window; return what was done at each turn."""
+    said: list[Said] = [system(rules)] if rules else []
+    actions: list[str] = []
+    for number in range(turns):
+        said.append(user(long(number)))
+        got = client.post({"model": "small", "messages": said, "max_tokens": 100, **asked})
+        assert got.status_code == 200, got.text
+        actions.append(got.headers["x-tidemark-action"])
+        said.append(assistant(f"Noted {number}."))
+    assert actions.count("compacted") >= 2
+    return actions
+
+
+def places(received: Sequence[Received]) -> list[list[str]]:
+    """The role of the message that begins with a summary in each request that has one."""
+    return [
+        [said["role"] for said in request.messages if str(said["content"]).startswith(OPENING)]
+        for request in received
+        if OPENING in request.body.decode()
+    ]
+
+
+@pytest.mark.parametrize("stream", [False, True], ids=["whole", "streamed"])
+@pytest.mark.parametrize("rules", ["Be brief.", ""], ids=["with rules", "without"])
+def test_after_one_refusal_the_summary_stands_in_the_users_turn(bench: Bench, rules: str, *, stream: bool) -> None:
+    """The client notices nothing, and the server is asked in vain once; the prefix stays frozen."""
+    bench.upstream.script = alternates
+    client = bench.client("k", more=", keep_last_messages: 3")
+    actions = talk(client, rules=rules, stream=stream)
+    received = bench.upstream.received
+    refused = len(received) - len(actions)
+    assert refused <= 1
+    roles = places(received)
+    assert all(role == ["user"] for role in roles[refused:])
+    bodies = [request.body for request in received]
+    for turn, action in enumerate(actions):
+        if action == "reused" and turn > actions.index("compacted") + 1:
+            before = bodies[turn + refused - 1].split(b'],"max_tokens"')[0]
+            assert bodies[turn + refused].startswith(before)
+
+
+@pytest.mark.parametrize("template", [ALTERNATING, DROPPING], ids=["refusing", "dropping"])
+def test_a_server_that_shows_its_template_refuses_nothing(bench: Bench, template: str) -> None:
+    """llama.cpp does; a template that drops the summary without a word would lose it for good."""
+    bench.upstream.script = alternates
+    bench.upstream.others.props = {"chat_template": template}
+    talk(bench.client("k"))
+    assert len(bench.upstream.received) == TURNS
+    assert set(map(tuple, places(bench.upstream.received))) == {("user",)}
+
+
+def test_a_lenient_server_gets_a_system_message(bench: Bench) -> None:
+    """As everybody does of whom nothing else is known."""
+    bench.upstream.others.props = {"chat_template": LENIENT}
+    talk(bench.client("k"))
+    assert set(map(tuple, places(bench.upstream.received))) == {("system",)}
+
+
+def test_a_model_whose_template_drops_system_messages_is_known_by_name(bench: Bench) -> None:
+    """gpt-oss, wherever it runs."""
+    config = """
+model_list:
+  - model_name: small
+    litellm_params: {{model: openai/gpt-oss-20b, api_base: "{base}"}}
+    model_info: {{max_input_tokens: {window}, max_output_tokens: 200}}
+compaction:
+  defaults: {{strategy: {strategy}, retention_tokens: 200, min_tokens: 300}}
+"""
+    talk(bench.client("k", config=config))
+    assert set(map(tuple, places(bench.upstream.received))) == {("user",)}
+
+
+def test_a_refusal_of_something_else_is_the_clients(bench: Bench) -> None:
+    """In its own words, though they name a role, after the request was sent twice at most."""
+    client = bench.client("k")
+    talk(client)
+    count = len(bench.upstream.received)
+    bench.upstream.script = refuses(400, "This key has the role of a guest.")
+    said = [said for number in range(40) for said in (user(long(number)), assistant(f"Noted {number}."))]
+    got = client.chat([system("Be brief."), *said, user("And now?")])
+    assert (got.status_code, "role of a guest" in got.text) == (400, True)
+    assert len(bench.upstream.received) - count == 2
+
+
+@pytest.mark.parametrize("dialects", [{"chat"}, {"chat", "responses"}], ids=["bridged", "native"])
+def test_codex_before_a_strict_server_gets_answers(bench: Bench, dialects: set[str]) -> None:
+    """On the bridge its instructions and developer items become one system message; a native refusal leads there."""
+    bench.upstream.dialects = dialects
+
+    def answer(request: Received) -> Answer:
+        if request.dialect == "chat":
+            return alternates(request)
+        is_strict = OPENING in request.body.decode()
+        return error(400, "Jinja Exception: System message must be at the beginning.") if is_strict else NOTED(request)
+
+    bench.upstream.script = answer
+    client = bench.client("k")
+    items: list[Said] = [{"role": "developer", "content": "Sandbox: read only."}]
+    for number in range(TURNS):
+        items.append(user(long(number)))
+        body = {"model": "small", "instructions": "You code.", "input": items, "store": False, "max_output_tokens": 100}
+        got = client.http.post("/v1/responses", json=body, headers=client.headers())
+        assert got.status_code == 200, got.text
+        items.append(assistant(f"Noted {number}."))
+    last = bench.upstream.last
+    assert (last.dialect, OPENING in last.body.decode()) == ("chat", True)
+    assert last.messages[0]["role"] == "system"
+    assert [text in last.messages[0]["content"] for text in ("You code.", "Sandbox: read only.")] == [True, True]

@@ -1,0 +1,50 @@
+"""Which chat templates are strict, by templates that were written for this test as published ones are built."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.support.strict_templates import ALTERNATING, DROPPING, FIRST_ONLY, LENIENT
+from tidemark.upstream.chat_templates import MOST_TEMPLATE_CHARS, is_about_roles, is_strict_template
+
+
+@pytest.mark.parametrize("template", [FIRST_ONLY, ALTERNATING, DROPPING], ids=["first only", "alternating", "dropping"])
+def test_a_template_that_refuses_or_drops_is_strict(template: str) -> None:
+    """It says so itself, or a second system message is not in what it writes."""
+    assert is_strict_template(template)
+
+
+@pytest.mark.parametrize(
+    "template",
+    [
+        LENIENT,
+        "{% for",
+        "{{ unknown.member.of.it }}",
+        "{{ messages | no_filter }}",
+        "{{ 1 / 0 }}",
+        "{{ raise_exception('x') }}" + " " * MOST_TEMPLATE_CHARS,
+        "{% macro a(n) %}{{ a(n) }}{% endmacro %}{{ a(1) }}",
+        "{{ ''.__class__.__mro__ }}",
+    ],
+    ids=["lenient", "no template", "unknown name", "unknown filter", "error", "huge", "endless", "unsafe"],
+)
+def test_what_cannot_be_tried_is_lenient(template: str) -> None:
+    """Then the server's own refusals tell."""
+    assert not is_strict_template(template)
+
+
+@pytest.mark.parametrize(
+    ("words", "is_about"),
+    [
+        ("Jinja Exception: System message must be at the beginning.", True),
+        ("Conversation roles must alternate user/assistant/user/assistant/...", True),
+        ("A conversation must start with a user message.", True),
+        ("After the optional system message, conversation roles must alternate", True),
+        ("Unexpected role 'system' after role 'user'", True),
+        ("This model's maximum context length is 4096 tokens", False),
+        ("Invalid API key", False),
+    ],
+)
+def test_a_refusal_that_names_roles_may_be_about_them(words: str, *, is_about: bool) -> None:
+    """Words of llama.cpp, vLLM, Bedrock and Mistral."""
+    assert is_about_roles(words.encode()) is is_about
