@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from tests.providers.anthropic_messages import EnforcingAnthropic
 from tests.request.conftest import Bench, Client
 from tests.request.talk import Said, assistant, long, system, user
 from tests.support.scripted import Answer, Received, error, refuses, says
@@ -126,3 +127,21 @@ def test_codex_before_a_strict_server_gets_answers(bench: Bench, dialects: set[s
     assert (last.dialect, OPENING in last.body.decode()) == ("chat", True)
     assert last.messages[0]["role"] == "system"
     assert [text in last.messages[0]["content"] for text in ("You code.", "Sandbox: read only.")] == [True, True]
+
+
+def test_behind_litellm_no_answer_comes_before_a_users_turn(bench: Bench) -> None:
+    """Anthropic, Bedrock and Gemini refuse that, so the summary is a user message there."""
+    config = """
+model_list:
+  - model_name: small
+    litellm_params: {{model: anthropic/claude-haiku-4-5, api_base: "{base}", api_key: k}}
+    model_info: {{max_input_tokens: {window}, max_output_tokens: 200}}
+compaction:
+  defaults: {{strategy: {strategy}, retention_tokens: 80, min_tokens: 300, keep_last_messages: 2}}
+"""
+    bench.upstream.script = EnforcingAnthropic()
+    said = [said for number in range(20) for said in (user(long(number)), assistant(f"Noted {number}."))]
+    got = bench.client("k", config=config).chat([system("Be brief."), *said, user("And now?")], summarize="force")
+    assert (got.status_code, got.headers["x-tidemark-action"]) == (200, "forced")
+    first, second, *_ = bench.upstream.last.messages
+    assert (first["role"], OPENING in str(first), second["role"]) == ("user", True, "assistant")
