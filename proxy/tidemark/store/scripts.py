@@ -144,6 +144,7 @@ def record_arguments(
             turn.bindings.hex(),
             turn.prompt_record.decode(),
             "" if lifetime.tenants_idle is None else lifetime.tenants_idle,
+            codec.seal_text(turn.sender, owner, "c", turn.chain.family, "sender"),
         )
     )
     hashes = chain_arguments(turn.chain, max(0, skip - NEAR))
