@@ -150,13 +150,13 @@ class ConversationEndpoints:
 
     async def _list(self, request: Request) -> Response:
         """Return a page; with a filter it may be empty though older conversations were not looked at yet."""
-        caller, page = self.access.caller(request), page_of(request)
+        caller, part = self.access.caller(request), page_of(request)
         client, dialect = (request.query_params.get(name, "") for name in ("client", "dialect"))
         if not client and not dialect:
-            return to_json(conversation_list(await self.reading.conversations(caller, page)))
-        found = await self.finding.find(caller, page, ConversationFilter(client=client, dialect=dialect))
-        records = tuple(row.record for row in found.conversations)
-        return to_json(conversation_list(ConversationList(records, found.unreadable, found.older_cursor)))
+            return to_json(conversation_list(await self.reading.conversations(caller, part)))
+        page = await self.finding.find(caller, part, ConversationFilter(client=client, dialect=dialect))
+        records = tuple(row.record for row in page.conversations)
+        return to_json(conversation_list(ConversationList(records, page.unreadable, page.older_cursor)))
 
     async def _find(self, request: Request) -> Response:
         body = await read_plain_body(request, MAX_SEARCH_BYTES)
