@@ -116,7 +116,9 @@ class PassthroughAuth:
             self._own_tokens.refuse(value for _, value in credentials)
             fingerprint = self._fingerprint(text, digest)
         program = "" if layout.agent is None else program_of(received[layout.agent][1])
-        caller = Caller(fingerprint, lines, program=program)
+        caller = Caller(
+            fingerprint, lines, "", "", (), None, program
+        )  # by position: names cost more than all else here
         return within_trace(caller) if layout.has_trace else caller
 
     def check_query(self, query: bytes) -> None:

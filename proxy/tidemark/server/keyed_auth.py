@@ -220,7 +220,7 @@ class KeyedAuth:
                 lines = [line for line in passing if _goes_on(line[0], grant)]
                 break
         program = "" if layout.agent is None else program_of(received[layout.agent][1])
-        caller = Caller(fingerprint, lines, grant=grant, program=program)
+        caller = Caller(fingerprint, lines, "", "", (), grant, program)  # by position, as `auth.py` does it
         return within_trace(caller) if layout.has_trace else caller
 
     def check_query(self, query: bytes) -> None:

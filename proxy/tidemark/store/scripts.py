@@ -123,6 +123,12 @@ def record_arguments(
     if new and skip:
         new = [system for system in new if (turn.conversation, system.digest) not in stored_systems]
         listed = [system for system in listed if system.position == 0 or system in new]
+    model, name, sender = turn.model, turn.name, turn.sender
+    if codec.cipher is not None:  # nearly never, so nothing is called for it
+        model, name, sender = (
+            codec.seal_text(text, owner, "c", turn.chain.family, field)
+            for text, field in ((model, "model"), (name, "name"), (sender, "sender"))
+        )
     facts = _pack(
         (  # the order is that of record.lua; no bytes and no fractions, which its reader would change
             own if family == turn.chain.family else "",
@@ -132,9 +138,9 @@ def record_arguments(
             created,
             turn.tenant,
             turn.owner,
-            codec.seal_text(turn.model, owner, "c", turn.chain.family, "model"),
+            model,
             parts.total_tokens,
-            codec.seal_text(turn.name, owner, "c", turn.chain.family, "name"),
+            name,
             turn.base_branch,
             turn.lease_name,
             len(new),
@@ -144,7 +150,7 @@ def record_arguments(
             turn.bindings.hex(),
             turn.prompt_record.decode(),
             "" if lifetime.tenants_idle is None else lifetime.tenants_idle,
-            codec.seal_text(turn.sender, owner, "c", turn.chain.family, "sender"),
+            sender,
         )
     )
     hashes = chain_arguments(turn.chain, max(0, skip - NEAR))

@@ -75,7 +75,7 @@ const countNewer = (count) => {
 };
 const append = (list, messages) => {
   const [first] = messages;
-  const follows = seesEnd(list) && !document.activeElement.matches("input, select, textarea");
+  const follows = seesEnd(list) && !document.activeElement?.matches("input, select, textarea");
   document.getElementById(NEWEST)?.remove();
   list.append(...messages);
   if (follows) first.scrollIntoView();
