@@ -315,9 +315,9 @@ const offerCopies = () => {
   }
 };
 
-// Whoever comes back to the very beginning of a page is there again. Of itself a browser would begin where the page opens.
-addEventListener("pagehide", () => history.replaceState({ isAtTop: scrollY === 0 }, ""));
-if (history.state?.isAtTop) scrollTo(0, 0);
+// An address without a place opens a conversation at its newest message, as links do. Who comes back is where they were.
+const [visit] = performance.getEntriesByType("navigation");
+if (visit?.type === "navigate" && !location.hash && document.querySelector(`#${NEWEST}[data-opening]`)) location.replace(`#${NEWEST}`);
 
 showTimes(document);
 setInterval(() => showTimes(document), 30000);
