@@ -121,6 +121,7 @@ def test_a_conversation_shows_its_summary_in_place(page: Page, scene: Scene, sch
     summary = page.get_by_role("article", name="Summary of 27 messages")
     expect(summary).to_contain_text("Only batch-2 fails")
     expect(page.locator("#message-28")).to_be_visible()
+    page.get_by_role("link", name="Beginning", exact=True).click()
     take(page, f"conversation-{scheme}", 1000)
 
 

@@ -14,7 +14,7 @@ from tests.request.compaction.test_masking import AGENTS, PROMPT, STEPS
 from tests.request.conftest import WINDOW, Client
 from tests.request.talk import Said, assistant, history, user
 from tests.support.scripted import Answer, Received, says
-from tidemark.console.messages import MESSAGES_BYTES, within_bytes
+from tidemark.console.messages import MESSAGES_BYTES, newest_within_bytes, within_bytes
 from tidemark.console.rendering import divide_by_hits
 from tidemark.core.conversation.records import ConversationRecord, MessageRecord
 from tidemark.core.cursors import cursor_of
@@ -58,7 +58,12 @@ def test_conversations_are_listed_with_how_full_they_are(visitor: Visitor, clien
 
 def listed(text: str) -> list[str]:
     """The addresses of the conversations on a page of the list, in their order."""
-    return re.findall(r'<th scope="row"><a href="([^"]+)"', text)
+    return re.findall(r'<th scope="row"><a href="([^"#]+)#newest"', text)
+
+
+def positions(text: str) -> list[int]:
+    """The messages on a page."""
+    return [int(position) for position in re.findall(r'id="message-(\d+)"', text)]
 
 
 def link(text: str, name: str) -> str | None:
@@ -282,19 +287,36 @@ def test_what_is_not_there_is_a_page_that_says_so(visitor: Visitor, path: str) -
 
 
 def test_a_long_history_comes_in_pages(visitor: Visitor, client: Client) -> None:
-    """A page has up to 5,000 messages; the rest is one click away, and so is the beginning."""
+    """A page has up to 5,000 messages, at first the newest; the earlier ones are a click away, and so is the end."""
     lines = [json.dumps((user if number % 2 == 0 else assistant)(f"Line {number}")) for number in range(5_020)]
     stored = client.http.post(
         "/tidemark/conversations/import?model=small", content="\n".join(lines), headers=client.headers()
     ).json()
     page = f"{LIST}/{stored['id']}?view=history"
     text = visitor.get(page).text
-    assert text.count('class="message"') == 5_000
-    later = link(text, "Later messages")
+    assert positions(text) == list(range(21, 5_021))
+    assert (link(text, "Later messages"), link(text, "Newest messages")) == (None, None)
+    earlier, first = link(text, "Earlier messages"), link(text, "First messages")
+    assert earlier is not None
+    assert first is not None
+    rest = visitor.get(earlier.removesuffix("#newest")).text
+    assert positions(rest) == list(range(1, 21))
+    assert (link(rest, "Earlier messages"), link(rest, "First messages")) == (None, None)
+    assert link(rest, "Newest messages") == f"{page}#newest"
+    later = link(rest, "Later messages")
     assert later is not None
-    rest = visitor.get(later).text
-    assert rest.count('class="message"') == 20
-    assert link(rest, "First messages") == page
+    assert positions(visitor.get(later).text) == list(range(21, 5_021))
+    assert positions(visitor.get(first).text) == list(range(1, 5_001))
+
+
+@pytest.mark.parametrize(("before", "shown"), [(1, [1]), (2, [1]), (5, [1, 2, 3, 4]), (999, [1, 2, 3, 4, 5, 6, 7])])
+def test_a_page_ends_where_its_address_says(visitor: Visitor, client: Client, before: int, shown: list[int]) -> None:
+    """And has one message at least; beyond the newest there is nothing."""
+    page = address(client, history(3))
+    text = visitor.get(f"{page}?view=history&before={cursor_of(before)}").text
+    assert positions(text) == shown
+    assert (link(text, "Later messages") is None) == (shown[-1] == 7)
+    assert visitor.get(f"{page}?view=history&before=nonsense").status_code == 400
 
 
 def test_a_page_of_very_long_messages_ends_earlier() -> None:
@@ -307,6 +329,19 @@ def test_a_page_of_very_long_messages_ends_earlier() -> None:
     assert within_bytes(replace(page, messages=entries[:2])) == (entries[:2], None)
     huge = MessageEntry(messages[0], "in_context", bytes(2 * MESSAGES_BYTES))
     assert within_bytes(replace(page, messages=(huge, *entries[1:])))[0] == (huge,)
+
+
+def test_a_page_of_the_newest_messages_begins_later_if_they_are_very_long() -> None:
+    """The newest one is always there."""
+    messages = [MessageRecord(place, "", b"", 1, 0.0) for place in (1, 2, 3)]
+    entries = tuple(MessageEntry(message, "in_context", bytes(MESSAGES_BYTES // 2)) for message in messages)
+    record = ConversationRecord("0" * 48, "", "small", 3, 3, 0, 1, 0.0, 0.0)
+    page = HistoryPage(record, 0, entries, None)
+    assert newest_within_bytes(page) == entries[1:]
+    assert newest_within_bytes(replace(page, messages=entries[:2])) == entries[:2]
+    huge = MessageEntry(messages[2], "in_context", bytes(2 * MESSAGES_BYTES))
+    assert newest_within_bytes(replace(page, messages=(*entries[:2], huge))) == (huge,)
+    assert newest_within_bytes(replace(page, messages=())) == ()
 
 
 @pytest.mark.parametrize(

@@ -133,7 +133,7 @@ def test_a_tenant_reads_summarizes_exports_and_forgets_what_is_its_own(tenants: 
     identifier = other.chat([*history(6), user("sapphire")]).headers["x-tidemark-conversation"]
     tenants.console.settle()
     visitor = tenants.signed_in("a-third-key")
-    listed = re.findall(r'href="/console/conversations/(\w{48})"', visitor.get("/console/conversations").text)
+    listed = re.findall(r'href="/console/conversations/(\w{48})#newest"', visitor.get("/console/conversations").text)
     assert listed == [identifier]
     page = f"/console/conversations/{identifier}"
     assert "sapphire" in visitor.get(page).text

@@ -64,12 +64,13 @@ def write(admin: redis.Redis, turn: TurnRecord, lasting: Lifetime, *parts: str) 
 @pytest.mark.parametrize(
     "lasting", [Lifetime(0), Lifetime(3600), Lifetime(3600, 0, 7200)], ids=["ever", "hour", "model"]
 )
+@pytest.mark.parametrize("sender", ["", "chat a-program/1.0"], ids=["imported", "sent"])
 @pytest.mark.parametrize("said", FIRST.values(), ids=FIRST)
 def test_the_short_cut_writes_what_the_whole_way_writes(
-    admin: redis.Redis, tenant: str, said: Sequence[Message], lasting: Lifetime
+    admin: redis.Redis, tenant: str, said: Sequence[Message], lasting: Lifetime, sender: str
 ) -> None:
     """Key by key and byte by byte, with the same time to live."""
-    turn = turn_of(tenant, said, created_at=1.5)
+    turn = replace(turn_of(tenant, said, created_at=1.5), sender=sender)
     write(admin, turn, lasting, "record_first", "tree", "record")
     short = stored(admin, turn.chain.family)
     assert short

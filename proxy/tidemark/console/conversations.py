@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import re
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 from urllib.parse import quote, urlencode
 
@@ -21,6 +22,7 @@ from tidemark.core.conversation.summary import PrefixSummary
 from tidemark.core.cursors import cursor_of
 from tidemark.core.errors import InvalidRequest, TidemarkError
 from tidemark.core.frozen import frozen
+from tidemark.core.http_headers import MAX_PROGRAM_CHARACTERS
 from tidemark.features.conversations.conversation_reader import ConversationReader
 from tidemark.features.conversations.finding import (
     CRITICAL_PERCENT,
@@ -49,6 +51,8 @@ SUMMARY_VIEW = "summaries"
 VIEWS: Mapping[str, str] = {"": "What the model sees", "history": "Whole history", SUMMARY_VIEW: "Summaries"}
 """The views of a conversation by the parameter ``view`` of its address."""
 _OWNER = re.compile("[0-9a-f]{16,64}", re.ASCII)
+_PRODUCT = re.compile("[/ ]")
+"""What a program's version follows."""
 STATE_NAMES: Mapping[str, str] = dict(
     zip(
         STATES,
@@ -99,21 +103,14 @@ class ConversationPages:
 
     async def _list(self, visit: Visit) -> Response:
         """Show a page of the list; its address has filters and a place, and never words."""
-        conditions = ConversationFilter(
-            visit.parameter("model"), visit.parameter("state"), owner=_owner(visit, visit.parameter("tenant"))
-        )
+        conditions = _conditions(visit, visit.request.query_params)
         newer = visit.parameter("newer")
         return await self._conversations(visit, conditions, newer or visit.parameter("cursor"), newer=bool(newer))
 
     async def _find(self, visit: Visit) -> Response:
         """Search; the words come in a form, so that none stands in an address."""
         form = visit.form
-        conditions = ConversationFilter(
-            form.get("model", ""),
-            form.get("state", ""),
-            form.get("words", "").strip()[:MAX_WORDS],
-            _owner(visit, form.get("tenant", "")),
-        )
+        conditions = replace(_conditions(visit, form), words=form.get("words", "").strip()[:MAX_WORDS])
         if not conditions.words:
             return go_to(LIST, **_filters(conditions))
         return await self._conversations(visit, conditions, form.get("cursor", ""))
@@ -134,6 +131,8 @@ class ConversationPages:
             conditions=conditions,
             models=sorted({*self.models, *([conditions.model] if conditions.model else [])}),
             states=STATE_NAMES,
+            clients=sorted({_PRODUCT.split(record.client)[0] for record in records} - {""}),
+            dialects=self.finding.dialects,
             newer=urlencode({**filters, "newer": page.newer_cursor or ""}),
             older=urlencode({**filters, "cursor": page.older_cursor or ""}),
             events="" if conditions.words else f"{LIST}?{visit.request.url.query}",
@@ -189,7 +188,7 @@ class ConversationPages:
         identifier = visit.request.path_params["id"]
         is_form = visit.request.method == "POST"
         view = "" if is_form else _view(visit)
-        cursor = None if is_form else visit.parameter("cursor") or None
+        cursor, before = (None if is_form else visit.parameter(name) or None for name in ("cursor", "before"))
         parts = visit.parts
         shown_mark = (parts.shown_marks or {}).get("messages", "")
         needs_messages = "hits" not in more and view != SUMMARY_VIEW and parts.are_wanted("messages")
@@ -199,6 +198,7 @@ class ConversationPages:
             visit.caller,
             cursor,
             shown_mark,
+            before=before,
             in_context=not view,
             is_wanted=needs_messages,
         )
@@ -208,7 +208,7 @@ class ConversationPages:
         address = _address(visit)
         is_summarized = visit.parameter("done") == "summarized" and texts.present is not None
         facts: dict[str, Any] = {"words": "", "hits": None, "error": mistake, "note": "", "retention": ""} | more
-        place = {"view": view, "cursor": cursor_of(history.first) if cursor or (needs_messages and not view) else ""}
+        place = {"view": view, "cursor": cursor_of(history.first) if needs_messages else cursor or ""}
         values = {
             "conversation": history.page,
             "name": record.name or (await self.finding.openings([record]))[record.id],
@@ -218,7 +218,9 @@ class ConversationPages:
             "history": history,
             "has_messages": needs_messages,
             "older": cursor_of(history.page.summarized_messages + 1),
-            "is_first": cursor is None,
+            "beginning": cursor_of(1),
+            "earlier": cursor_of(history.first),
+            "is_opening": not (cursor or is_form or mistake or visit.parameter("done") or parts.are_asked_for),
             "texts": texts,
             "bill": await self.reading.bill(record.id),
             "present": texts.present,
@@ -257,6 +259,17 @@ def _owner(visit: Visit, text: str) -> str:
     return text if visit.caller is None and _OWNER.fullmatch(text) else ""
 
 
+def _conditions(visit: Visit, fields: Mapping[str, str]) -> ConversationFilter:
+    """Return the filters that an address or a form has."""
+    return ConversationFilter(
+        fields.get("model", ""),
+        fields.get("state", ""),
+        owner=_owner(visit, fields.get("tenant", "")),
+        client=fields.get("client", "").strip()[:MAX_PROGRAM_CHARACTERS],
+        dialect=fields.get("dialect", ""),
+    )
+
+
 def _with(address: str, **parameters: str) -> str:
     """Return an address with those parameters that have a value."""
     query = urlencode({name: value for name, value in parameters.items() if value})
@@ -265,7 +278,13 @@ def _with(address: str, **parameters: str) -> str:
 
 def _filters(conditions: ConversationFilter) -> dict[str, str]:
     """Return the filters of the list that are set, as parameters of its address."""
-    filters = {"model": conditions.model, "state": conditions.state, "tenant": conditions.owner}
+    filters = {
+        "model": conditions.model,
+        "state": conditions.state,
+        "client": conditions.client,
+        "dialect": conditions.dialect,
+        "tenant": conditions.owner,
+    }
     return {name: value for name, value in filters.items() if value}
 
 

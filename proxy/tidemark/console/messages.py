@@ -78,35 +78,44 @@ async def read_history(
     cursor: str | None,
     known: str,
     *,
+    before: str | None = None,
     in_context: bool = False,
     is_wanted: bool = True,
 ) -> ShownHistory:
     """Read the messages of a page.
 
     :param caller: None for the operator
-    :param cursor: where the page begins; without one at the first message, or near the newest one in context
+    :param cursor: where the page begins; without one it ends with the newest message
+    :param before: without ``cursor``: what the page ends before
     :param known: the mark of the page that the visitor has open; empty for one who opens it
     :param in_context: whether the page has only messages that the model still sees
     :param is_wanted: whether any message is needed
     :raises ConversationNotFound: there is none of this id
     :raises InvalidRequest: the cursor is none of this list
     """
-    first, mark = Page(1, cursor).start(), _MARK.fullmatch(known)
-    if in_context or not is_wanted:
-        page = await reading.history(conversation, caller, Page(0))
-        if not is_wanted:
-            return _history(page, (), first, None)
-        covered = page.summarized_messages
-        first = max(covered + 1, first if cursor else page.record.message_count - RECENT + 1)
-        if mark is not None and int(mark[3]) != covered:
-            mark = None  # some of what is shown has left the context
+    start, end, mark = Page(1, cursor).start(), Page(1, before).start(), _MARK.fullmatch(known)
+    page = await reading.history(conversation, caller, Page(0))
+    if not is_wanted:
+        return _history(page, (), start, None)
+    covered, count = page.summarized_messages, page.record.message_count
+    least = covered + 1 if in_context else 1
+    if mark is not None and in_context and int(mark[3]) != covered:
+        mark = None  # some of what is shown has left the context
+    end = min(max(end, least + 1), count + 1) if before else count + 1
+    most = RECENT if in_context else MESSAGES
+    first = max(least, start if cursor else end - most)
     if mark is not None:
         continued = await _continued(reading, conversation, caller, first, mark)
         if continued is not None:
             return continued
-    page = await reading.history(conversation, caller, Page(MESSAGES, cursor_of(first)))
-    entries, next_cursor = within_bytes(page)
-    return _history(page, entries, first, next_cursor)
+    # What has come meanwhile is of the newest page, too.
+    size = MESSAGES if cursor else end - first if end <= count else _GROWN
+    page = await reading.history(conversation, caller, Page(size, cursor_of(first)))
+    if cursor:
+        entries, next_cursor = within_bytes(page)
+        return _history(page, entries, first, next_cursor)
+    entries = newest_within_bytes(page)
+    return _history(page, entries, entries[0].message.position if entries else first, page.next_cursor)
 
 
 async def _continued(
@@ -140,6 +149,12 @@ def within_bytes(page: HistoryPage) -> tuple[Sequence[MessageEntry], str | None]
     if count >= len(page.messages):
         return page.messages, page.next_cursor
     return page.messages[:count], cursor_of(page.messages[count].message.position)
+
+
+def newest_within_bytes(page: HistoryPage) -> Sequence[MessageEntry]:
+    """Return the last messages, as many as a page may have bytes of; one at least."""
+    sizes = accumulate(len(entry.shown) for entry in reversed(page.messages))
+    return page.messages[-max(sum(size <= MESSAGES_BYTES for size in sizes), 1) :]
 
 
 def shown(entry: MessageEntry) -> ShownMessage:

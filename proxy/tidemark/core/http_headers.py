@@ -1,11 +1,13 @@
-"""Header lines: which are for one connection only, which carry a key, and which bytes are forbidden.
+"""Header lines: which are for one connection only, which carry a key, which bytes are forbidden, who the client is.
 
 ``server/`` checks the client's lines with it, and ``upstream/`` those of requests and replies.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
+from functools import lru_cache
 
 HOP_BY_HOP = frozenset(
     {
@@ -36,6 +38,18 @@ KEYS = frozenset({b"authorization", b"x-api-key", b"api-key", b"x-goog-api-key"}
 """Headers that carry a provider's key: OpenAI's, Anthropic's, Azure's and Google's own."""
 CONTROLS = bytes([*range(9), *range(10, 32), 127])
 """Bytes that no header line may contain (RFC 9110, section 5.5): a line end inside a value begins another line."""
+USER_AGENT = b"user-agent"
+MAX_PROGRAM_CHARACTERS = 100
+REMEMBERED_AGENTS = 1024
+"""Values of ``User-Agent`` that are read once: most requests have those of the ones before."""
+_PROGRAM = re.compile(r"[^\s(;,\x00-\x1f\x7f-\x9f]+(?: \d[^\s(;,\x00-\x1f\x7f-\x9f]*)?")
+
+
+@lru_cache(REMEMBERED_AGENTS)
+def program_of(agent: bytes) -> str:
+    """Return a program's name and version of a ``User-Agent``: its first product (RFC 9110, section 10.1.5)."""
+    match = _PROGRAM.match(agent[: 2 * MAX_PROGRAM_CHARACTERS].decode("latin-1").strip())
+    return match[0][:MAX_PROGRAM_CHARACTERS] if match else ""
 
 
 def end_to_end(

@@ -62,6 +62,7 @@ class MessageFormats:
 
     def __init__(self, dialects: Iterable[Dialect]) -> None:
         self._dialects = {dialect.name: dialect for dialect in dialects}
+        self.names = tuple(self._dialects)
         self._checks = [dialect.is_message for dialect in self._dialects.values()]
 
     def is_message(self, raw: bytes) -> bool:

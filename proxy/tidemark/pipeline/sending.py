@@ -152,6 +152,7 @@ class PendingTurns:
             left_out_tokens=count.left_out.tokens,
             prompt_record=context.prompt.stored,
             keep=context.keep,
+            sender=f"{request.dialect.name} {context.caller.program}",
         )
         prepare = self._fitter.prepare_after(context, report)
         keep_response = response_keeping(context, self._upstream)

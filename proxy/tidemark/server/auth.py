@@ -12,6 +12,7 @@ from operator import itemgetter
 from tidemark.core.bounded import BoundedCache
 from tidemark.core.conversation.messages import framed
 from tidemark.core.frozen import frozen
+from tidemark.core.http_headers import USER_AGENT, program_of
 from tidemark.core.ports import Caller, Headers
 from tidemark.core.trace_context import NAMES as TRACE_CONTEXT
 from tidemark.core.trace_context import traced_lines
@@ -49,6 +50,8 @@ class _HeadLayout:
     has_cookies: bool
     has_api_key: bool
     has_trace: bool
+    agent: int | None
+    """Where the program names itself."""
     is_lower_case: bool
     """Whether all names are in lower case, as ASGI has them."""
 
@@ -112,7 +115,10 @@ class PassthroughAuth:
         if fingerprint is None:
             self._own_tokens.refuse(value for _, value in credentials)
             fingerprint = self._fingerprint(text, digest)
-        caller = Caller(fingerprint, lines)
+        program = "" if layout.agent is None else program_of(received[layout.agent][1])
+        caller = Caller(
+            fingerprint, lines, "", "", (), None, program
+        )  # by position: names cost more than all else here
         return within_trace(caller) if layout.has_trace else caller
 
     def check_query(self, query: bytes) -> None:
@@ -129,6 +135,7 @@ class PassthroughAuth:
             COOKIE in names,
             API_KEY in names,
             not passing.isdisjoint(TRACE_CONTEXT),
+            names.index(USER_AGENT) if USER_AGENT in names else None,
             all(name == name.lower() for name in names),
         )
         if sum(map(len, names)) <= MAX_HEAD_BYTES:

@@ -16,6 +16,7 @@ from tidemark.core.conversation.messages import framed
 from tidemark.core.errors import InvalidApiKey, KeysUnread
 from tidemark.core.frozen import frozen
 from tidemark.core.grants import ApplicationKey, Grant
+from tidemark.core.http_headers import USER_AGENT, program_of
 from tidemark.core.ports import Caller, Clock
 from tidemark.core.trace_context import NAMES as TRACE_CONTEXT
 from tidemark.server.auth import (
@@ -177,6 +178,8 @@ class _KeyedLayout:
     keys: tuple[int, ...]
     connections: tuple[int, ...]
     has_trace: bool
+    agent: int | None
+    """Where the program names itself."""
     is_lower_case: bool
 
 
@@ -216,7 +219,8 @@ class KeyedAuth:
                 passing = forwarded_lines(received)
                 lines = [line for line in passing if _goes_on(line[0], grant)]
                 break
-        caller = Caller(fingerprint, lines, grant=grant)
+        program = "" if layout.agent is None else program_of(received[layout.agent][1])
+        caller = Caller(fingerprint, lines, "", "", (), grant, program)  # by position, as `auth.py` does it
         return within_trace(caller) if layout.has_trace else caller
 
     def check_query(self, query: bytes) -> None:
@@ -234,6 +238,7 @@ class KeyedAuth:
             tuple(place for place, name in enumerate(names) if name in KEY_HEADERS),
             tuple(place for place, name in enumerate(names) if name == CONNECTION),
             not passing.isdisjoint(TRACE_CONTEXT),
+            names.index(USER_AGENT) if USER_AGENT in names else None,
             all(name == name.lower() for name in names),
         )
         if sum(map(len, names)) <= MAX_HEAD_BYTES:

@@ -12,6 +12,7 @@ from tidemark.core.conversation.prefix import owner_of
 from tidemark.core.conversation.request import ModelRequest
 from tidemark.core.errors import TidemarkError
 from tidemark.core.events import Outcome, RequestServed
+from tidemark.core.http_headers import USER_AGENT
 from tidemark.core.ports import Caller, Headers
 from tidemark.core.report import NO_USAGE, Report, Usage
 from tidemark.pipeline.values import Ending
@@ -142,6 +143,6 @@ class RequestLog:
 def _program(headers: Headers) -> bytes:
     """Return the program that a client says it is."""
     for name, value in headers:
-        if name == b"user-agent":
+        if name == USER_AGENT:
             return value
     return b""

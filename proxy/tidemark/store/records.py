@@ -238,6 +238,7 @@ def read_conversation(family: str, answer: Sequence[Any], open_text: Callable[..
         parent_messages=number("base", int),
         owner=fields.get("owner", ""),
         name=text("name"),
+        sender=text("sender"),
         cache_breaks=tuple(told_changes(fields.get("sent", "").encode(errors="replace"))),
         lost_reply_position=number("unheard", int),
         broken=tuple(broken),

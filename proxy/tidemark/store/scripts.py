@@ -123,6 +123,8 @@ def record_arguments(
     if new and skip:
         new = [system for system in new if (turn.conversation, system.digest) not in stored_systems]
         listed = [system for system in listed if system.position == 0 or system in new]
+    texts = (turn.model, turn.name, turn.sender) if codec.cipher is None else _sealed_texts(turn, codec, owner)
+    model, name, sender = texts
     facts = _pack(
         (  # the order is that of record.lua; no bytes and no fractions, which its reader would change
             own if family == turn.chain.family else "",
@@ -132,9 +134,9 @@ def record_arguments(
             created,
             turn.tenant,
             turn.owner,
-            codec.seal_text(turn.model, owner, "c", turn.chain.family, "model"),
+            model,
             parts.total_tokens,
-            codec.seal_text(turn.name, owner, "c", turn.chain.family, "name"),
+            name,
             turn.base_branch,
             turn.lease_name,
             len(new),
@@ -144,6 +146,7 @@ def record_arguments(
             turn.bindings.hex(),
             turn.prompt_record.decode(),
             "" if lifetime.tenants_idle is None else lifetime.tenants_idle,
+            sender,
         )
     )
     hashes = chain_arguments(turn.chain, max(0, skip - NEAR))
@@ -153,6 +156,12 @@ def record_arguments(
     arguments += _message_arguments(turn, parts, codec, skip)
     arguments += answered
     return arguments
+
+
+def _sealed_texts(turn: TurnRecord, codec: Codec, owner: str) -> Sequence[str]:
+    """Return the texts of a conversation's record as they are stored with a cipher."""
+    texts = (("model", turn.model), ("name", turn.name), ("sender", turn.sender))
+    return [codec.seal_text(text, owner, "c", turn.chain.family, field) for field, text in texts]
 
 
 def _message_arguments(turn: TurnRecord, parts: TurnParts, codec: Codec, skip: int) -> list[Argument]:

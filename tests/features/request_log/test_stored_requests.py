@@ -15,7 +15,7 @@ from tests.features.upkeep.stored import open_store
 from tidemark.core.errors import StoreUnavailable
 from tidemark.core.events import RequestServed
 from tidemark.core.report import Usage
-from tidemark.features.request_log.facts import facts_of, program_of
+from tidemark.features.request_log.facts import facts_of
 from tidemark.features.request_log.reader import MAX_SEARCHED, SPAN_MS, RequestConditions, RequestLogReader
 from tidemark.features.request_log.store import MAX_ENTRY, RedisRequestLog
 from tidemark.features.request_log.writer import RequestLogWriter
@@ -168,19 +168,3 @@ def test_what_a_client_or_a_provider_sends_is_bounded() -> None:
     assert made.model.startswith("m?m?")
     assert made.cached is None
     assert len(msgspec.msgpack.encode(made)) < 500
-
-
-@pytest.mark.parametrize(
-    ("agent", "program"),
-    [
-        (b"claude-cli/2.1.0 (external, cli)", "claude-cli/2.1.0"),
-        (b"OpenAI/Python 1.55.0", "OpenAI/Python 1.55.0"),
-        (b"Anthropic/JS 0.70.1", "Anthropic/JS 0.70.1"),
-        (b"codex_cli_rs/0.60.1 (Debian 13.0.0; x86_64) xterm", "codex_cli_rs/0.60.1"),
-        (b"", ""),
-        (b"(nothing)", ""),
-    ],
-)
-def test_a_program_is_named_by_its_first_product(agent: bytes, program: str) -> None:
-    """With its version, which some SDKs write behind a space."""
-    assert program_of(agent) == program

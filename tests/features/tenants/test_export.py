@@ -92,6 +92,7 @@ def test_what_an_erasure_deletes_is_in_the_export(
     objects = lines_of(export(client, owner_for("mine")[:8]))
     text = json.dumps(objects)
     assert all(word in text for word in WORDS)
+    assert '"sender": "chat python-httpx/' in text
     assert not [word for word in OTHERS if word in text]
     assert owner_for("theirs") not in text
 

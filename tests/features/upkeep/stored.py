@@ -62,6 +62,7 @@ async def fill(url: str, conversations: int = 3, codec: Codec | None = None) -> 
         await store.keep_summary(tenant, next(reversed(stored)), chain, summary_of(chain, 5), waiting=True)
         named = turn_of(tenant, dialogue(2, "named"))
         named = replace(named, owner=f"{tenant}-owner", name="my talk", conversation=conversation_id(named.chain, 0))
+        named = replace(named, sender="messages a-program/1.0")
         stored[await store.record(named)] = raws(dialogue(2, "named"))
         turn = answered(tenant)
         stored[await store.record(turn)] = raws(turn.messages)

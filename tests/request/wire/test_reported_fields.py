@@ -30,7 +30,7 @@ from tidemark.pipeline.values import BufferedReply, Controls, Exchange
 
 ROUTE = Route("wire", "asked", "served", "openai", "http://upstream/v1")
 PROFILE = ModelProfile("asked", ModelWindow(), CompactionPolicy(calibrate=True, max_recall_tokens=None))
-CALLER = Caller(b"f" * 32, ())
+CALLER = Caller(b"f" * 32, (), program="a-program/1.0")
 SUMMARY = PrefixSummary(b"", 2, "It is there.", SummaryRecipe("llm", "", 0), "hybrid", "automatic", 0.0)
 KNOWN = ConversationState(conversation="c" * 48, stored_count=2, summary=SUMMARY, degraded=True)
 COUNT = RequestCount((5, 7, 11), 3, "o200k_base", exact=True, scheme="0f1e2d3c")
@@ -176,6 +176,7 @@ def test_a_turn_and_its_report_hold_what_their_fields_are_called() -> None:
         scheme="0f1e2d3c",
         owner=owner_of(CALLER.fingerprint),
         name="mine",
+        sender="chat a-program/1.0",
     )
     assert (exchange.turn.counted_as, exchange.turn.prepare) == ("served", None)
     assert exchange.turn.learn is not None

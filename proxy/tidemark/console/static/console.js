@@ -63,6 +63,29 @@ const renew = (here, next) => {
   if (chosen !== null && [...here.options].some((option) => option.value === chosen)) here.value = chosen;
 };
 
+// The newest messages come into view if their reader saw the end and types nothing; else the link to them counts them.
+const NEAR_END = 48;
+const NEWEST = "newest";
+const seesEnd = (list) => !list.lastElementChild || list.lastElementChild.getBoundingClientRect().bottom <= innerHeight + NEAR_END;
+const countNewer = (count) => {
+  const link = document.querySelector("[data-newest]");
+  if (!link) return;
+  link.dataset.newest = count || "";
+  link.querySelector(".count").textContent = count ? ` (${count} new)` : "";
+};
+const append = (list, messages) => {
+  const [first] = messages;
+  const follows = seesEnd(list) && !document.activeElement?.matches("input, select, textarea");
+  document.getElementById(NEWEST)?.remove();
+  list.append(...messages);
+  if (follows) first.scrollIntoView();
+  else countNewer(Number(document.querySelector("[data-newest]")?.dataset.newest) + messages.length);
+};
+const noticeEnd = () => {
+  const list = document.getElementById("messages");
+  if (document.querySelector("[data-newest]:not([data-newest=''])") && seesEnd(list)) countNewer(0);
+};
+
 // Adds the messages that are new to the list, and marks those that the model no longer sees.
 const goOn = (list, more) => {
   const covered = Number(more.dataset.covered);
@@ -72,7 +95,7 @@ const goOn = (list, more) => {
     item.dataset.state = state;
     item.querySelector(".state").textContent = state === "summarized" ? more.dataset.summarized : more.dataset.inContext;
   }
-  list.append(...more.childNodes);
+  if (more.children.length) append(list, [...more.children]);
   more.removeAttribute("data-more");
   renewAttributes(list, more);
 };
@@ -292,6 +315,10 @@ const offerCopies = () => {
   }
 };
 
+// An address without a place opens a conversation at its newest message, as links do. Who comes back is where they were.
+const [visit] = performance.getEntriesByType("navigation");
+if (visit?.type === "navigate" && !location.hash && document.querySelector(`#${NEWEST}[data-opening]`)) location.replace(`#${NEWEST}`);
+
 showTimes(document);
 setInterval(() => showTimes(document), 30000);
 listen();
@@ -300,3 +327,4 @@ offerCopies();
 document.addEventListener("keydown", searchByKey);
 document.addEventListener("input", filterRows);
 document.addEventListener("submit", send);
+document.addEventListener("scroll", noticeEnd, { passive: true });

@@ -134,6 +134,8 @@ class TurnRecord:
     """What takes the place of ``ConversationState.prompt_record``; empty if that stays."""
     keep: Keep = "all"
     """What of the turn is stored."""
+    sender: str = ""
+    """The request's dialect and the program that sent it, with a space between; empty if there was no request."""
 
     def with_reply(self, reply: Message, tokens: int, usage: Mapping[str, object]) -> TurnRecord:
         """Return the record of the same turn with its complete reply.
@@ -171,6 +173,7 @@ class TurnRecord:
             self.bindings,
             self.prompt_record,
             self.keep,
+            self.sender,
         )
 
     def with_response(self, response: ResponseRecord) -> TurnRecord:
@@ -205,6 +208,7 @@ class TurnRecord:
             self.bindings,
             self.prompt_record,
             self.keep,
+            self.sender,
         )
 
 
@@ -251,9 +255,21 @@ class ConversationRecord:
     """The owner: the credential that began the conversation."""
     name: str = ""
     """The client's name for the conversation."""
+    sender: str = ""
+    """``TurnRecord.sender`` of the newest request; empty in records of earlier versions."""
     cache_breaks: tuple[str, ...] = ()
     """Which parts of its earlier requests the client changed, in words that quote nothing; oldest first."""
     lost_reply_position: int = 0
     """The position of the newest reply that was reported to its client as lost; 0 for none."""
     broken: tuple[str, ...] = ()
     """The record's fields whose stored numbers cannot be read; they are 0 here."""
+
+    @property
+    def dialect(self) -> str:
+        """The dialect of the newest request; empty if it is not known."""
+        return self.sender.partition(" ")[0]
+
+    @property
+    def client(self) -> str:
+        """The program that sent the newest request, as it names itself; empty if it is not known."""
+        return self.sender.partition(" ")[2]

@@ -38,6 +38,8 @@ class Caller:
     """Members that a bridge writes into the reply: what the client asked for and Tidemark has resolved before."""
     grant: Grant | None = None
     """What the caller's key allows; None if nothing but the upstream bounds it (``auth.mode: passthrough``)."""
+    program: str = ""
+    """The program that sends the request, as it names itself."""
 
     @property
     def is_restricted(self) -> bool:

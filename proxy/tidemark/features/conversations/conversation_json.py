@@ -113,6 +113,8 @@ def _conversation(record: ConversationRecord) -> JsonObject:
         "id": record.id,
         "name": record.name or None,
         "model": record.model,
+        "client": record.client or None,
+        "dialect": record.dialect or None,
         "messages": record.message_count,
         "tokens": record.total_tokens,
         "turns": record.turn_count,

@@ -45,6 +45,8 @@ _HEAD: Mapping[str, Shape] = {
     "id": TEXT,
     "name": TEXT_OR_NULL,
     "model": TEXT,
+    "client": TEXT_OR_NULL,
+    "dialect": TEXT_OR_NULL,
     "messages": WHOLE,
     "tokens": WHOLE,
     "turns": WHOLE,
@@ -113,7 +115,13 @@ _FOUND = members({**_HEAD, "summarized_messages": WHOLE, "usage_percent": NUMBER
 _LISTED: Mapping[str, Shape] = {"object": _LIST, **paged(members(_HEAD))}
 OPERATIONS = (
     of_conversations(
-        "GET", CONVERSATIONS, "List the caller's conversations.", members(_LISTED, {"unreadable": list_of(TEXT)}), *PAGE
+        "GET",
+        CONVERSATIONS,
+        "List the caller's conversations.",
+        members(_LISTED, {"unreadable": list_of(TEXT)}),
+        *PAGE,
+        in_query("client", _FILTER, "The beginning of the name of the newest request's program."),
+        in_query("dialect", _FILTER, "The dialect of the newest request: chat, messages or responses."),
     ),
     of_conversations(
         "POST",
@@ -121,7 +129,10 @@ OPERATIONS = (
         "Find the caller's conversations.",
         members({"object": _LIST, **paged(_FOUND), "searched": WHOLE}, {"unreadable": list_of(TEXT)}),
         *PAGE,
-        body=Body(members({}, {"query": _FILTER, "model": _FILTER, "state": _FILTER}, only=True), required=False),
+        body=Body(
+            members({}, dict.fromkeys(("query", "model", "state", "client", "dialect"), _FILTER), only=True),
+            required=False,
+        ),
     ),
     of_conversations(
         "POST",

@@ -32,6 +32,7 @@ from tidemark.features.conversations.conversation_json import (
 )
 from tidemark.features.conversations.conversation_reader import ConversationReader
 from tidemark.features.conversations.finding import ConversationFilter, ConversationFinder
+from tidemark.features.conversations.pages import ConversationList
 from tidemark.features.conversations.paging import number_of, page_of
 from tidemark.features.conversations.search_index import MessageSearch
 from tidemark.features.conversations.standing_summaries import StandingSummaries
@@ -48,7 +49,7 @@ MAX_QUERY_CHARACTERS = 1000
 JSON_LINES = "application/jsonl"
 MAX_SEARCH_BYTES = 65_536
 """The largest body of ``POST /tidemark/conversations/search``."""
-SEARCH_MEMBERS = ("query", "model", "state")
+SEARCH_MEMBERS = ("query", "model", "state", "client", "dialect")
 """Members that the body of ``POST /tidemark/conversations/search`` may have."""
 
 
@@ -148,9 +149,14 @@ class ConversationEndpoints:
         ]
 
     async def _list(self, request: Request) -> Response:
-        return to_json(
-            conversation_list(await self.reading.conversations(self.access.caller(request), page_of(request)))
-        )
+        """Return a page; with a filter it may be empty though older conversations were not looked at yet."""
+        caller, part = self.access.caller(request), page_of(request)
+        client, dialect = (request.query_params.get(name, "") for name in ("client", "dialect"))
+        if not client and not dialect:
+            return to_json(conversation_list(await self.reading.conversations(caller, part)))
+        page = await self.finding.find(caller, part, ConversationFilter(client=client, dialect=dialect))
+        records = tuple(row.record for row in page.conversations)
+        return to_json(conversation_list(ConversationList(records, page.unreadable, page.older_cursor)))
 
     async def _find(self, request: Request) -> Response:
         body = await read_plain_body(request, MAX_SEARCH_BYTES)
@@ -235,7 +241,13 @@ def _conditions(fields: Mapping[str, bytes]) -> ConversationFilter:
         if len(value) > MAX_QUERY_CHARACTERS:
             raise InvalidRequest(f"'{name}' must be at most {MAX_QUERY_CHARACTERS} characters.", param=name)
         texts[name] = value.strip()
-    return ConversationFilter(texts.get("model", ""), texts.get("state", ""), texts.get("query", ""))
+    return ConversationFilter(
+        texts.get("model", ""),
+        texts.get("state", ""),
+        texts.get("query", ""),
+        client=texts.get("client", ""),
+        dialect=texts.get("dialect", ""),
+    )
 
 
 def _wrong_type(name: str, expected: str) -> InvalidRequest:

@@ -76,10 +76,27 @@ class ConversationFilter:
     words: str = ""
     owner: str = ""
     """Of the operator's list: whose conversations are listed."""
+    client: str = ""
+    """The beginning of the name of the newest request's program, in any case."""
+    dialect: str = ""
+    """The dialect of the newest request."""
 
     @property
     def is_all(self) -> bool:
-        return not (self.model or self.state or self.words)
+        return not (self.words or self.state or self.has_facts)
+
+    @property
+    def has_facts(self) -> bool:
+        """Whether anything is asked that the record itself says."""
+        return bool(self.model or self.client or self.dialect)
+
+    def takes(self, record: ConversationRecord) -> bool:
+        """Return whether the record says all that is asked of it."""
+        return (
+            self.model in ("", record.model)
+            and self.dialect in ("", record.dialect)
+            and record.client.casefold().startswith(self.client.casefold())
+        )
 
 
 @frozen
@@ -129,6 +146,7 @@ class ConversationFinder:
         self._store = store
         self._summaries = summaries
         self._formats = formats
+        self.dialects = formats.names
 
     async def find(
         self, caller: Caller | None, page: Page, conditions: ConversationFilter, *, newer: bool = False
@@ -138,10 +156,14 @@ class ConversationFinder:
         :param caller: None for the operator
         :param page: with a cursor, the entries after that place; before it with ``newer``
         :param newer: return the page before the cursor; the first page if that would not be a whole one
-        :raises InvalidRequest: the cursor belongs to no such list, or there is no such state
+        :raises InvalidRequest: the cursor belongs to no such list, or there is no such state or dialect
         """
-        if conditions.state not in ("", *STATES):
-            raise InvalidRequest(f"'state' must be one of {', '.join(STATES)}.", param="state")
+        for name, value, values in (
+            ("state", conditions.state, STATES),
+            ("dialect", conditions.dialect, self.dialects),
+        ):
+            if value not in ("", *values):
+                raise InvalidRequest(f"'{name}' must be one of {', '.join(values)}.", param=name)
         owner = (conditions.owner or None) if caller is None else owner_of(caller.fingerprint)
         start = None if page.cursor is None else _place(page.cursor)
         search = await self._searched(owner, page.limit, start, conditions, newer=newer and start is not None)
@@ -239,9 +261,9 @@ class ConversationFinder:
     ) -> None:
         """Add those of a few entries that are wanted, up to one more than the page has."""
         records = {record.id: record for record in await self._records(entries, owner, search)}
-        if conditions.model or conditions.state:
-            candidates = list(records.values())
-            fits = await asyncio.gather(*(self._is_in_state(record, conditions) for record in candidates))
+        if conditions.has_facts or conditions.state:
+            candidates = [record for record in records.values() if conditions.takes(record)]
+            fits = await asyncio.gather(*(self._is_in_state(record, conditions.state) for record in candidates))
             records = {record.id: record for record, fit in zip(candidates, fits, strict=True) if fit}
         for entry in entries:
             if len(search.matches) > limit:
@@ -274,15 +296,15 @@ class ConversationFinder:
                 await self._store.listing.drop(owner, conversation, "", used_at)
         return records
 
-    async def _is_in_state(self, record: ConversationRecord, conditions: ConversationFilter) -> bool:
-        """Return whether a conversation is of the model and in the state that are wanted."""
-        if not conditions.state or (conditions.model and record.model != conditions.model):
-            return conditions.model in ("", record.model)
-        if conditions.state in ("summarized", "whole"):
+    async def _is_in_state(self, record: ConversationRecord, state: str) -> bool:
+        """Return whether a conversation is in the state that is wanted; in any if none is."""
+        if not state:
+            return True
+        if state in ("summarized", "whole"):
             is_summarized = record.summary_count > 0 and await self._summaries.in_use(record) is not None
-            return is_summarized == (conditions.state == "summarized")
+            return is_summarized == (state == "summarized")
         usage = (await self.listed(record)).usage
-        return usage is not None and usage.level == conditions.state
+        return usage is not None and usage.level == state
 
     async def _has_words(self, record: ConversationRecord, words: str, search: _Search) -> bool:
         """Return whether a conversation's name or id contains a text, or one message contains all its words."""

@@ -6,12 +6,12 @@ console makes them of the stored conversation, which the last three facts lead t
 
 from __future__ import annotations
 
-import re
 from functools import lru_cache
 
 from tidemark.core.bill import MOST_TOKENS, MOST_USD, NANO, billed_tokens
 from tidemark.core.conversation.messages import JsonValue
 from tidemark.core.events import RequestServed
+from tidemark.core.http_headers import program_of
 from tidemark.core.report import Report
 from tidemark.store.request_facts import CLIPPED, RECALLED, SHORTENED, RequestFacts
 
@@ -22,7 +22,6 @@ NEWEST_BYTES = 8
 DIGITS = 3
 REMEMBERED = 1024
 """Names that are cut once: most requests have those of the ones before."""
-_PROGRAM = re.compile(r"[^\s(;,]+(?: \d[^\s(;,]*)?")
 
 
 def facts_of(served: RequestServed, at: float) -> RequestFacts:
@@ -83,13 +82,6 @@ def facts_of(served: RequestServed, at: float) -> RequestFacts:
         report.position if is_stored else 0,
         report.newest[:NEWEST_BYTES] if is_stored else b"",
     )
-
-
-@lru_cache(REMEMBERED)
-def program_of(agent: bytes) -> str:
-    """Return a program's name and version of a ``User-Agent``: its first product (RFC 9110, section 10.1.5)."""
-    match = _PROGRAM.match(agent[: 2 * MAX_CHARACTERS].decode("latin-1").strip())
-    return match[0][:MAX_CHARACTERS] if match else ""
 
 
 def facts_json(identifier: str, owner: str, facts: RequestFacts) -> dict[str, JsonValue]:

@@ -101,6 +101,7 @@ class BackgroundResponses:
             summarized=0,
             created_at=self.clock(),
             owner=owner_of(caller.fingerprint),
+            sender=f"{self.dialect.name} {caller.program}",
         )
 
     def _count(self, message: Message, record: ResponseRecord) -> int:

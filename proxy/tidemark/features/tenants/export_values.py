@@ -32,7 +32,7 @@ JsonObject = dict[str, JsonValue]
 Read = Callable[[Codec, Element, KeyPlace], JsonObject | None]
 """Returns what an element holds; None if it holds nothing of its own."""
 _UNREADABLE = (RecordUnreadable, ValueError, KeyError, TypeError, AttributeError, zlib.error)
-_SEALED_TEXTS = frozenset({b"model", b"name"})
+_SEALED_TEXTS = frozenset({b"model", b"name", b"sender"})
 
 
 @frozen

@@ -30,7 +30,7 @@ LEASE_SECONDS = 60
 """How long the lease of a run lasts that says nothing more; each page renews it."""
 _DIGEST = 16
 _SUMMARIES = frozenset({"s", "w", "z"})
-_TEXTS = frozenset({b"model", b"name"})
+_TEXTS = frozenset({b"model", b"name", b"sender"})
 _RESEAL, _LEASE = script("reseal"), script("lease")
 
 

@@ -35,7 +35,7 @@ _WHOLE_NUMBERS = frozenset(
     {b"base", b"count", b"tokens", b"turns", b"summaries", b"unheard", b"stem", b"idle", b"lent"}
 )
 _TIMES = frozenset({b"created", b"updated", b"last_summary", b"touched", b"dies"})
-_SEALED_TEXTS = frozenset({b"model", b"name"})
+_SEALED_TEXTS = frozenset({b"model", b"name", b"sender"})
 
 
 @frozen

@@ -67,7 +67,7 @@ while up and up ~= '' do
   if first then redis.call('SET', key('x', up), ARGV[4], 'EX', 600) end
   first = false
   if keep > 0 then
-    redis.call('HDEL', key('c', up), 'name', 'model', 'turns', 'tokens', 'summaries', 'last_summary', 'updated', 'bound', 'sent', 'idle')
+    redis.call('HDEL', key('c', up), 'name', 'model', 'turns', 'tokens', 'summaries', 'last_summary', 'updated', 'bound', 'sent', 'idle', 'sender')
     redis.call('HSET', key('c', up), 'count', branch.base + keep, 'stem', 1)
     break
   end

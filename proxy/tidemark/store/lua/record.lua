@@ -6,8 +6,8 @@
 -- messages are not sent because the expected conversation has them, for a conversation whose answers the client
 -- repeats in other words the arguments of `shortened`, how many arguments the response has, in hex what the turn's
 -- thinking is bound to (core/conversation/thinking.py), which a fork has from its parent, and what takes the place of
--- what was sent before the messages (core/conversation/sent_prompts.py), or "", and the tenant's own ttl if a model may
--- have another, or "".
+-- what was sent before the messages (core/conversation/sent_prompts.py), or "", the tenant's own ttl if a model may
+-- have another, or "", and the dialect and program of the request, or "".
 local expected, skip, ttl, age, created, tenant, owner, model, total, client_name, head, lease, systems, withheld, echo = unpack(facts)
 local turn, lease_value = ARGV[4], ARGV[5]
 local sent = facts[18]
@@ -143,6 +143,7 @@ if fresh then
   set('turns', (turns or 0) + 1)
   set('updated', created)
   set('model', model)
+  if facts[20] ~= '' then set('sender', facts[20]) end
 end
 if client_name ~= '' then
   set('name', client_name)

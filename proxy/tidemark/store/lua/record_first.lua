@@ -16,6 +16,7 @@ do
       call('HSET', c, 'base', 0, 'count', N, 'parent', '', 'tenant', tenant, 'owner', owner, 'model', model,
         'touched', call('TIME')[1], 'created', created, 'updated', created, 'tokens', total, 'turns', 1, 'summaries', 0,
         unpack(facts[18] ~= '' and {'sent', facts[18]} or {}))
+      if facts[20] ~= '' then call('HSET', c, 'sender', facts[20]) end
       if facts[19] ~= '' and facts[19] ~= ttl then call('HSET', c, 'idle', ttl) end
       call('SET', h, H, unpack(lasting))
       for from = 6 + 2 * systems, #ARGV, 1000 do  -- unpack has a limit
