@@ -50,12 +50,18 @@ class RequestLog:
         self.code: str | None = None
         self.cause: str | None = None
         self.first_byte: float | None = None
+        self._asked: float | None = None
         self._timer = timer
         self._started = timer()
 
     def on_planned(self, report: Report) -> None:
         self.report = report
+        self.note_asked()
         self.end_permit()
+
+    def note_asked(self) -> None:
+        """Note that the upstream is asked now."""
+        self._asked = self._timer() - self._started
 
     def end_permit(self) -> None:
         """End the permit of a large request: what follows is a wait for others."""
@@ -113,18 +119,27 @@ class RequestLog:
         self.first_byte = self._timer() - self._started
 
     def to_event(self) -> RequestServed:
-        request, report, usage = self.request, self.report, NO_USAGE
+        request, report, usage, first_byte, upstream_seconds = (
+            self.request,
+            self.report,
+            NO_USAGE,
+            self.first_byte,
+            None,
+        )
         if self.answered_here:
             report = report and replace(report, tokens_before=0, tokens_after=0)
-        elif request and self.ending:
-            usage = self._usage()
+        else:
+            if request and self.ending:
+                usage = self._usage()
+            if first_byte is not None and self._asked is not None:
+                upstream_seconds = first_byte - self._asked
         caller = self.caller
         return RequestServed(
             self.path,
             self.response.status or CLIENT_GONE,
             self.outcome,
             self._timer() - self._started,
-            self.first_byte,
+            first_byte,
             request.model if request else self.model,
             request.stream if request else False,
             report,
@@ -136,6 +151,7 @@ class RequestLog:
             owner_of(caller.fingerprint) if caller else "",
             caller.grant.tenant if caller and caller.grant else "",
             _program(self.headers),
+            upstream_seconds,
         )
 
 
