@@ -56,7 +56,7 @@ class RequestServed:
     client: bytes = b""
     """The header ``User-Agent``, by which a program names itself."""
     upstream_seconds: float | None = None
-    """From asking the upstream to the first byte of its answer, or to the end of one that is no stream."""
+    """From asking the upstream to the first byte of its answer, which is read whole if it is no stream."""
 
 
 @frozen

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
+from operator import add
 from typing import NamedTuple
 
 from tidemark.core.frozen import frozen
@@ -59,7 +60,7 @@ class TrafficFigures:
 
     def add_times(self, name: str, counts: Sequence[int]) -> None:
         """Add counts between the bounds of one of ``TIMES``."""
-        setattr(self, name, [own + more for own, more in zip(getattr(self, name), counts, strict=True)])
+        setattr(self, name, [*map(add, getattr(self, name), counts)])
 
     def overhead_quantile(self, share: float) -> float | None:
         """Return the seconds that this share of the overheads does not exceed; None if there is none.

@@ -50,18 +50,18 @@ class RequestLog:
         self.code: str | None = None
         self.cause: str | None = None
         self.first_byte: float | None = None
-        self._asked: float | None = None
+        self._asked_at: float | None = None
         self._timer = timer
         self._started = timer()
 
     def on_planned(self, report: Report) -> None:
         self.report = report
-        self.note_asked()
+        self._asked_at = self._timer()
         self.end_permit()
 
     def note_asked(self) -> None:
         """Note that the upstream is asked now."""
-        self._asked = self._timer() - self._started
+        self._asked_at = self._timer()
 
     def end_permit(self) -> None:
         """End the permit of a large request: what follows is a wait for others."""
@@ -131,8 +131,8 @@ class RequestLog:
         else:
             if request and self.ending:
                 usage = self._usage()
-            if first_byte is not None and self._asked is not None:
-                upstream_seconds = first_byte - self._asked
+            if first_byte is not None and self._asked_at is not None:
+                upstream_seconds = self._started + first_byte - self._asked_at
         caller = self.caller
         return RequestServed(
             self.path,

@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from operator import add
 
 from tidemark.core.events import RequestServed
 from tidemark.core.frozen import frozen
@@ -24,10 +25,12 @@ MAX_COUNT = 10**12
 REFUSED = 400
 """From this status on an answer is a refusal, which often begins at once."""
 SILENT_SECONDS = 3600.0
-"""A tenant that has sent nothing for so long makes room for another one."""
+"""A tenant that has sent nothing for so long gives its place to another one."""
 
 RequestLabels = tuple[str, int, str, str]
 """Model, status, action and outcome of requests."""
+TenantLabels = tuple[str, int, str, str, str]
+"""The same, then the tenant."""
 
 
 class DurationCounts:
@@ -59,7 +62,7 @@ class DurationCounts:
         """Add the counts between the same bounds."""
         self.number += other.number
         self.seconds += other.seconds
-        self.counts = [own + more for own, more in zip(self.counts, other.counts, strict=True)]
+        self.counts = [*map(add, self.counts, other.counts)]
 
 
 class RequestTotals:
@@ -96,8 +99,8 @@ class RequestTotals:
         self.seconds = DurationCounts(REQUEST_SECONDS)
         self.first_byte = DurationCounts(FIRST_BYTE_SECONDS)
         self.overhead = DurationCounts(OVERHEAD_BOUNDS)
-        self.upstream = DurationCounts(FIRST_BYTE_BOUNDS)
-        """The times until the upstream began to answer."""
+        self.upstream = [0] * (len(FIRST_BYTE_BOUNDS) + 1)
+        """The number of times until the upstream began to answer, between each bound and the one before."""
 
     def add(self, served: RequestServed) -> None:
         """Add one request. Negative tokens are ignored, because an upstream may send them and counters only grow."""
@@ -106,7 +109,7 @@ class RequestTotals:
         if served.first_byte_seconds is not None:
             self.first_byte.add(served.first_byte_seconds)
             if served.upstream_seconds is not None:
-                self.upstream.add(served.upstream_seconds)
+                self.upstream[bisect_left(FIRST_BYTE_BOUNDS, served.upstream_seconds)] += 1
         if (report := served.report) is not None:
             self.overhead.add(report.overhead_seconds)
             self.before += (before := report.tokens_before)
@@ -138,17 +141,18 @@ class RequestTotals:
                 own[key] = own.get(key, 0) + number
         for name in _DURATIONS:
             getattr(self, name).merge(getattr(other, name))
+        self.upstream = [*map(add, self.upstream, other.upstream)]
 
 
 _NUMBERS = ("recalls", "cache_breaks")
-_DURATIONS = ("seconds", "first_byte", "overhead", "upstream")
-_SUMS = tuple(name for name in RequestTotals.__slots__ if name not in (*_NUMBERS, *_DURATIONS))
+_DURATIONS = ("seconds", "first_byte", "overhead")
+_SUMS = tuple(name for name in RequestTotals.__slots__ if name not in (*_NUMBERS, *_DURATIONS, "upstream"))
 
 
 class NamedTenants(dict[str, float]):
     """The tenants with figures of their own: the first ones that got an answer, and when each was last seen.
 
-    Each costs a hash in every period of the store. So a tenant has one only if this worker and the store have room.
+    Each costs a hash in every period of the store. So this worker names a bounded number, and so does the store.
 
     :param timer: seconds, of any beginning
     """
@@ -185,12 +189,13 @@ class NamedTenants(dict[str, float]):
                 self[tenant] = now
 
 
-def by_labels(gathered: Mapping[tuple[RequestLabels, str], RequestTotals]) -> Mapping[RequestLabels, RequestTotals]:
+def by_labels(gathered: Mapping[TenantLabels, RequestTotals]) -> Mapping[RequestLabels, RequestTotals]:
     """Return the totals of all tenants together. Those of one label become the first ones of it, which change."""
     merged: dict[RequestLabels, RequestTotals] = {}
-    for (labels, _), totals in gathered.items():
-        if merged.setdefault(labels, totals) is not totals:
-            merged[labels].merge(totals)
+    for (model, status, action, outcome, _), totals in gathered.items():
+        first = merged.setdefault((model, status, action, outcome), totals)
+        if first is not totals:
+            first.merge(totals)
     return merged
 
 
@@ -210,7 +215,7 @@ class Unsent:
     """Requests that were refused beyond the limits, before anything was known of them."""
 
 
-def traffic_of(gathered: Mapping[tuple[RequestLabels, str], RequestTotals], unsent: Unsent) -> Cells:
+def traffic_of(gathered: Mapping[TenantLabels, RequestTotals], unsent: Unsent) -> Cells:
     """Return the figures of all requests.
 
     :param gathered: totals by their labels and tenant
@@ -220,7 +225,7 @@ def traffic_of(gathered: Mapping[tuple[RequestLabels, str], RequestTotals], unse
     def cell(model: str, tenant: str) -> TrafficFigures:
         return cells.setdefault((model, tenant), TrafficFigures())
 
-    for ((model, status, action, _), tenant), totals in gathered.items():
+    for (model, status, action, _, tenant), totals in gathered.items():
         figures = cell(model, tenant)
         figures.requests += totals.number
         figures.tokens_before += min(totals.before, MAX_COUNT)
@@ -231,7 +236,7 @@ def traffic_of(gathered: Mapping[tuple[RequestLabels, str], RequestTotals], unse
             setattr(figures, action, getattr(figures, action) + totals.number)
         figures.add_times("overheads", totals.overhead.counts)
         if model and status < REFUSED:
-            figures.add_times("first_bytes", totals.upstream.counts)
+            figures.add_times("first_bytes", totals.upstream)
     for (model, tenant), number in unsent.failures.items():
         cell(model, tenant).summarizer_failures += number
     for (action, model, tenant), number in unsent.by_hand.items():

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections import Counter
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import assert_never
@@ -56,8 +55,8 @@ from tidemark.telemetry.gathering import (
     REQUEST_SECONDS,
     Cells,
     NamedTenants,
-    RequestLabels,
     RequestTotals,
+    TenantLabels,
     Unsent,
     by_labels,
     traffic_of,
@@ -92,15 +91,15 @@ class Metrics:
         self._shared = shared
         self._count_traffic: Callable[[Cells], None] | None = None
         self._hand_over_timer: asyncio.TimerHandle | None = None
-        self._by_hand: Counter[tuple[Action, str, str]] = Counter()
+        self._by_hand: dict[tuple[Action, str, str], int] = {}
         """Compactions by hand that the figures of traffic do not have yet, by model and tenant."""
-        self._failed_summaries: Counter[tuple[str, str]] = Counter()
+        self._failed_summaries: dict[tuple[str, str], int] = {}
         """Those that the figures of traffic do not have yet, by model and tenant."""
         self._shed_number = 0
         """Requests refused beyond the limits, which the figures of traffic do not have yet."""
         self._models: set[str] = set()
         self._tenants = NamedTenants(time.monotonic)
-        self._gathered: dict[tuple[RequestLabels, str], RequestTotals] = {}
+        self._gathered: dict[TenantLabels, RequestTotals] = {}
         self._forwarded_numbers: dict[tuple[str, int], int] = {}
         self.registry.register(self)  # it is collected first
         self.registry.add_process()
@@ -213,13 +212,15 @@ class Metrics:
     def _count_summary(self, event: ConversationCompacted | SummaryPrepared | SummaryFailed | BreakerChanged) -> None:
         self._summaries(event)
         if isinstance(event, SummaryFailed) and self._count_traffic is not None:
-            self._failed_summaries[self._place_of(event)] += 1
+            place = self._place_of(event)
+            self._failed_summaries[place] = self._failed_summaries.get(place, 0) + 1
             self._hand_over_soon()
 
     def _count_by_hand(self, event: ManualCompactionEnded) -> None:
         """Count a compaction for which no request is sent: the figures of traffic have it beside those of requests."""
         if self._count_traffic is not None:
-            self._by_hand[event.action, *self._place_of(event)] += 1
+            place = (event.action, *self._place_of(event))
+            self._by_hand[place] = self._by_hand.get(place, 0) + 1
             self._hand_over_soon()
 
     def _place_of(self, event: SummaryFailed | ManualCompactionEnded) -> tuple[str, str]:
@@ -265,11 +266,11 @@ class Metrics:
         for (endpoint, code), number in numbers.items():
             self._forwarded.labels(endpoint, str(code)).inc(number)
         gathered, self._gathered = self._gathered, {}
-        failed, self._failed_summaries = self._failed_summaries, Counter()
-        by_hand, self._by_hand = self._by_hand, Counter()
+        failed, self._failed_summaries = self._failed_summaries, {}
+        by_hand, self._by_hand = self._by_hand, {}
         shed, self._shed_number = self._shed_number, 0
         if self._count_traffic is not None and (gathered or failed or by_hand or shed):
-            self._tenants.see(tenant for _, tenant in gathered)
+            self._tenants.see(labels[-1] for labels in gathered)
             self._count_traffic(traffic_of(gathered, Unsent(failed, by_hand, shed)))
         for (model, status, action, outcome), requests in by_labels(gathered).items():
             self._requests.labels(model, str(status), action, outcome).inc(requests.number)
@@ -296,9 +297,10 @@ class Metrics:
 
     def _served(self, event: RequestServed) -> None:
         model = event.model if event.model in self._models else self._label(event)
-        owner = event.owner
-        tenant = owner if owner in self._tenants else self._tenants.name(owner, has_answer=_has_answered(event))
-        key = ((model, event.status, event.report.action if event.report else "", event.outcome), tenant)
+        tenant = event.owner
+        if tenant not in self._tenants:
+            tenant = self._tenants.name(tenant, has_answer=_has_answered(event))
+        key = (model, event.status, event.report.action if event.report else "", event.outcome, tenant)
         gathered = self._gathered.get(key)
         if gathered is None:
             gathered = self._first(key)
@@ -307,7 +309,7 @@ class Metrics:
             place = event.endpoint, event.status
             self._forwarded_numbers[place] = self._forwarded_numbers.get(place, 0) + 1
 
-    def _first(self, key: tuple[RequestLabels, str]) -> RequestTotals:
+    def _first(self, key: TenantLabels) -> RequestTotals:
         """Create the totals of a kind of request; the first one schedules the next update of the series."""
         if self._shared is not None or self._count_traffic is not None:
             self._hand_over_soon()

@@ -1,4 +1,4 @@
-"""Stores the figures of requests, in one hash for each period of each level: of all, of each model, of each tenant.
+"""Stores the figures of requests by period: of all, of each model, of each tenant.
 
 ``features/traffic/feature.py`` adds a worker's figures about once a second, and ``features/traffic/traffic_reader.py``
 reads windows. All keys share one hash tag, so that one script may touch them all. ADR 0021 gives the reasons, ADR 0048

@@ -72,8 +72,8 @@ class TrafficReader:
             if text in (name, owner):
                 return Part("t", owner)
         await self.settle()
-        known = await self.store.tenants()
-        fitting = [text] if text in known else [owner for owner in known if owner.startswith(text)]
+        tenants = await self.store.tenants()
+        fitting = [text] if text in tenants else [owner for owner in tenants if owner.startswith(text)]
         if len(fitting) > 1:
             message = f"{len(fitting)} tenants begin with {text}. Name more of the fingerprint."
             raise InvalidRequest(message, param="tenant")

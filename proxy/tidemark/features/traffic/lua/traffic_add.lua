@@ -36,9 +36,10 @@ local function listed(kind, name, minute)
   return name
 end
 
-local touched, place = {}, first
+-- By key, the amounts of its fields: commands cost more than sums, and most cells share the rows of all and of a model.
+local sums, kept_seconds, place = {}, {}, first
 while place < #ARGV do
-  local minute, fields = tonumber(ARGV[place]), 2 * tonumber(ARGV[place + 3])
+  local minute, last_field = tonumber(ARGV[place]), place + 3 + 2 * tonumber(ARGV[place + 3])
   local rows = {''}
   for offset, kind in ipairs({'m', 't'}) do
     local name = ARGV[place + offset]
@@ -50,16 +51,20 @@ while place < #ARGV do
     local period = string.format('%d', math.floor(minute / tonumber(ARGV[level + 1])))
     for _, row in ipairs(rows) do
       local key = prefix .. ':' .. ARGV[level] .. ':' .. period .. row
-      for field = place + 4, place + 3 + fields, 2 do
-        redis.call('HINCRBY', key, ARGV[field], ARGV[field + 1])
+      local amounts = sums[key] or {}
+      sums[key], kept_seconds[key] = amounts, ARGV[level + 2]
+      for field = place + 4, last_field, 2 do
+        amounts[ARGV[field]] = (amounts[ARGV[field]] or 0) + tonumber(ARGV[field + 1])
       end
-      touched[key] = ARGV[level + 2]
     end
   end
-  place = place + 4 + fields
+  place = last_field + 1
 end
-for key, seconds in pairs(touched) do
-  redis.call('EXPIRE', key, seconds)
+for key, amounts in pairs(sums) do
+  for field, amount in pairs(amounts) do
+    redis.call('HINCRBY', key, field, string.format('%.0f', amount))
+  end
+  redis.call('EXPIRE', key, kept_seconds[key])
 end
 redis.call('SET', number_key, ARGV[2], 'EX', ARGV[3])
 return 1
