@@ -119,13 +119,8 @@ class RequestLog:
         self.first_byte = self._timer() - self._started
 
     def to_event(self) -> RequestServed:
-        request, report, usage, first_byte, upstream_seconds = (
-            self.request,
-            self.report,
-            NO_USAGE,
-            self.first_byte,
-            None,
-        )
+        request, report, usage = self.request, self.report, NO_USAGE
+        first_byte, upstream_seconds = self.first_byte, None
         if self.answered_here:
             report = report and replace(report, tokens_before=0, tokens_after=0)
         else:

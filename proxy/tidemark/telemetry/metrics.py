@@ -305,6 +305,8 @@ class Metrics:
         if gathered is None:
             gathered = self._first(key)
         gathered.add(event)
+        if event.upstream_seconds is not None and self._count_traffic is not None:  # else nobody would take them
+            gathered.upstream.append(event.upstream_seconds)
         if event.endpoint:
             place = event.endpoint, event.status
             self._forwarded_numbers[place] = self._forwarded_numbers.get(place, 0) + 1
