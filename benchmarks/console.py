@@ -30,7 +30,7 @@ from tidemark.core.conversation.records import TurnRecord
 from tidemark.core.cursors import cursor_of
 from tidemark.core.events import RequestServed
 from tidemark.core.report import Report
-from tidemark.core.traffic import TrafficFigures
+from tidemark.core.traffic import MAX_NAMES, TrafficCell, TrafficFigures
 from tidemark.features.request_log.facts import facts_of
 from tidemark.features.request_log.store import MAX_ENTRY, RedisRequestLog
 from tidemark.features.traffic.store import RedisTraffic
@@ -98,7 +98,7 @@ async def seed(url: str, conversations: int, requests: int) -> str:
     per_minute = max(requests // minutes, 1)
     for batch, place in enumerate(range(0, minutes, TOGETHER), 1):
         span = range(place, min(place + TOGETHER, minutes))
-        await traffic.add("bench", batch, {int(now // 60) - minute: figures(per_minute) for minute in span})
+        await traffic.add("bench", batch, {cell(int(now // 60) - minute): figures(per_minute) for minute in span})
     await store.close()
     return newest
 
@@ -120,11 +120,17 @@ async def seed_log(store: RedisStore, long: TurnRecord, now: float) -> None:
     await log.add("bench", batch + 1, {TENANT: [logged(long, LONG - 1, now)]}, now)
 
 
+def cell(minute: int) -> TrafficCell:
+    """Make a minute's place: the names take turns, and there are more tenants than have figures of their own."""
+    return TrafficCell(minute, f"model-{minute % MAX_NAMES}", f"{minute % (2 * MAX_NAMES):032x}")
+
+
 def figures(requests: int) -> TrafficFigures:
     """Make the figures of a minute."""
     single = TrafficFigures(requests=requests, tokens_before=4000 * requests, tokens_after=900 * requests)
     for place in range(requests):
         single.overheads[place % len(single.overheads)] += 1
+        single.first_bytes[place % len(single.first_bytes)] += 1
     return single
 
 
@@ -215,6 +221,7 @@ def measure(port: int, url: str, newest: str, options: argparse.Namespace) -> in
     visitor, worst = Visitor(port), 0.0
     print(f"{'page':44} {'p50, ms':>8} {'p95, ms':>8} {'most':>8} {'KB':>8}")
     windows = [(f"overview, last {window}", f"{OVERVIEW}?window={window}") for window in ("hour", "day", "week")]
+    windows += [(f"{name}, of a model", f"{path}&of=model:model-1") for name, path in windows]
     for name, path in [*windows, *places(url, options.conversations)]:
         answers = [visitor.open(path) for _ in range(options.rounds)]
         worst = max(worst, show(name, [spent for spent, _ in answers], len(answers[0][1])))

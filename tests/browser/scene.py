@@ -11,6 +11,7 @@ import json
 import math
 import random
 import time
+from bisect import bisect_left
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -23,7 +24,7 @@ from tests.console.conftest import TOKEN, Console
 from tests.request.talk import Said, assistant, system, user
 from tests.support.scripted import Received, refuses, says
 from tidemark.core.bill import NANO, BillFigures
-from tidemark.core.traffic import TrafficFigures
+from tidemark.core.traffic import FIRST_BYTE_BOUNDS, TrafficCell, TrafficFigures
 from tidemark.features.bill.store import RedisDays
 from tidemark.features.traffic.store import RedisTraffic
 
@@ -133,7 +134,11 @@ async def write_figures(url: str) -> None:
     now = int(time.time() // 60)
     async with Redis.from_url(url) as client:
         traffic = RedisTraffic(client.execute_command)
-        minutes = {now - age: minute_figures(now - age, chance) for age in range(1, 26 * 60)}
+        minutes = {
+            TrafficCell(now - age, model, tenant): minute_figures(now - age, chance, share, seconds)
+            for age in range(1, 26 * 60)
+            for model, tenant, share, seconds in CONTENT["shares"]
+        }
         for batch, first in enumerate(range(0, len(minutes), 300), 1):
             await traffic.add("scene", batch, dict(list(minutes.items())[first : first + 300]))
         today = now // 1440
@@ -150,13 +155,18 @@ def day_figures(chance: random.Random) -> BillFigures:
     )
 
 
-def minute_figures(minute: int, chance: random.Random) -> TrafficFigures:
-    """The figures of one minute."""
+def minute_figures(minute: int, chance: random.Random, share: float, seconds: float) -> TrafficFigures:
+    """The figures of one minute, of a model and a tenant.
+
+    :param share: of all requests
+    :param seconds: until the model begins to answer, at half of them
+    """
     hour = minute / 60 % 24
     load = 2 + 16 * math.exp(-(((hour - 10.5) / 2.4) ** 2)) + 12 * math.exp(-(((hour - 15.5) / 2.2) ** 2))
-    requests = max(0, round(chance.gauss(load, 1 + load / 8)))
+    load *= share
+    requests = max(0, round(chance.gauss(load, share + load / 8)))
     before = sum(round(chance.lognormvariate(8.6, 0.5)) for _ in range(requests))
-    saved = round(before * min(0.62, 0.3 + load / 60))
+    saved = round(before * min(0.62, 0.3 + load / share / 60))
     compacted = sum(chance.random() < 0.05 for _ in range(requests))
     figures = TrafficFigures(
         requests=requests,
@@ -170,5 +180,7 @@ def minute_figures(minute: int, chance: random.Random) -> TrafficFigures:
         cached_tokens=round((before - saved) * chance.uniform(0.55, 0.72)),
     )
     for _ in range(requests):
-        figures.overheads[min(max(round(chance.gauss(11.5 + load / 12, 2.2)), 4), 26)] += 1
+        figures.overheads[min(max(round(chance.gauss(11.5 + load / share / 12, 2.2)), 4), 26)] += 1
+        first_byte = seconds * chance.lognormvariate(load / share / 60, 0.45)
+        figures.first_bytes[bisect_left(FIRST_BYTE_BOUNDS, first_byte)] += 1
     return figures

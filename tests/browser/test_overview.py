@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 
 import pytest
-from playwright.sync_api import Page, expect
+from playwright.sync_api import Browser, Page, expect
 
-from tests.browser.conftest import HEIGHT, PHONE, check_accessible
+from tests.browser.conftest import HEIGHT, PHONE, check_accessible, sign_in
 from tests.console.conftest import Console
 from tests.request.talk import history, user
 
@@ -55,6 +55,42 @@ def test_a_plot_is_read_by_pointer_and_by_keyboard(console: Console, page: Page)
     assert box is not None
     page.mouse.move(box["x"] + 1, box["y"] + box["height"] / 2)
     expect(reader).to_have_attribute("aria-valuenow", "1")
+
+
+def test_one_model_or_tenant_is_chosen_by_keyboard_and_stays_chosen(console: Console, page: Page) -> None:
+    """With the window, and while the page is renewed; what others send does not come in."""
+    console.client("one").chat([user("Hello.")])
+    console.client("two").chat([user("Hello.")])
+    page.goto("/console?window=day")
+    choice = page.get_by_label("Requests of")
+    choice.focus()
+    page.keyboard.press("End")
+    page.keyboard.press("Tab")
+    page.keyboard.press("Enter")
+    page.wait_for_url("**/console?window=day&of=tenant**")
+    tile = page.locator(".tiles > div").filter(has_text=re.compile("^Requests(?! compacted)")).locator("dd").first
+    expect(tile).to_have_text("1")
+    chosen = choice.input_value().partition(":")[2]
+    for key in ("one", "two"):
+        console.client(key).chat([user("Hello again.")])
+    expect(tile).to_have_text("2", timeout=20_000)
+    expect(choice).to_have_value(f"tenant:{chosen}")
+    page.get_by_role("link", name="Last week").click()
+    expect(page.get_by_role("link", name="Last week")).to_have_attribute("aria-current", "true")
+    expect(tile).to_have_text("2")
+
+
+def test_a_choice_needs_no_script(console: Console, browser: Browser) -> None:
+    """It is a form of its own."""
+    console.client("one").chat([user("Hello.")])
+    context = browser.new_context(base_url=console.url, java_script_enabled=False)
+    page = context.new_page()
+    sign_in(page, console.token)
+    page.get_by_label("Requests of").select_option("small")
+    page.get_by_role("button", name="Show").click()
+    expect(page).to_have_url(re.compile("of=model%3Asmall$"))
+    expect(page.get_by_label("Requests of")).to_have_value("model:small")
+    context.close()
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])

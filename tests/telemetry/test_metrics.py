@@ -28,8 +28,9 @@ from tidemark.core.events import (
 )
 from tidemark.core.receipt import KindCount
 from tidemark.core.report import Report, Usage
+from tidemark.core.traffic import OTHER
 from tidemark.telemetry.gathering import REQUEST_SECONDS
-from tidemark.telemetry.metrics import MAX_MODELS, OTHER, Metrics
+from tidemark.telemetry.metrics import MAX_MODELS, Metrics
 from tidemark.telemetry.state import WorkerState, count_pool_threads
 
 SERVED = RequestServed(

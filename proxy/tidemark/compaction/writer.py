@@ -117,15 +117,16 @@ class SummaryWriter:
         else:
             self._learn(order, summarizer, self._breaker(order, summarizer).after_success())
             if text.warning:
+                conversation, name, owner = order.conversation, order.profile.name, order.owner
                 strategy, seconds = summarizer.recipe.strategy, self.timer() - started
-                event = SummaryFailed(
-                    order.conversation, order.profile.name, strategy, text.warning, text.made_by, seconds
+                self._emit(
+                    SummaryFailed(conversation, name, strategy, text.warning, text.made_by, seconds, owner=owner)
                 )
-                self._emit(event)
             return text
         strategy = summarizer.recipe.strategy
         model, duration = order.profile.name, self.timer() - started
-        self._emit(SummaryFailed(order.conversation, model, strategy, reason, policy.on_failure, duration, detail))
+        failed = (order.conversation, model, strategy, reason, policy.on_failure, duration, detail, order.owner)
+        self._emit(SummaryFailed(*failed))
         # A summarizer that was stopped early, because its client waits no longer, may have been about to answer.
         is_fair = allowed >= _FAIR_SHARE * policy.summarizer_timeout_seconds
         after = self._breaker(order, summarizer)

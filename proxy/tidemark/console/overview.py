@@ -1,6 +1,7 @@
-"""``/console``: what Tidemark did with all requests of the last hour, day or week, and the newest compactions.
+"""``/console``: what Tidemark did with the requests of the last hour, day or week, and the newest compactions.
 
-It shows the same figures as ``GET /tidemark/stats``. While nothing has come yet, it says how to send a request.
+It shows the same figures as ``GET /tidemark/stats``, of all requests, a model or a tenant; to a tenant its own. While
+nothing has come yet, it says how to send a request.
 
 Its plots are coordinates of figures over time; ``templates/plot.html`` writes them as SVG. A plot has at most two
 series, which differ in dash as well as in colour, and further figures that are read with them and not drawn.
@@ -10,8 +11,10 @@ from __future__ import annotations
 
 import asyncio
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import date
+from typing import Literal
+from urllib.parse import urlencode
 
 from starlette.responses import Response
 
@@ -22,11 +25,12 @@ from tidemark.console.visit import Visit
 from tidemark.core.bill import BillFigures
 from tidemark.core.errors import InvalidRequest
 from tidemark.core.frozen import frozen
-from tidemark.core.traffic import Traffic, TrafficFigures
+from tidemark.core.traffic import OTHER, Traffic
 from tidemark.features.bill.reader import Gain, GainReader
 from tidemark.features.conversations.conversation_reader import ConversationReader
 from tidemark.features.conversations.pages import Page
-from tidemark.features.request_log.reader import RequestConditions, RequestLogReader
+from tidemark.features.request_log.reader import LoggedRequest, RequestConditions, RequestLogReader
+from tidemark.features.traffic.store import Part
 from tidemark.features.traffic.traffic_reader import TrafficReader
 
 WINDOWS: Mapping[str, tuple[str, int]] = {
@@ -35,7 +39,10 @@ WINDOWS: Mapping[str, tuple[str, int]] = {
     "week": ("Last week", 604_800),
 }
 """By the page's parameter ``window``: the words, and the seconds."""
-COMPACTED = RequestConditions(kind="compacted,forced")
+KINDS: Mapping[str, Literal["m", "t"]] = {"model": "m", "tenant": "t"}
+"""What stands before the colon in the page's parameter ``of``, whose other part is a name."""
+_NAME_CHARACTERS = 8
+"""Of a tenant without a name."""
 _MEDIAN = 0.5
 _TAIL = 0.95
 WIDTH = 1000
@@ -67,28 +74,38 @@ class OverviewPages:
     async def _show(self, visit: Visit) -> Response:
         if visit.visitor.role == "tenant":
             return await self._own(visit)
-        name = visit.parameter("window") or "hour"
-        if name not in WINDOWS:
-            raise InvalidRequest("'window' must be hour, day or week.", param="window")
-        traffic = await self.reader.read(WINDOWS[name][1])
-        total, gain = traffic.total, await self.gains.read(MONEY_DAYS, "day")
-        compactions = (await self.requests.page(COMPACTIONS, None, COMPACTED)).requests
+        name, part = window_of(visit), part_of(visit.parameter("of"))
+        traffic = await self.reader.read(WINDOWS[name][1], part)
+        total, model = traffic.total, part.name if part and part.kind == "m" else ""
+        gain = None if part and not model else await self.gains.read(MONEY_DAYS, "day", model)
+        compactions = await self._compactions(part)
         return visit.page(
             "overview.html",
             windows=WINDOWS,
             chosen=name,
+            of=visit.parameter("of"),
+            choices=choices_of(traffic, part, self.reader.tenant_names()),
+            log=log_of(part),
             total=total,
             per_minute=60 * total.requests / traffic.window_seconds,
-            median=total.overhead_quantile(_MEDIAN),
-            tail=total.overhead_quantile(_TAIL),
-            money=gain.total,
+            first_byte=(total.first_byte_quantile(_MEDIAN), total.first_byte_quantile(_TAIL)),
+            added=(total.overhead_quantile(_MEDIAN), total.overhead_quantile(_TAIL)),
+            money=gain and gain.total,
             plots=plots_of(traffic),
-            money_plot=money_plot(gain),
+            money_plot=gain and money_plot(gain),
             compactions=compactions,
-            names={one.id: one.name for one in await records_of(self.conversations, visit, compactions)},
-            is_new=not total.requests and await self._is_new(visit),
+            names={one.id: one.name for one in await records_of(self.conversations, visit, compactions or ())},
+            is_new=not part and not total.requests and await self._is_new(visit),
             base=base_of(visit),
         )
+
+    async def _compactions(self, part: Part | None) -> Sequence[LoggedRequest] | None:
+        """Return the newest compactions of a part; None of models or tenants that the log does not tell apart."""
+        if part is not None and part.name == OTHER:
+            return None
+        conditions = RequestConditions(kind="compacted,forced", model=part.name if part and part.kind == "m" else "")
+        owner = part.name if part and part.kind == "t" else None
+        return (await self.requests.page(COMPACTIONS, None, conditions, owner)).requests
 
     async def _is_new(self, visit: Visit) -> bool:
         """Return whether neither a request nor a conversation is known."""
@@ -98,7 +115,8 @@ class OverviewPages:
         return is_auditor or not (await self.conversations.conversations(visit.caller, Page(1))).conversations
 
     async def _own(self, visit: Visit) -> Response:
-        """Show a tenant what its newest conversations saved, and nothing of anybody else."""
+        """Show a tenant what its newest conversations saved, with its plots, and nothing of anybody else."""
+        name, part = window_of(visit), Part("t", visit.visitor.owner)
         newest = await self.conversations.conversations(visit.caller, Page(OWN))
         bills = await asyncio.gather(*(self.conversations.bill(record.id) for record in newest.conversations))
         total = BillFigures()
@@ -107,8 +125,65 @@ class OverviewPages:
                 total.add(bill)
         count = len(newest.conversations)
         return visit.page(
-            "own.html", count=count, is_partial=newest.next_cursor is not None, bill=total, base=base_of(visit)
+            "own.html",
+            windows=WINDOWS,
+            chosen=name,
+            plots=plots_of(await self.reader.read(WINDOWS[name][1], part)),
+            count=count,
+            is_partial=newest.next_cursor is not None,
+            bill=total,
+            base=base_of(visit),
         )
+
+
+def window_of(visit: Visit) -> str:
+    """Return the window that a visit asks for.
+
+    :raises InvalidRequest: it is none of ``WINDOWS``
+    """
+    name = visit.parameter("window") or "hour"
+    if name not in WINDOWS:
+        raise InvalidRequest("'window' must be hour, day or week.", param="window")
+    return name
+
+
+def part_of(text: str) -> Part | None:
+    """Return whose requests a page shows; None for all.
+
+    :raises InvalidRequest: the text names neither a model nor a tenant
+    """
+    if not text:
+        return None
+    kind, _, name = text.partition(":")
+    if kind not in KINDS or not name:
+        raise InvalidRequest("'of' must be model: or tenant: with a name.", param="of")
+    return Part(KINDS[kind], name)
+
+
+def choices_of(traffic: Traffic, part: Part | None, names: Mapping[str, str]) -> Mapping[str, Mapping[str, str]]:
+    """Return what the page offers: models, and tenants by their names, each by its value of ``of``.
+
+    :param names: names of tenants by their owners
+    """
+    words: Mapping[str, tuple[Sequence[str], Callable[[str], str]]] = {
+        "model": (traffic.models, lambda model: model),
+        "tenant": (traffic.tenants, lambda owner: names.get(owner) or owner[:_NAME_CHARACTERS]),
+    }
+    choices = dict[str, dict[str, str]]()
+    for kind, (known, word) in words.items():
+        chosen = {part.name} if part and part.kind == KINDS[kind] else set[str]()
+        named = {f"{kind}:{name}": word(name) for name in {*known, *chosen} - {OTHER}}
+        choices[kind] = dict(sorted(named.items(), key=lambda choice: choice[1].casefold()))
+        if OTHER in {*known, *chosen}:
+            choices[kind][f"{kind}:{OTHER}"] = "All others"
+    return choices
+
+
+def log_of(part: Part | None) -> str:
+    """Return the address of the log with the same requests."""
+    if part is None or part.name == OTHER:
+        return f"{HOME}/requests"
+    return f"{HOME}/requests?{urlencode({'model' if part.kind == 'm' else 'tenant': part.name})}"
 
 
 def base_of(visit: Visit) -> str:
@@ -143,11 +218,18 @@ def plots_of(traffic: Traffic) -> Sequence[Plot]:
             are_areas=True,
         ),
         Plot(
-            "Time added by Tidemark",
+            "First byte of the provider",
             "seconds",
             starts,
-            [Series("Half of the requests", _quantiles(figures, _MEDIAN)), Series("95 %", _quantiles(figures, _TAIL))],
-            counts({"requests": "Requests"}),
+            [
+                Series("Half of the answers", [figure.first_byte_quantile(_MEDIAN) for figure in figures]),
+                Series("95 %", [figure.first_byte_quantile(_TAIL) for figure in figures]),
+            ],
+            [
+                Series("Added by Tidemark", [figure.overhead_quantile(_MEDIAN) for figure in figures], "seconds"),
+                Series("95 % added at most", [figure.overhead_quantile(_TAIL) for figure in figures], "seconds"),
+                *counts({"requests": "Requests"}),
+            ],
         ),
     ]
 
@@ -167,10 +249,6 @@ def money_plot(gain: Gain) -> Plot:
     )
 
 
-def _quantiles(figures: Sequence[TrafficFigures], share: float) -> Sequence[float | None]:
-    return [figure.overhead_quantile(share) for figure in figures]
-
-
 @frozen
 class Series:
     """One figure over time."""
@@ -178,6 +256,8 @@ class Series:
     name: str
     values: Sequence[float | None]
     """One for each point, oldest first; None if there was nothing to measure."""
+    unit: str = ""
+    """Empty for that of the plot; of a series that is not drawn, a count."""
 
 
 @frozen
@@ -191,7 +271,7 @@ class Plot:
     """The Unix time of each point, in seconds."""
     series: Sequence[Series]
     others: Sequence[Series] = ()
-    """Counts that are read with the series, and not drawn."""
+    """Figures that are read with the series, and not drawn."""
     are_areas: bool = False
     """Whether the space below both series is filled."""
 
@@ -223,7 +303,8 @@ class Plot:
     @property
     def all_series(self) -> Sequence[tuple[Series, str]]:
         """Return everything that is read, each with its unit."""
-        return [*((line, self.unit) for line in self.series), *((line, "count") for line in self.others)]
+        others = [(line, line.unit or "count") for line in self.others]
+        return [*((line, self.unit) for line in self.series), *others]
 
     def paths(self) -> Sequence[str]:
         """Return the path of each series, as the attribute ``d`` has it; a gap stays where a value is missing."""

@@ -55,6 +55,8 @@ class RequestServed:
     """The name of the tenant by its key; empty without ``auth.mode: keys``."""
     client: bytes = b""
     """The header ``User-Agent``, by which a program names itself."""
+    upstream_seconds: float | None = None
+    """From asking the upstream to the first byte of its answer, which is read whole if it is no stream."""
 
 
 @frozen
@@ -220,6 +222,8 @@ class SummaryFailed:
     seconds: float
     detail: str = ""
     """Details for the log that a client may not read."""
+    owner: str = ""
+    """The owner of the conversation."""
 
 
 @frozen

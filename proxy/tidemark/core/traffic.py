@@ -1,24 +1,28 @@
 """Traffic: the figures of all requests, by minute, quarter of an hour and hour, for the operator.
 
 ``features/traffic/feature.py`` adds them up, the store holds them for all workers, and
-``features/traffic/traffic_reader.py`` reads a window. Overheads are counted between fixed bounds, so that the counts of
-workers and of minutes add up, and a quantile can be read from any sum.
+``features/traffic/traffic_reader.py`` reads a window: of all requests, of one model or of one tenant. Times are counted
+between fixed bounds, so that the counts of workers and of minutes add up, and a quantile can be read from any sum.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
+from operator import add
+from typing import NamedTuple
 
 from tidemark.core.frozen import frozen
 
 _STEPS = ("1", "1.2", "1.5", "2", "2.5", "3", "4", "5", "6", "8")
 OVERHEAD_BOUNDS: Sequence[float] = (*(float(f"{step}e{power}") for power in range(-4, 1) for step in _STEPS), 10.0)
 """Seconds, from 0.1 ms to 10 s; each bound is at most a third above the one before."""
-
-
-def _no_overheads() -> list[int]:
-    return [0] * (len(OVERHEAD_BOUNDS) + 1)
+FIRST_BYTE_BOUNDS: Sequence[float] = (*(float(f"{step}e{power}") for power in range(-2, 2) for step in _STEPS), 100.0)
+"""Seconds, from 10 ms to 100 s, in the same steps."""
+MAX_NAMES = 50
+"""The most models, and the most tenants, with figures of their own: the first ones that got an answer."""
+OTHER = "other"
+"""The name of all others. Clients choose the names of models, and with some upstreams their own."""
 
 
 @dataclass(slots=True)
@@ -43,32 +47,62 @@ class TrafficFigures:
     """Requests that were refused because a worker had as many as ``limits`` allows."""
     cached_tokens: int = 0
     """Input tokens that upstreams took from their prompt caches, by their own count."""
-    overheads: list[int] = field(default_factory=_no_overheads)
+    overheads: list[int] = field(default_factory=lambda: [0] * (len(OVERHEAD_BOUNDS) + 1))
     """The number of overheads up to each of ``OVERHEAD_BOUNDS`` and above the one before, and last above all."""
+    first_bytes: list[int] = field(default_factory=lambda: [0] * (len(FIRST_BYTE_BOUNDS) + 1))
+    """The same of the times until upstreams began to answer, between ``FIRST_BYTE_BOUNDS``."""
 
     def add(self, other: TrafficFigures) -> None:
         for name in COUNTS:
             setattr(self, name, getattr(self, name) + getattr(other, name))
-        self.overheads = [own + more for own, more in zip(self.overheads, other.overheads, strict=True)]
+        for name in TIMES:
+            self.add_times(name, getattr(other, name))
+
+    def add_times(self, name: str, counts: Sequence[int]) -> None:
+        """Add counts between the bounds of one of ``TIMES``."""
+        setattr(self, name, [*map(add, getattr(self, name), counts)])
 
     def overhead_quantile(self, share: float) -> float | None:
         """Return the seconds that this share of the overheads does not exceed; None if there is none.
 
-        Within two bounds the overheads count as spread evenly, as in Prometheus' ``histogram_quantile``.
+        :param share: above 0, at most 1
+        """
+        return _quantile(self.overheads, OVERHEAD_BOUNDS, share)
+
+    def first_byte_quantile(self, share: float) -> float | None:
+        """Return the seconds within which this share of upstreams' answers began; None if there is none.
 
         :param share: above 0, at most 1
         """
-        rank = share * sum(self.overheads)
-        below, lower = 0, 0.0
-        for count, upper in zip(self.overheads, OVERHEAD_BOUNDS, strict=False):
-            if count and below + count >= rank:
-                return lower + (upper - lower) * (rank - below) / count
-            below, lower = below + count, upper
-        return OVERHEAD_BOUNDS[-1] if self.overheads[-1] else None
+        return _quantile(self.first_bytes, FIRST_BYTE_BOUNDS, share)
 
 
-COUNTS: Sequence[str] = tuple(item.name for item in fields(TrafficFigures) if item.name != "overheads")
-"""The names of all figures but the overheads."""
+TIMES: Mapping[str, Sequence[float]] = {"overheads": OVERHEAD_BOUNDS, "first_bytes": FIRST_BYTE_BOUNDS}
+"""The bounds of the figures that are counts between bounds, by their names."""
+COUNTS: Sequence[str] = tuple(item.name for item in fields(TrafficFigures) if item.name not in TIMES)
+"""The names of all other figures."""
+
+
+def _quantile(counts: Sequence[int], bounds: Sequence[float], share: float) -> float | None:
+    """Return a quantile. Between two bounds times count as spread evenly, as in Prometheus' ``histogram_quantile``."""
+    rank = share * sum(counts)
+    below, lower = 0, 0.0
+    for count, upper in zip(counts, bounds, strict=False):
+        if count and below + count >= rank:
+            return lower + (upper - lower) * (rank - below) / count
+        below, lower = below + count, upper
+    return bounds[-1] if counts[-1] else None
+
+
+class TrafficCell(NamedTuple):
+    """What figures belong to."""
+
+    minute: int
+    """Since 1970."""
+    model: str = ""
+    """Empty if the figures are no model's: they are among those of all requests alone."""
+    tenant: str = ""
+    """An owner of conversations, or empty as before."""
 
 
 @frozen
@@ -115,3 +149,6 @@ class Traffic:
     total: TrafficFigures
     points: Sequence[TrafficPoint]
     """One for each period, oldest first, also for those without requests; the last period is not over."""
+    models: Sequence[str] = ()
+    """Those with figures of their own in the window."""
+    tenants: Sequence[str] = ()

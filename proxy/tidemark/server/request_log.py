@@ -51,12 +51,18 @@ class RequestLog:
         self.code: str | None = None
         self.cause: str | None = None
         self.first_byte: float | None = None
+        self._asked_at: float | None = None
         self._timer = timer
         self._started = timer()
 
     def on_planned(self, report: Report) -> None:
         self.report = report
+        self._asked_at = self._timer()
         self.end_permit()
+
+    def note_asked(self) -> None:
+        """Note that the upstream is asked now."""
+        self._asked_at = self._timer()
 
     def end_permit(self) -> None:
         """End the permit of a large request: what follows is a wait for others."""
@@ -115,17 +121,21 @@ class RequestLog:
 
     def to_event(self) -> RequestServed:
         request, report, usage = self.request, self.report, NO_USAGE
+        first_byte, upstream_seconds = self.first_byte, None
         if self.answered_here:
             report = report and replace(report, tokens_before=0, tokens_after=0)
-        elif request and self.ending:
-            usage = self._usage()
+        else:
+            if request and self.ending:
+                usage = self._usage()
+            if first_byte is not None and self._asked_at is not None:
+                upstream_seconds = self._started + first_byte - self._asked_at
         caller = self.caller
         return RequestServed(
             self.path,
             self.response.status or CLIENT_GONE,
             self.outcome,
             self._timer() - self._started,
-            self.first_byte,
+            first_byte,
             request.model if request else self.model,
             request.stream if request else False,
             report,
@@ -137,6 +147,7 @@ class RequestLog:
             owner_of(caller.fingerprint) if caller else "",
             caller.grant.tenant if caller and caller.grant else "",
             _program(self.headers),
+            upstream_seconds,
         )
 
 

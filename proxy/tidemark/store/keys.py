@@ -68,6 +68,10 @@ key                      type     content
 ``tm:{traffic}:m:MINUTE`` hash     figures of the requests of a minute (``features/traffic/store.py``)
 ``tm:{traffic}:q:NUMBER`` hash     the same for a quarter of an hour
 ``tm:{traffic}:h:HOUR``   hash     the same for an hour
+``tm:{traffic}:*:*:m:MODEL`` hash  of one of these periods the figures of a model
+``tm:{traffic}:*:*:t:OWNER`` hash  the same of a tenant
+``tm:{traffic}:n:m``, ``:t`` zset  the models and the tenants that have such figures, by the minute of the newest
+``tm:{traffic}:x:DIGEST`` string   digest of a tenant -> when it was erased; for ten minutes
 ``tm:{traffic}:b:WORKER`` string   the number of the last batch of figures that a worker added
 ``tm:{bill}:d:DAY``      hash     figure and model -> what the requests of a day cost (``features/bill/store.py``)
 ``tm:{bill}:b:WORKER``   string   the number of the last batch of figures that a worker added
@@ -229,7 +233,7 @@ EVENT_DELIVERIES = "tm:{event-posts}"
 EVENTS = "tm:{events}"
 """The beginning of the keys of live events: one slot."""
 TRAFFIC = "tm:{traffic}"
-"""The beginning of the keys of the figures of all requests: one slot, and no tenant's."""
+"""The beginning of the keys of the figures of requests: one slot; some keys end with a tenant."""
 
 BILL = "tm:{bill}"
 """The beginning of the keys of what all requests cost: one slot, and no tenant's."""
@@ -244,9 +248,9 @@ REQUESTS = "tm:{requests}"
 """The beginning of the keys of the request log: one slot."""
 
 
-def erased_requests(owner: str) -> str:
-    """Return the key of when a tenant was erased; ``request_log_add.lua`` knows its name."""
-    return f"{REQUESTS}:x:{hashlib.sha1(owner.encode(), usedforsecurity=False).hexdigest()}"
+def erased(prefix: str, owner: str) -> str:
+    """Return the key of when a tenant was erased; ``request_log_add.lua`` and ``traffic_add.lua`` know its name."""
+    return f"{prefix}:x:{hashlib.sha1(owner.encode(), usedforsecurity=False).hexdigest()}"
 
 
 AUDIT = "tm:{audit}"

@@ -7,12 +7,15 @@ requests, so the series are updated for each scrape.
 from __future__ import annotations
 
 import math
-from bisect import bisect_left
-from collections.abc import Mapping, Sequence
+from bisect import bisect_left, bisect_right
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from itertools import pairwise
+from operator import add
 
 from tidemark.core.events import RequestServed
+from tidemark.core.frozen import frozen
 from tidemark.core.report import Action
-from tidemark.core.traffic import OVERHEAD_BOUNDS, TrafficFigures
+from tidemark.core.traffic import FIRST_BYTE_BOUNDS, MAX_NAMES, OTHER, OVERHEAD_BOUNDS, TrafficFigures
 
 REQUEST_SECONDS = (0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 120.0, 300.0, 600.0)
 FIRST_BYTE_SECONDS = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0)
@@ -20,6 +23,15 @@ OVERHEAD_SECONDS = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 
 """Each is one of ``OVERHEAD_BOUNDS``, between which overheads are counted."""
 MAX_COUNT = 10**12
 """The most that one second adds to a figure. An upstream may send any number, and the store counts in 64 bits."""
+REFUSED = 400
+"""From this status on an answer is a refusal, which often begins at once."""
+SILENT_SECONDS = 3600.0
+"""A tenant that has sent nothing for so long gives its place to another one."""
+
+RequestLabels = tuple[str, int, str, str]
+"""Model, status, action and outcome of requests."""
+TenantLabels = tuple[str, int, str, str, str]
+"""The same, then the tenant."""
 
 
 class DurationCounts:
@@ -47,6 +59,12 @@ class DurationCounts:
             fewer.counts[bisect_left(bounds, bound)] += count
         return fewer
 
+    def merge(self, other: DurationCounts) -> None:
+        """Add the counts between the same bounds."""
+        self.number += other.number
+        self.seconds += other.seconds
+        self.counts = [*map(add, self.counts, other.counts)]
+
 
 class RequestTotals:
     """The totals of requests with equal labels.
@@ -69,6 +87,7 @@ class RequestTotals:
         "recalls",
         "saved",
         "seconds",
+        "upstream",
     )
 
     def __init__(self) -> None:
@@ -81,6 +100,8 @@ class RequestTotals:
         self.seconds = DurationCounts(REQUEST_SECONDS)
         self.first_byte = DurationCounts(FIRST_BYTE_SECONDS)
         self.overhead = DurationCounts(OVERHEAD_BOUNDS)
+        self.upstream: list[float] = []
+        """The times until the upstream began to answer; they are counted once for many requests, which costs less."""
 
     def add(self, served: RequestServed) -> None:
         """Add one request. Negative tokens are ignored, because an upstream may send them and counters only grow."""
@@ -92,8 +113,7 @@ class RequestTotals:
             self.overhead.add(report.overhead_seconds)
             self.before += (before := report.tokens_before)
             self.after += (after := report.tokens_after)
-            if 0 < after < before:  # an answer of Tidemark's own forwards nothing
-                self.saved += before - after
+            self.saved += before - after if 0 < after < before else 0  # an answer of Tidemark's own forwards nothing
             if outcome := report.recall:
                 self.recalls[outcome] = self.recalls.get(outcome, 0) + 1
                 self.recalled += report.recalled_tokens
@@ -110,22 +130,109 @@ class RequestTotals:
         if (tokens := usage.output_tokens) and tokens > 0:
             self.completion += tokens
 
+    def merge(self, other: RequestTotals) -> None:
+        """Add the totals of other requests with the same labels."""
+        for name in _SUMS:
+            setattr(self, name, getattr(self, name) + getattr(other, name))
+        for name in _NUMBERS:
+            own = getattr(self, name)
+            for key, number in getattr(other, name).items():
+                own[key] = own.get(key, 0) + number
+        for name in _DURATIONS:
+            getattr(self, name).merge(getattr(other, name))
+        self.upstream += other.upstream
 
-def traffic_of(
-    gathered: Mapping[tuple[str, int, str, str], RequestTotals],
-    failures: int,
-    by_hand: Mapping[Action, int],
-    shed: int = 0,
-) -> TrafficFigures:
+
+_NUMBERS = ("recalls", "cache_breaks")
+_DURATIONS = ("seconds", "first_byte", "overhead")
+_SUMS = tuple(name for name in RequestTotals.__slots__ if name not in (*_NUMBERS, *_DURATIONS, "upstream"))
+
+
+def _counted(times: Sequence[float], bounds: Sequence[float]) -> Sequence[int]:
+    """Return how many times lie between each bound and the one before, and last above all."""
+    ordered = sorted(times)
+    places = [bisect_right(ordered, bound) for bound in bounds]
+    return [last - first for first, last in pairwise((0, *places, len(ordered)))]
+
+
+class NamedTenants(dict[str, float]):
+    """The tenants with figures of their own: the first ones that got an answer, and when each was last seen.
+
+    Each costs a hash in every period of the store. So this worker names a bounded number, and so does the store.
+
+    :param timer: seconds, of any beginning
+    """
+
+    def __init__(self, timer: Callable[[], float]) -> None:
+        super().__init__()
+        self._timer = timer
+        self._full_until = 0.0
+        """Until then none of them can have been silent for long enough."""
+
+    def name(self, owner: str, *, has_answer: bool) -> str:
+        """Return the name that a tenant's figures go by."""
+        if not owner or owner in self:
+            return owner
+        if not has_answer:
+            return OTHER
+        now = self._timer()
+        if len(self) >= MAX_NAMES:
+            if now < self._full_until:
+                return OTHER
+            silent = min(self, key=self.__getitem__)
+            self._full_until = self[silent] + SILENT_SECONDS
+            if now < self._full_until:
+                return OTHER
+            del self[silent]
+        self[owner] = now
+        return owner
+
+    def see(self, tenants: Iterable[str]) -> None:
+        """Note which tenants have just sent something."""
+        now = self._timer()
+        for tenant in tenants:
+            if tenant in self:
+                self[tenant] = now
+
+
+def by_labels(gathered: Mapping[TenantLabels, RequestTotals]) -> Mapping[RequestLabels, RequestTotals]:
+    """Return the totals of all tenants together. Those of one label become the first ones of it, which change."""
+    merged: dict[RequestLabels, RequestTotals] = {}
+    for (model, status, action, outcome, _), totals in gathered.items():
+        first = merged.setdefault((model, status, action, outcome), totals)
+        if first is not totals:
+            first.merge(totals)
+    return merged
+
+
+Cells = Mapping[tuple[str, str], TrafficFigures]
+"""Figures by model and tenant."""
+
+
+@frozen
+class Unsent:
+    """What no request counts, or none that is served."""
+
+    failures: Mapping[tuple[str, str], int]
+    """Summaries that failed, by model and tenant."""
+    by_hand: Mapping[tuple[Action, str, str], int]
+    """Compactions that people asked for, by outcome, model and tenant."""
+    shed: int
+    """Requests that were refused beyond the limits, before anything was known of them."""
+
+
+def traffic_of(gathered: Mapping[TenantLabels, RequestTotals], unsent: Unsent) -> Cells:
     """Return the figures of all requests.
 
-    :param gathered: totals by model, status, action and outcome
-    :param failures: summaries that failed
-    :param by_hand: compactions that people asked for, by their outcome
-    :param shed: requests that were refused beyond the limits
+    :param gathered: totals by their labels and tenant
     """
-    figures = TrafficFigures(summarizer_failures=failures, shed=shed)
-    for (_, _, action, _), totals in gathered.items():
+    cells: dict[tuple[str, str], TrafficFigures] = {}
+
+    def cell(model: str, tenant: str) -> TrafficFigures:
+        return cells.setdefault((model, tenant), TrafficFigures())
+
+    for (model, status, action, _, tenant), totals in gathered.items():
+        figures = cell(model, tenant)
         figures.requests += totals.number
         figures.tokens_before += min(totals.before, MAX_COUNT)
         figures.tokens_after += min(totals.after, MAX_COUNT)
@@ -133,7 +240,14 @@ def traffic_of(
         figures.cached_tokens += min(totals.cached, MAX_COUNT)
         if action in ("compacted", "forced", "failed"):
             setattr(figures, action, getattr(figures, action) + totals.number)
-        figures.overheads = [own + more for own, more in zip(figures.overheads, totals.overhead.counts, strict=True)]
-    figures.forced += by_hand.get("forced", 0)
-    figures.failed += by_hand.get("failed", 0)
-    return figures
+        figures.add_times("overheads", totals.overhead.counts)
+        if model and status < REFUSED:
+            figures.add_times("first_bytes", _counted(totals.upstream, FIRST_BYTE_BOUNDS))
+    for (model, tenant), number in unsent.failures.items():
+        cell(model, tenant).summarizer_failures += number
+    for (action, model, tenant), number in unsent.by_hand.items():
+        if action in ("forced", "failed"):
+            setattr(cell(model, tenant), action, getattr(cell(model, tenant), action) + number)
+    if unsent.shed:
+        cell("", "").shed += unsent.shed
+    return cells

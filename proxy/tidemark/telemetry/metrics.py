@@ -8,7 +8,7 @@ count into files of a shared folder every second and at their end, so a scrape o
 from __future__ import annotations
 
 import asyncio
-from collections import Counter
+import time
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import assert_never
@@ -48,12 +48,17 @@ from tidemark.core.flush_events import (
 )
 from tidemark.core.receipt import Receipt
 from tidemark.core.report import Action
-from tidemark.core.traffic import TrafficFigures
+from tidemark.core.traffic import OTHER
 from tidemark.telemetry.gathering import (
     FIRST_BYTE_SECONDS,
     OVERHEAD_SECONDS,
     REQUEST_SECONDS,
+    Cells,
+    NamedTenants,
     RequestTotals,
+    TenantLabels,
+    Unsent,
+    by_labels,
     traffic_of,
 )
 from tidemark.telemetry.series import Family, SeriesRegistry
@@ -61,7 +66,6 @@ from tidemark.telemetry.state import StateSeries, WorkerState
 
 MAX_MODELS = 100
 """The most values of the label ``model``. Clients choose the names, and each costs some 50 time series."""
-OTHER = "other"
 _MAX_NAME_CHARACTERS = 100
 HAND_OVER_SECONDS = 1.0
 """The longest delay until a scrape of one worker includes another's requests, and until its figures are written."""
@@ -85,16 +89,17 @@ class Metrics:
         """
         self.registry = SeriesRegistry(shared)
         self._shared = shared
-        self._count_traffic: Callable[[TrafficFigures], None] | None = None
+        self._count_traffic: Callable[[Cells], None] | None = None
         self._hand_over_timer: asyncio.TimerHandle | None = None
-        self._by_hand: Counter[Action] = Counter()
-        """Compactions by hand that the figures of traffic do not have yet."""
-        self._failed_summaries = 0
-        """Those that the figures of traffic do not have yet."""
+        self._by_hand: dict[tuple[Action, str, str], int] = {}
+        """Compactions by hand that the figures of traffic do not have yet, by model and tenant."""
+        self._failed_summaries: dict[tuple[str, str], int] = {}
+        """Those that the figures of traffic do not have yet, by model and tenant."""
         self._shed_number = 0
         """Requests refused beyond the limits, which the figures of traffic do not have yet."""
         self._models: set[str] = set()
-        self._gathered: dict[tuple[str, int, str, str], RequestTotals] = {}
+        self._tenants = NamedTenants(time.monotonic)
+        self._gathered: dict[TenantLabels, RequestTotals] = {}
         self._forwarded_numbers: dict[tuple[str, int], int] = {}
         self.registry.register(self)  # it is collected first
         self.registry.add_process()
@@ -200,21 +205,27 @@ class Metrics:
             case _:
                 assert_never(event)
 
-    def give_traffic_to(self, count: Callable[[TrafficFigures], None]) -> None:
+    def give_traffic_to(self, count: Callable[[Cells], None]) -> None:
         """Give the figures of all requests to ``count``, about once a second while there are any."""
         self._count_traffic = count
 
     def _count_summary(self, event: ConversationCompacted | SummaryPrepared | SummaryFailed | BreakerChanged) -> None:
         self._summaries(event)
         if isinstance(event, SummaryFailed) and self._count_traffic is not None:
-            self._failed_summaries += 1
+            place = self._place_of(event)
+            self._failed_summaries[place] = self._failed_summaries.get(place, 0) + 1
             self._hand_over_soon()
 
     def _count_by_hand(self, event: ManualCompactionEnded) -> None:
         """Count a compaction for which no request is sent: the figures of traffic have it beside those of requests."""
         if self._count_traffic is not None:
-            self._by_hand[event.action] += 1
+            place = (event.action, *self._place_of(event))
+            self._by_hand[place] = self._by_hand.get(place, 0) + 1
             self._hand_over_soon()
+
+    def _place_of(self, event: SummaryFailed | ManualCompactionEnded) -> tuple[str, str]:
+        """Return the model and the tenant that a summary's figures go by; its conversation has had an answer."""
+        return self._summarized_model(event.model), self._tenants.name(event.owner, has_answer=True)
 
     def _count_trouble(self, event: StoreDegraded | RecordBroken | RequestShed | ConversationsExpired) -> None:
         """Count what operators watch: failures of the store, refused requests, conversations that are gone."""
@@ -255,12 +266,13 @@ class Metrics:
         for (endpoint, code), number in numbers.items():
             self._forwarded.labels(endpoint, str(code)).inc(number)
         gathered, self._gathered = self._gathered, {}
-        failed, self._failed_summaries = self._failed_summaries, 0
-        by_hand, self._by_hand = self._by_hand, Counter()
+        failed, self._failed_summaries = self._failed_summaries, {}
+        by_hand, self._by_hand = self._by_hand, {}
         shed, self._shed_number = self._shed_number, 0
         if self._count_traffic is not None and (gathered or failed or by_hand or shed):
-            self._count_traffic(traffic_of(gathered, failed, by_hand, shed))
-        for (model, status, action, outcome), requests in gathered.items():
+            self._tenants.see(labels[-1] for labels in gathered)
+            self._count_traffic(traffic_of(gathered, Unsent(failed, by_hand, shed)))
+        for (model, status, action, outcome), requests in by_labels(gathered).items():
             self._requests.labels(model, str(status), action, outcome).inc(requests.number)
             self._seconds.labels(model).take(requests.seconds)
             if requests.first_byte.number:
@@ -285,16 +297,21 @@ class Metrics:
 
     def _served(self, event: RequestServed) -> None:
         model = event.model if event.model in self._models else self._label(event)
-        key = (model, event.status, event.report.action if event.report else "", event.outcome)
+        tenant = event.owner
+        if tenant not in self._tenants:
+            tenant = self._tenants.name(tenant, has_answer=_has_answered(event))
+        key = (model, event.status, event.report.action if event.report else "", event.outcome, tenant)
         gathered = self._gathered.get(key)
         if gathered is None:
             gathered = self._first(key)
         gathered.add(event)
+        if event.upstream_seconds is not None and self._count_traffic is not None:  # else nobody would take them
+            gathered.upstream.append(event.upstream_seconds)
         if event.endpoint:
             place = event.endpoint, event.status
             self._forwarded_numbers[place] = self._forwarded_numbers.get(place, 0) + 1
 
-    def _first(self, key: tuple[str, int, str, str]) -> RequestTotals:
+    def _first(self, key: TenantLabels) -> RequestTotals:
         """Create the totals of a kind of request; the first one schedules the next update of the series."""
         if self._shared is not None or self._count_traffic is not None:
             self._hand_over_soon()

@@ -12,9 +12,11 @@ import redis
 from tests.features.upkeep.stored import open_store
 from tidemark.core.grants import Quota
 from tidemark.core.ports import Bound, FlushEntry
+from tidemark.core.traffic import MINUTES, TrafficCell, TrafficFigures
 from tidemark.delivery.queue import QueueBounds, RedisFlushQueue
 from tidemark.features.tenants.trace_eraser import TraceEraser
-from tidemark.features.tenants.traces import Traces
+from tidemark.features.tenants.traces import Traces, find_owner
+from tidemark.features.traffic.store import Part, RedisTraffic
 from tidemark.store.codec import Codec
 from tidemark.store.conversations import RedisStore
 from tidemark.store.embedded.server import EmbeddedValkey
@@ -100,3 +102,30 @@ async def test_what_a_tenant_has_used_of_its_quotas_is_erased(server: EmbeddedVa
         await erased(server)
         assert admin.keys(f"*{MINE}*") == []
         assert sorted(admin.keys("tm:{limits:*")) == others
+
+
+async def test_figures_of_a_tenant_are_erased_and_those_of_others_and_of_all_stay(
+    server: EmbeddedValkey, store: RedisStore
+) -> None:
+    """What a worker had not written yet is nobody's then; a tenant of whom there are only figures is found."""
+    traffic, minute = RedisTraffic(store.ask), int(time.time()) // 60
+    cells = {TrafficCell(minute, "m", owner): TrafficFigures(requests=3) for owner in (MINE, THEIRS)}
+    await traffic.add("worker", 1, cells)
+    whole = WholeStore(server.url)
+    try:
+        assert await find_owner(whole, None, MINE[:8]) == MINE
+        eraser = TraceEraser(whole, Traces(MINE, tenants={MINE}))
+        await eraser.mark()
+        assert await eraser.erase() == 4  # three periods, and its place in the list
+        await traffic.add("worker", 2, cells)
+        assert await eraser.erase() == 0
+    finally:
+        await whole.aclose()
+    with redis.Redis.from_url(server.url) as admin:
+        assert admin.keys(f"*{MINE}*") == []
+    assert await traffic.tenants() == [THEIRS, "other"]
+    sums = {}
+    for part in (None, Part("m", "m"), Part("t", THEIRS), Part("t", MINE), Part("t", "other")):
+        answer = await traffic.read(MINUTES, minute, minute, part)
+        sums[part.name if part else ""] = sum(one.requests for one in answer.periods.values())
+    assert sums == {"": 12, "m": 12, THEIRS: 6, MINE: 0, "other": 3}

@@ -37,6 +37,7 @@ SHARED = {
     "limits": {"r", "c", "t"},
     "events": {"r", "s"},
     "requests": {"s"},
+    "traffic": {"m", "q", "h", "n"},
     "aside": {""},
 }
 """The kinds of keys outside of families of which an erasure deletes something (``traces.py``)."""
@@ -89,6 +90,7 @@ def test_what_an_erasure_deletes_is_in_the_export(
     wait_until(lambda: len(list((tmp_path / "flush").glob("*/*.jsonl"))) >= 2)
     wait_until(lambda: '"type": "response"' in export(client, owner_for("mine")).text)
     wait_until(lambda: '"type": "requests"' in export(client, owner_for("mine")).text)
+    wait_until(lambda: '"type": "figures"' in export(client, owner_for("mine")).text)
     objects = lines_of(export(client, owner_for("mine")[:8]))
     text = json.dumps(objects)
     assert all(word in text for word in WORDS)
@@ -107,7 +109,16 @@ def test_what_an_erasure_deletes_is_in_the_export(
     deleted = {(kind_of(name).area, kind_of(name).kind) for name in gone} - NOT_EXPORTED.keys()
     assert len(deleted) >= 8
     assert {READERS[kind].type for kind in deleted} <= kinds
-    assert {"daily_file", "queued_flush", "summary", "turn", "system_message", "response", "requests"} <= kinds
+    assert {
+        "daily_file",
+        "queued_flush",
+        "summary",
+        "turn",
+        "system_message",
+        "response",
+        "requests",
+        "figures",
+    } <= kinds
     assert ("limits", "t") in deleted  # an erasure left the counts of quotas in the store
 
 

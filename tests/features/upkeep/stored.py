@@ -19,7 +19,7 @@ from tidemark.core.models import ModelObservation
 from tidemark.core.planning.budget import ModelWindow
 from tidemark.core.planning.calibration import CalibrationKey
 from tidemark.core.ports import FlushEntry
-from tidemark.core.traffic import TrafficFigures
+from tidemark.core.traffic import TrafficCell, TrafficFigures
 from tidemark.delivery.queue import QueueBounds, RedisFlushQueue
 from tidemark.features.bill.store import RedisDays
 from tidemark.features.settings.store import RedisSettings
@@ -94,7 +94,7 @@ async def _fill_beside(store: RedisStore, codec: Codec, tenant: str) -> None:
     await RedisSettings(store.ask, codec).change(lambda _: {"compaction.defaults.threshold": 0.5})
     figures = TrafficFigures()
     figures.requests = 3
-    await RedisTraffic(store.ask).add(tenant, 1, {int(time.time()) // 60: figures})
+    await RedisTraffic(store.ask).add(tenant, 1, {TrafficCell(int(time.time()) // 60, "small", tenant): figures})
     await RedisDays(store.ask).add(tenant, 1, {(int(time.time()) // 86_400, "small"): BillFigures(requests=3)})
 
 

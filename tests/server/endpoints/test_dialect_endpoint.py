@@ -261,7 +261,7 @@ async def test_a_request_that_is_cancelled_while_its_body_comes_is_told_once() -
 
 def test_every_fact_of_a_visit_is_told_in_its_own_field() -> None:
     """The fact is made by the order of its fields, so each has a value of its own here."""
-    times = iter((1.0, 1.5, 3.0))
+    times = iter((1.0, 1.25, 1.5, 3.0))
     log = RequestLog("/path", Response(Caller().send), lambda: next(times), [(b"a", b"b"), (b"user-agent", b"client")])
     log.caller = ports.Caller(b"fingerprint", (), trace_id="trace", grant=Grant("key", "name"))
     log.request = ChatDialect().parser.parse_now(BODY[:-1] + b', "stream": true}')
@@ -288,6 +288,7 @@ def test_every_fact_of_a_visit_is_told_in_its_own_field() -> None:
         owner=owner_of(b"fingerprint"),
         tenant="name",
         client=b"client",
+        upstream_seconds=0.25,
     )
 
 

@@ -41,16 +41,19 @@ class GainReader:
     clock: Callable[[], float]
     """Unix time in seconds."""
 
-    async def read(self, days: int, by: By) -> Gain:
+    async def read(self, days: int, by: By, only: str = "") -> Gain:
         """Return the figures of the last days, today's among them.
 
         :param days: from 1 on
+        :param only: a model, whose requests are counted; empty for all
         :raises StoreUnavailable: the store did not answer in time
         """
         await self.settle()
         last = int(self.clock() // DAY_SECONDS)
         first = last - days + 1
         stored = await self.store.read(first, last)
+        if only:
+            stored = {place: figures for place, figures in stored.items() if place[1] == only}
         models = dict[str, BillFigures]()
         for (_, model), figures in stored.items():
             models.setdefault(model, BillFigures()).add(figures)

@@ -33,6 +33,8 @@ Read = Callable[[Codec, Element, KeyPlace], JsonObject | None]
 """Returns what an element holds; None if it holds nothing of its own."""
 _UNREADABLE = (RecordUnreadable, ValueError, KeyError, TypeError, AttributeError, zlib.error)
 _SEALED_TEXTS = frozenset({b"model", b"name", b"sender"})
+_PERIODS = {"m": "minute", "q": "quarter", "h": "hour"}
+"""What a number since 1970 counts, by the kind of key."""
 
 
 @frozen
@@ -190,6 +192,10 @@ def _field(_: Codec, element: Element, __: KeyPlace) -> JsonObject:
     return {_text(element.place): _text(element.value)}
 
 
+def _figures(_: Codec, element: Element, place: KeyPlace) -> JsonObject:
+    return {"period": _PERIODS[place.kind], "number": int(place.rest.partition(b":")[0])} | _field(_, element, place)
+
+
 def _entry(_: Codec, element: Element, __: KeyPlace) -> JsonObject:
     return {"entry": _text(element.place), "value": _text(element.value)}
 
@@ -236,6 +242,7 @@ READERS: Mapping[tuple[str, str], ValueReader] = {
     ("", "k"): ValueReader("calibration", _sealed),
     ("", "w"): ValueReader("learned_window", _sealed),
     ("requests", "s"): ValueReader("requests", _requests),
+    **dict.fromkeys((("traffic", kind) for kind in "mqh"), ValueReader("figures", _figures, is_whole=True)),
     ("limits", "t"): ValueReader("tokens_of_the_day", _field, is_whole=True),
     ("flush", "s"): ValueReader("queued_flush", _flush),
     ("flush", "d"): ValueReader("dead_flush", _flush),
@@ -251,6 +258,7 @@ NOT_EXPORTED: Mapping[tuple[str, str], str] = {
     **dict.fromkeys([("", "i"), ("", "d"), ("", "n"), ("", "o")], _ID),
     ("", "own"): "a digest of a response's id, whose response is exported",
     **dict.fromkeys([("", "uw"), ("limits", "r"), ("limits", "c"), ("events", "r")], _BRIEF),
+    ("traffic", "n"): "when its newest figures are of, which are exported",
     ("events", "s"): "ids and counts of events, for ten minutes",
 }
 """What may be a tenant's and is left out, by area and kind: why."""

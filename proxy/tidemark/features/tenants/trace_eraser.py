@@ -48,8 +48,9 @@ class TraceEraser:
             family, own = split_id(conversation)
             at = f"{keys.family_prefix(family)}:x:{own}"
             await self._store.call("SET", at, repr(time.time()), "EX", MARK_SECONDS)
-        requests = keys.erased_requests(self._traces.owner)
-        await self._store.call("SET", requests, repr(time.time()), "EX", MARK_SECONDS)
+        for prefix in (keys.REQUESTS, keys.TRAFFIC):
+            at = keys.erased(prefix, self._traces.owner)
+            await self._store.call("SET", at, repr(time.time()), "EX", MARK_SECONDS)
 
     async def erase(self) -> int:
         """Go through the store once, delete what belongs to the tenant, and return how much that was."""
@@ -84,7 +85,8 @@ class TraceEraser:
             count = sum(int(fields_of(entry).get(b"c", b"0")) for entry in entries)
             await self._store.call("DECRBY", f"{keys.REQUESTS}:n", count)
             return int(await self._store.call("XDEL", name, *(entry.place for entry in entries)))
-        command = "ZREM" if not place.area and place.kind in ("i", "d") else "HDEL"
+        is_ranked = (place.area, place.kind) in (("", "i"), ("", "d"), ("traffic", "n"))
+        command = "ZREM" if is_ranked else "HDEL"
         return int(await self._store.call(command, name, *(entry.place for entry in entries)))
 
     async def _erase_flush(self, name: bytes, entry: Element) -> int:

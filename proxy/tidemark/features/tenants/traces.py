@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 
 from tidemark.core.conversation.prefix import FAMILY_CHARACTERS
 from tidemark.core.errors import InvalidRequest
+from tidemark.core.traffic import OTHER
 from tidemark.store import keys
 from tidemark.store.elements import ELEMENTS, Element, read_pages
 from tidemark.store.encryption.cipher import key_id_of
@@ -51,20 +52,23 @@ async def owners_in(store: WholeStore) -> Mapping[str, set[str]]:
                 owner, tenant = await _whose(store, name)
                 if owner or tenant:
                     owners.setdefault(owner or tenant, set()).add(tenant)
-            elif (place.area, place.kind) == ("requests", "s"):
-                for owner in await _owners_of_requests(store, name):
+            elif place.area in ("requests", "traffic"):
+                for owner in await _owners_of_shared(store, name, place):
                     owners.setdefault(owner, set())
             elif not place.area and place.kind in _OWN_KINDS and place.rest != b"all":
                 owners.setdefault(place.rest.decode(errors="replace"), set())
     return owners
 
 
-async def _owners_of_requests(store: WholeStore, name: bytes) -> set[str]:
-    """Return whose requests the log has; of some it has nothing else."""
-    owners = set[str]()
-    async for page in read_pages(store, name):
-        owners |= {fields_of(element).get(b"o", b"").decode(errors="replace") for element in page.elements}
-    return owners - {""}
+async def _owners_of_shared(store: WholeStore, name: bytes, place: KeyPlace) -> set[str]:
+    """Return whose requests the log has, or who has figures; of some there is nothing else."""
+    owners = set[bytes]()
+    if (place.area, place.kind) == ("requests", "s"):
+        async for page in read_pages(store, name):
+            owners |= {fields_of(element).get(b"o", b"") for element in page.elements}
+    elif (place.kind, place.rest) == ("n", b"t"):
+        owners |= {*await store.call("ZRANGE", name, 0, -1)} - {OTHER.encode()}
+    return {owner.decode(errors="replace") for owner in owners - {b""}}
 
 
 async def find_owner(store: WholeStore, tenant_keys: KeyRing | None, text: str) -> str:
@@ -148,6 +152,8 @@ class OwnKeys:
             return place.kind != "x" and place.family in traces.families
         if place.area == "aside":
             return any(f"{{{family}}}" in rest for family in traces.families) or traces.owner in rest
+        if place.area == "traffic":
+            return place.kind in "mqh" and rest.partition(":")[2] == f"t:{traces.owner}"
         if place.area == "limits":
             return place.beginning == keys.quotas(traces.owner).encode()
         return not place.area and (await self._is_owned(name, place.kind, rest))
@@ -165,15 +171,16 @@ class OwnKeys:
         owner, everybodys = self._traces.owner, keys.everybodys_index()
         if name in (everybodys.encode(), keys.deleted_from(everybodys).encode()):
             return lambda element: element.place[:FAMILY_CHARACTERS].decode() in self._traces.families
-        if name == keys.ACCOUNTS.encode():
-            return lambda element: element.place.startswith(f"{owner} ".encode())
         match place.area, place.kind:
             case "flush" | "requests", "s" | "d":
                 return lambda element: self._is_own_entry(fields_of(element))
             case "flush", "o":
                 return lambda element: self._is_own_note(element.value)
-            case "events", "r":
-                return lambda element: element.place.startswith(f"{owner}:".encode())
+            case "traffic", "n":
+                return lambda element: place.rest == b"t" and element.place == owner.encode()
+            case ("", "accounts") | ("events", "r"):
+                beginning = f"{owner}:" if place.area else f"{owner} "
+                return lambda element: element.place.startswith(beginning.encode())
         return None
 
     async def _is_owned(self, name: bytes, kind: str, rest: str) -> bool:

@@ -1,6 +1,6 @@
 """Plugs in the figures of requests: ``/tidemark/stats``.
 
-The endpoint gives the operator the figures of all requests over a window.
+The endpoint gives the operator the figures of all requests over a window, or those of a model or a tenant.
 
 ``TrafficCounter`` adds up this worker's figures, and writes them to the store about once a second. ``metrics.py`` gives
 it those that it has gathered since the last time, so that a request adds nothing more. No request waits for the
@@ -12,19 +12,21 @@ from __future__ import annotations
 import asyncio
 import time
 import uuid
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
+from itertools import islice
 
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import BaseRoute, Route
 
 from tidemark.core.conversation.messages import JsonValue
+from tidemark.core.conversation.prefix import owner_of
 from tidemark.core.errors import InvalidRequest, RecordUnreadable
 from tidemark.core.frozen import frozen
-from tidemark.core.traffic import MAX_WINDOW_SECONDS, MIN_WINDOW_SECONDS, Traffic, TrafficFigures
+from tidemark.core.traffic import MAX_WINDOW_SECONDS, MIN_WINDOW_SECONDS, Traffic, TrafficCell, TrafficFigures
 from tidemark.features.feature import Feature
-from tidemark.features.traffic.store import RedisTraffic
+from tidemark.features.traffic.store import Part, RedisTraffic
 from tidemark.features.traffic.traffic_reader import TrafficReader
 from tidemark.server.operator import OperatorAccess
 from tidemark.server.responses import to_json, with_error_envelope
@@ -36,10 +38,13 @@ MAX_DIGITS = 9
 """Digits of a window; a longer number is no window either."""
 SECONDS_DIGITS = 6
 MAX_MINUTES = 1440
-"""Minutes of figures that wait for the store: a day, about 1 MB. Older ones are dropped."""
-BATCH_MINUTES = 60
-"""Minutes that are written at once."""
+"""Minutes of figures that wait for the store: a day. Older ones are dropped."""
+MAX_CELLS = 5000
+"""Figures that wait, about 7 MB. Of more, those of earlier minutes stay only as those of all requests."""
+BATCH_CELLS = 50
+"""Figures that are written at once, in some 10 ms: those of a minute for each model and tenant."""
 MINUTE_SECONDS = 60
+MAX_NAME_CHARACTERS = 100
 
 
 class TrafficFeature(Feature):
@@ -50,7 +55,11 @@ class TrafficFeature(Feature):
         self._operator = worker.operator
         self._counter = TrafficCounter(store, time.time, metrics.hand_over, metrics.state.add_store_time)
         metrics.give_traffic_to(self._counter.add)
-        self.reader = TrafficReader(store, self._counter.settle, time.time)
+
+        def tenant_names() -> Mapping[str, str]:
+            return {owner_of(fingerprint): name for fingerprint, name in worker.keys.tenants().items()}
+
+        self.reader = TrafficReader(store, self._counter.settle, time.time, tenant_names)
 
     def routes(self) -> Sequence[BaseRoute]:
         return TrafficEndpoints(self.reader, self._operator).routes()
@@ -73,8 +82,21 @@ class TrafficEndpoints:
     async def _stats(self, request: Request) -> Response:
         self.access.require_reader(request)
         windows = request.query_params.getlist("window") or [DEFAULT_WINDOW]
-        traffic = await self.reader.read(_seconds(windows))
+        traffic = await self.reader.read(_seconds(windows), await self._part(request))
         return to_json(_described(traffic))
+
+    async def _part(self, request: Request) -> Part | None:
+        """Return whose requests a query asks for; None for all.
+
+        :raises InvalidRequest: it asks for a model and for a tenant, or for a tenant that may be several
+        """
+        model, tenant = (request.query_params.get(name, "")[:MAX_NAME_CHARACTERS] for name in ("model", "tenant"))
+        if model and tenant:
+            message = "Ask for a model or for a tenant: figures of both together are not stored."
+            raise InvalidRequest(message, param="tenant")
+        if tenant:
+            return await self.reader.tenant(tenant)
+        return Part("m", model) if model else None
 
 
 def _seconds(windows: list[str]) -> int:
@@ -94,7 +116,8 @@ def _seconds(windows: list[str]) -> int:
 
 def _described(traffic: Traffic) -> JsonValue:
     series: list[JsonValue] = [{"start": point.start, **_figures(point.figures)} for point in traffic.points]
-    return {"window": traffic.window_seconds, **_figures(traffic.total), "series": series}
+    names: dict[str, JsonValue] = {"models": [*traffic.models], "tenants": [*traffic.tenants]}
+    return {"window": traffic.window_seconds, **_figures(traffic.total), **names, "series": series}
 
 
 def _figures(figures: TrafficFigures) -> dict[str, JsonValue]:
@@ -107,13 +130,14 @@ def _figures(figures: TrafficFigures) -> dict[str, JsonValue]:
         "summarizer_failures": figures.summarizer_failures,
         "shed": figures.shed,
         "cached_tokens": figures.cached_tokens,
-        "overhead_seconds": {"p50": _quantile(figures, 0.5), "p95": _quantile(figures, 0.95)},
+        "overhead_seconds": _quantiles(figures.overhead_quantile),
+        "upstream_first_byte_seconds": _quantiles(figures.first_byte_quantile),
     }
 
 
-def _quantile(figures: TrafficFigures, share: float) -> float | None:
-    seconds = figures.overhead_quantile(share)
-    return None if seconds is None else round(seconds, SECONDS_DIGITS)
+def _quantiles(quantile: Callable[[float], float | None]) -> dict[str, JsonValue]:
+    seconds = {"p50": quantile(0.5), "p95": quantile(0.95)}
+    return {name: None if value is None else round(value, SECONDS_DIGITS) for name, value in seconds.items()}
 
 
 class TrafficCounter:
@@ -141,19 +165,33 @@ class TrafficCounter:
         self._timer = time.perf_counter
         self._writer = uuid.uuid4().hex
         self._number = 0
-        self._batch: dict[int, TrafficFigures] = {}
-        self._waiting: dict[int, TrafficFigures] = {}
+        self._batch: dict[TrafficCell, TrafficFigures] = {}
+        self._waiting: dict[TrafficCell, TrafficFigures] = {}
+        self._minute = 0
+        """The newest one that figures wait for."""
         self._lock = asyncio.Lock()
         self._patient_writer = PatientWriter(self._write, lambda: bool(self._batch or self._waiting))
 
-    def add(self, figures: TrafficFigures) -> None:
-        """Count figures for the current minute; a task of its own writes them."""
+    def add(self, cells: Mapping[tuple[str, str], TrafficFigures]) -> None:
+        """Count figures by model and tenant for the current minute, and keep them; a task of its own writes them."""
         minute = int(self._clock()) // MINUTE_SECONDS
-        waiting = self._waiting.setdefault(minute, TrafficFigures())
-        waiting.add(figures)
-        if len(self._waiting) > MAX_MINUTES:
-            del self._waiting[min(self._waiting)]
+        if minute != self._minute:
+            self._minute = minute
+            self._bound(minute)
+        for (model, tenant), figures in cells.items():
+            cell = TrafficCell(minute, model, tenant)
+            if self._waiting.setdefault(cell, figures) is not figures:
+                self._waiting[cell].add(figures)
         self._patient_writer.begin()
+
+    def _bound(self, minute: int) -> None:
+        """Drop the figures of minutes that are over for a day; of too many, drop whose they are."""
+        waiting = {cell: figures for cell, figures in self._waiting.items() if cell.minute > minute - MAX_MINUTES}
+        if len(waiting) > MAX_CELLS:
+            by_cell, waiting = waiting, {}
+            for cell, figures in by_cell.items():
+                waiting.setdefault(TrafficCell(cell.minute), TrafficFigures()).add(figures)
+        self._waiting = waiting
 
     async def settle(self) -> None:
         """Write now what waits; during an outage it goes on waiting."""
@@ -174,8 +212,8 @@ class TrafficCounter:
             while self._batch or self._waiting:
                 if not self._batch:
                     self._number += 1
-                    for minute in sorted(self._waiting)[:BATCH_MINUTES]:
-                        self._batch[minute] = self._waiting.pop(minute)
+                    for cell in [*islice(self._waiting, BATCH_CELLS)]:
+                        self._batch[cell] = self._waiting.pop(cell)
                 with suppress(RecordUnreadable):  # another version's key: the same batch would fail again
                     started = self._timer()
                     await self._store.add(self._writer, self._number, self._batch)

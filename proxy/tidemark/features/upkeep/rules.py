@@ -219,7 +219,8 @@ _OTHER: Mapping[str, Rule] = {
 }
 _TRAFFIC: Mapping[str, Rule] = {
     **dict.fromkeys("mqh", Rule("hash", _number)),
-    "b": Rule("string", _number),
+    "n": Rule("zset", _number),
+    **dict.fromkeys("bx", Rule("string", _number)),
 }
 _BILL: Mapping[str, Rule] = {
     "d": Rule("hash", _number),

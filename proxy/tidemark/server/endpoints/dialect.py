@@ -158,7 +158,8 @@ class DialectEndpoint:
 
         :param keepalive: present for a stream
         """
-        log.on_planned(result.report)
+        log.report = result.report
+        log.end_permit()
         match result:
             case Refused():
                 raise result.error
@@ -265,9 +266,8 @@ class DialectEndpoint:
     async def _send_own(self, log: RequestLog, request: ModelRequest, answer: CommandAnswer) -> Outcome:
         """Send an answer of our own, in the form of a model's reply."""
         response, facts = log.response, log.facts()
+        log.answered_here = True  # so no tokens count as forwarded
         log.note_first_byte()
-        # nothing was forwarded, so no tokens count as forwarded
-        log.report = replace(answer.report, tokens_before=0, tokens_after=0)
         if not request.stream:
             await response.send_whole(200, [JSON, *facts], self._dialect.answer(request, answer.answer))
         else:

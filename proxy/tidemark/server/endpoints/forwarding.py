@@ -211,6 +211,8 @@ class ForwardingEndpoint:
         log.model = destination.model
         route, method, path, body = destination.route, scope["method"], destination.path, destination.body
         members = await self.objects.check(route, method, path, body, caller)
+        if isinstance(body, bytes):  # else the time is that of the upload
+            log.note_asked()
         reply = await self.upstream.forward(route, method, path, body, caller)
         if arriving is not None and reply.status >= REFUSED:
             arriving.discard()
