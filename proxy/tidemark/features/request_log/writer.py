@@ -25,9 +25,9 @@ PAUSE_SECONDS = 2.0
 BATCH = 1000
 """The most requests that are written at once."""
 FLOODS = frozenset({401, 429, 503})
-"""Statuses of refusals that a client may get without end: for its credential, its quota and the load."""
+"""Statuses of refusals that cost a client nothing: for its credential, its quota and the load."""
 TOGETHER_SECONDS = 60.0
-"""After one of a tenant is noted, further ones of the same code within this time are one request of the log."""
+"""Within this time after one, further refusals of a tenant with the same code are one request of the log."""
 _SHED = RequestServed("", 503, "rejected", 0.0, code=Overloaded.code)
 """A request beyond the limits: it was refused before anything was known of it."""
 
