@@ -103,10 +103,10 @@ class ApplicationKeys:
         await announce(new.id, self._owner_of(new))
         await self._store.add(make)
         await self._live.refresh()
-        made: Described = {**self._described(new), "key": secret}
+        key: Described = {**self._described(new), "key": secret}
         if not self._are_asked_for:
-            made["warnings"] = [*unknown_models(new.models, self._model_names), _NOT_ASKED_FOR]
-        return made
+            key["warnings"] = [*unknown_models(new.models, self._model_names), _NOT_ASKED_FOR]
+        return key
 
     async def change(self, identifier: str, fields: KeyFields, announce: Announce) -> Described:
         """Change what a key may do; its secret stays. Its tenant stays, too: it says whose the conversations are.
