@@ -47,6 +47,7 @@ RUNS: Mapping[int, list[list[str]]] = {
         ["store", "export", "no-such-folder/x.zst"],
         ["store", "import", "no-such-file.zst"],
         ["conversations", "list", "--url", "nothing"],
+        ["mcp", "--host", "192.0.2.1", "--port", "8790"],
     ],
     126: [["wrap", "--", "/"]],
     127: [["wrap", "--", "no-such-command-at-all"]],

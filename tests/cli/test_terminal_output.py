@@ -24,7 +24,8 @@ pytestmark = pytest.mark.e2e
 COLOR = re.compile(r"\x1b\[(?:\d+;)*[349][0-7]")
 BODY = b"".join(b'{"role": "user", "content": "%d"}\n' % number for number in range(20_000))
 LISTED = {"object": "list", "has_more": False, "next_cursor": None}
-ENTRY = {"id": "c1", "name": "\x1b[2Jtea", "model": "small", "messages": 3, "tokens": 4567, "updated_at": 0}
+ID = "c1" * 24
+ENTRY = {"id": ID, "name": "\x1b[2Jtea", "model": "small", "messages": 3, "tokens": 4567, "updated_at": 0}
 
 
 class Conversations(BaseHTTPRequestHandler):
@@ -112,13 +113,19 @@ class TestLists:
         assert "tea" in written
         assert "\x1b" not in written
 
+    @pytest.mark.parametrize("columns", ["80", "70"])
+    def test_an_id_stays_whole_to_be_copied(self, url: str, columns: str) -> None:
+        """On a terminal as narrow as most, where other columns get narrower instead."""
+        _, written = in_terminal("conversations", "list", "--url", url, NO_COLOR="1", COLUMNS=columns)
+        assert ID in written
+
     def test_it_is_plain_in_a_pipe(self, url: str) -> None:
         """One line for each entry, however long."""
         done = in_pipe("conversations", "list", "--url", url)
         assert done.stderr == b""
         assert done.stdout.decode().splitlines() == plain_lines(
             ["id", "name", "model", "messages", "tokens", "last used"],
-            [["c1", "?[2Jtea", "small", "3", "4,567", "1970-01-01 00:00 UTC"]],
+            [[ID, "?[2Jtea", "small", "3", "4,567", "1970-01-01 00:00 UTC"]],
         )
 
     def test_json_is_the_servers_answer(self, url: str) -> None:

@@ -168,7 +168,7 @@ class TestStore:
         )
         settings = load(write(f"store: {stated}"), HOME)
         assert settings.tenants == {
-            one: TenantSettings(ttl_days=30, max_age_days=None),
+            one: TenantSettings(ttl_days=0, max_age_days=None),
             other: TenantSettings(ttl_days=7, max_age_days=90),
         }
         kept = Worker(settings, pytest.fail).lifetimes
@@ -177,6 +177,15 @@ class TestStore:
             Lifetime(7 * DAY, 90 * DAY),
             Lifetime(30 * DAY, 90 * DAY),
         ]
+
+    def test_a_models_longer_time_holds_for_a_tenant_that_states_only_its_age(self, write: Write) -> None:
+        """One that states the usual time keeps it: somebody may have been promised that."""
+        one, other = "0" * 32, "1" * 32
+        tenants = f"{{{one}: {{max_age_days: 365}}, {other}: {{ttl_days: 30}}}}"
+        stated = f'{{ttl_days: 30, tenants: {tenants}, models: {{"slow": {{ttl_days: 90}}}}}}'
+        kept = Worker(load(write(f"store: {stated}"), HOME), pytest.fail).lifetimes
+        assert [kept.of(tenant, "slow").idle for tenant in (one, other)] == [90 * DAY, 30 * DAY]
+        assert kept.of(one, "fast") == Lifetime(30 * DAY, 365 * DAY, 30 * DAY)
 
     def test_a_model_takes_each_key_from_the_best_pattern_that_states_it(self, write: Write) -> None:
         """A pattern for how long says nothing of what is stored, so another one's still holds."""

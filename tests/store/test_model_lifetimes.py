@@ -180,6 +180,13 @@ def test_of_a_tenants_and_a_models_the_shorter_one_applies(
     assert lifetimes.of("own", model) == expected
 
 
+def test_a_tenant_that_states_its_age_alone_leaves_the_idle_time_to_the_model() -> None:
+    """It states none that could be shorter; without a model's the usual one applies."""
+    lifetimes = Lifetimes(Lifetime(USUAL), {"own": Lifetime(USUAL, 7)}, IDLES.get, IDLES.values(), {"own"})
+    assert lifetimes.of("own", "long") == Lifetime(LONG, 7, USUAL)
+    assert lifetimes.of("own", "other") == Lifetime(USUAL, 7, USUAL)
+
+
 def test_lists_are_kept_as_long_as_the_longest() -> None:
     """A list has conversations of all models."""
     assert Lifetimes(Lifetime(USUAL), None, IDLES.get, IDLES.values()).longest == LONG

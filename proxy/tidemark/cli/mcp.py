@@ -10,6 +10,7 @@ from pathlib import Path
 
 import click
 
+from tidemark.cli.serve import bound
 from tidemark.core.errors import ConfigError
 from tidemark.terminal.examples import example
 from tidemark.terminal.http_client import server_options, server_url
@@ -30,6 +31,9 @@ def mcp(config: Path | None, url: str | None, operator: bool, port: int | None, 
         raise ConfigError("The library 'mcp' is not installed. Install it: pip install 'tidemark-proxy[mcp]'.")
     if operator and port is not None:
         raise click.UsageError("--operator is for standard input: over HTTP, clients send their own credential.")
+    if port is not None:
+        for listener in bound(host, port):  # the library would end with a code and words of its own
+            listener.close()
     from tidemark.integrations.mcp_server import run
 
     run({"url": url or server_url(config), "config": config, "operator": operator}, port=port, host=host)

@@ -77,7 +77,7 @@ def serve(config: Path | None, host: str | None, port: int | None, workers: int 
         warn_of_lost_keys(cipher, lambda warning: click.echo(f"warning: {warning}", err=True))
     with ExitStack() as stack:
         stack.enter_context(_ended_by_signals())
-        listeners = inherited or _bound(settings.server.host, settings.server.port)
+        listeners = inherited or bound(settings.server.host, settings.server.port)
         for listener in listeners:
             listener.set_inheritable(True)
             stack.enter_context(listener)
@@ -124,7 +124,7 @@ def _inherited() -> list[socket.socket]:
     return listeners
 
 
-def _bound(host: str, port: int) -> list[socket.socket]:
+def bound(host: str, port: int) -> list[socket.socket]:
     """Open the listening sockets, which all workers share.
 
     ``localhost`` has an address of each family, and a client may try either first.

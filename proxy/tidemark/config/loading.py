@@ -267,7 +267,7 @@ def _split(
 
 def _by_tenant(reader: Reader, nodes: Mapping[str, Node], store: StoreSettings) -> Mapping[str, TenantSettings]:
     """Return each tenant's settings: its own keys, including null, over those of the store."""
-    base = TenantSettings(ttl_days=store.ttl_days, max_age_days=store.max_age_days)
+    base = TenantSettings(ttl_days=0, max_age_days=store.max_age_days)
     return _by_name(reader, nodes, base, "store.tenants")
 
 

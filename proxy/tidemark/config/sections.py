@@ -222,6 +222,7 @@ class TenantSettings(Struct, frozen=True, kw_only=True):
     """One tenant's values in place of the section ``store``. It has no defaults: the section's values apply."""
 
     ttl_days: Days
+    """0, which no file can state: as the model or ``store`` says."""
     max_age_days: Days | None
     """null: as long as it is used, also where ``store`` has a maximum."""
 

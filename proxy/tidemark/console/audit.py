@@ -32,7 +32,7 @@ class AuditPages:
 
     async def _show(self, visit: Visit) -> Response:
         text = visit.parameter("before")
-        if text and not (text.isascii() and text.isdigit() and len(text) <= _DIGITS):
+        if text and not (text.isascii() and text.isdigit() and len(text) <= _DIGITS and int(text)):
             raise InvalidRequest("There is no such page of the list.", param="cursor")
         filters = {name: visit.parameter(name).strip() for name in FILTERS if visit.parameter(name).strip()}
         page = await self.reader.page(ENTRIES, int(text) if text else None, filters)

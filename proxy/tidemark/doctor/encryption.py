@@ -49,14 +49,14 @@ def check_encryption(settings: Settings) -> list[Finding]:
 
 def _check_keys(ring: KeyRing) -> list[Finding]:
     """Return which tenants' keys cannot be unwrapped, and whether others may read their files."""
-    findings: list[Finding] = []
+    findings, lost = list[Finding](), ring.lost()
     if isinstance(ring.source, FolderKeys) and ring.source.folder.is_dir():
         folder = ring.source.folder
         open_names = [path for path in (folder, *folder.iterdir()) if path.stat().st_mode & 0o077]
         if open_names:
             mend = f"chmod -R go= {folder}"
             findings.append(Finding(ENCRYPTION, "warning", f"others can read {open_names[0]}", mend))
-    if lost := ring.lost():
+    if lost:
         mend = (
             "Put the master key that wrapped them behind the present one in TIDEMARK_ENCRYPTION_KEY, or restore their "
             "files."

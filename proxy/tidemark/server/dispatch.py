@@ -22,6 +22,7 @@ from tidemark.server.admission import Admission
 from tidemark.server.browsers import BrowserAccess
 from tidemark.server.capabilities import allowed_methods, errors_of, offers_websocket, refuse_websocket, send_allowed
 from tidemark.server.errors import status_of
+from tidemark.server.names import with_whole_names
 
 MODEL_REQUESTS = "/v1/"
 """Below it every ``POST`` is work for an upstream, and is admitted within the limits."""
@@ -79,7 +80,7 @@ class Dispatcher(Starlette):
 
     def _serve(self, scope: Scope, receive: Receive, send: Send) -> Awaitable[None]:
         if b"%" in scope.get("raw_path", b""):
-            scope = _as_written(scope)
+            scope = with_whole_names(_as_written(scope))
         if scope.get("query_string") and scope["path"].startswith(MODEL_REQUESTS):
             try:
                 self._auth.check_query(scope["query_string"])

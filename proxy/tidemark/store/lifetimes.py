@@ -29,6 +29,7 @@ class Lifetimes:
     :param by_tenant: lifetimes by tenant, or by the hex digest of a credential; all others have the usual one
     :param idle_of: returns a model's own idle time in whole seconds; None: the tenant's applies
     :param idles: all that ``idle_of`` returns
+    :param idle_as_usual: tenants that state no idle time, so that a longer one of a model holds for them too
     """
 
     def __init__(
@@ -37,11 +38,13 @@ class Lifetimes:
         by_tenant: Mapping[str, Lifetime] | None = None,
         idle_of: Callable[[str], int | None] | None = None,
         idles: Collection[int] = (),
+        idle_as_usual: Collection[str] = (),
     ) -> None:
         self.usual = usual
         self._by_tenant = dict(by_tenant or {})
         self._idle_of = idle_of
         self._idles = tuple(idles)
+        self._idle_as_usual = frozenset(idle_as_usual)
 
     @property
     def longest(self) -> int:
@@ -61,7 +64,8 @@ class Lifetimes:
         if self._idle_of is None:
             return lifetime
         idle = self._idle_of(model) if model else None
-        if idle is None or (own is not None and 0 < own.idle < idle):
+        is_own = own is not None and tenant not in self._idle_as_usual
+        if idle is None or (is_own and 0 < lifetime.idle < idle):
             idle = lifetime.idle
         return Lifetime(idle, lifetime.age, lifetime.idle)
 

@@ -84,6 +84,8 @@ class RequestFacts(msgspec.Struct, array_like=True, frozen=True, gc=False):
     """The position of its newest message in the conversation."""
     newest: bytes
     """The beginning of that message's id."""
+    count: int = 1
+    """How many alike were refused, the last of which this is."""
 
     @property
     def kind(self) -> Kind:

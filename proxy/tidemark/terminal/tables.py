@@ -8,6 +8,9 @@ from collections.abc import Sequence
 
 import click
 
+ID = "id"
+"""The heading of a column whose cells are copied: others get narrower before it."""
+
 
 def print_json(answer: object) -> None:
     """Print a value as one line of JSON."""
@@ -42,8 +45,8 @@ def _print_styled(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
     from rich.text import Text
 
     table = Table(box=None, pad_edge=False, header_style="bold")
-    for head in heads:
-        table.add_column(head, overflow="fold")
+    for head, column in zip(heads, zip(*([heads, *rows]), strict=True), strict=True):
+        table.add_column(head, overflow="fold", width=max(map(len, column)) if head == ID else None)
     for row in rows:
         table.add_row(*map(Text, row))
     Console().print(table)  # honours NO_COLOR and TERM by itself

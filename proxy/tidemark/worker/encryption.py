@@ -53,8 +53,12 @@ def cipher_of(settings: Settings, warn: Callable[[str], None]) -> TenantCipher |
     if not is_encrypted(settings):
         if settings.encryption.keys_url is not None and str(settings.encryption.keys_url) != IN_FOLDER:
             raise ConfigError(_NO_KEY.format(place="encryption.keys_url"))
-        if isinstance(source, FolderKeys) and next(source.scopes(), None) is not None:
-            raise ConfigError(_NO_KEY.format(place=source.folder))
+        try:
+            has_keys = isinstance(source, FolderKeys) and next(source.scopes(), None) is not None
+        except EncryptionKeyLost as error:
+            raise ConfigError(str(error)) from error
+        if has_keys:
+            raise ConfigError(_NO_KEY.format(place=settings.data_dir / FOLDER))
         return None
     if source is None:
         raise ConfigError(_NO_PLACE)

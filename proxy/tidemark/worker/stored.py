@@ -241,10 +241,14 @@ class StoreParts(ModelParts):
     def lifetimes(self) -> Lifetimes:
         """How long conversations are stored: in general, and of tenants and models with settings of their own."""
         usual = _lifetime_of(self.settings.store)
-        own = {tenant: _lifetime_of(section) for tenant, section in self.settings.tenants.items()}
+        tenants = self.settings.tenants
+        own = {tenant: _lifetime_of(section, usual.idle) for tenant, section in tenants.items()}
+        idle_as_usual = {tenant for tenant, section in tenants.items() if not section.ttl_days}
         days = self.settings.ttl_days_by_model
         idles = {pattern: lifetime(ttl * SECONDS_A_DAY).idle for pattern, ttl in days.items()}
-        return Lifetimes(usual, own, partial(most_specific, idles), idles.values()) if idles else Lifetimes(usual, own)
+        if not idles:
+            return Lifetimes(usual, own)
+        return Lifetimes(usual, own, partial(most_specific, idles), idles.values(), idle_as_usual)
 
     @cached_property
     def ttl_seconds(self) -> float:
@@ -411,9 +415,9 @@ def _quota(section: QuotaSettings) -> Quota:
     return Quota(section.requests_per_minute, section.tokens_per_day, section.concurrent)
 
 
-def _lifetime_of(section: StoreSettings | TenantSettings) -> Lifetime:
+def _lifetime_of(section: StoreSettings | TenantSettings, usual_idle: int = 0) -> Lifetime:
     age = section.max_age_days
-    return lifetime(section.ttl_days * SECONDS_A_DAY, None if age is None else age * SECONDS_A_DAY)
+    return lifetime(section.ttl_days * SECONDS_A_DAY or usual_idle, None if age is None else age * SECONDS_A_DAY)
 
 
 def _prices(entry: ModelEntry) -> Mapping[str, Any]:

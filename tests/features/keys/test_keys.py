@@ -232,6 +232,27 @@ def test_a_model_that_no_entry_has_is_warned_of_with_the_nearest(keyed: Keyed) -
     assert made["warnings"] == ['no entry of model_list has the name "smallx"; did you mean "small"?']
 
 
+def test_a_key_that_nothing_asks_for_is_made_with_a_warning(keyed: Keyed) -> None:
+    """Otherwise an operator takes a server that everybody may use for a closed one."""
+    assert "warnings" not in keyed.create()
+    opened = keyed.bench.client("", config=KEYED.replace("auth: {{mode: keys}}", ""))
+    made = opened.http.post("/tidemark/keys", json={"name": "more", "models": ["smallx"]}).json()
+    assert [warning.partition(",")[0].partition(";")[0] for warning in made["warnings"]] == [
+        'no entry of model_list has the name "smallx"',
+        "this server asks for no key",
+    ]
+    assert "auth: {mode: keys}" in made["warnings"][-1]
+
+
+def test_a_quota_beyond_all_bounds_is_refused_with_them(keyed: Keyed) -> None:
+    """The message names both."""
+    refused = keyed.ask("POST", "", name="big", tokens_per_day=10**22)
+    assert (refused.status_code, refused.json()["error"]["message"]) == (
+        400,
+        "'tokens_per_day' must be a whole number of 1 or more, and at most 9,007,199,254,740,992.",
+    )
+
+
 def test_a_revoked_key_is_refused_by_another_worker_too(keyed: Keyed) -> None:
     """By the version that every worker polls."""
     made = keyed.create()

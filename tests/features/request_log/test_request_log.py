@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +15,8 @@ import redis
 from tests.features.tenants.test_erasure import erase, owner_for
 from tests.request.conftest import WINDOW, Bench, Client, benched
 from tests.request.talk import history, user
-from tests.support.scripted import refuses
+from tests.support.scripted import refuses, streamed
+from tests.support.waiting import wait_until
 from tidemark.store.embedded.server import EmbeddedValkey
 
 KEY = "ab" * 32
@@ -79,6 +83,22 @@ def test_a_request_without_a_key_that_is_accepted_is_in_the_log(bench: Bench) ->
     assert client.chat([user("Hello.")]).status_code == 401
     (refused,) = logged(client)
     assert (refused["status"], refused["kind"], refused["tenant"], refused["model"]) == (401, "refused", "", "")
+
+
+def test_a_request_beyond_the_limits_is_in_the_log(bench: Bench) -> None:
+    """Nothing is known of it, since it was refused before that; further ones of a minute are counted with it."""
+    client, free = bench.client("mine", config=WINDOW + "limits: {{max_streams: 1}}\n"), threading.Event()
+    bench.upstream.script = lambda _: replace(streamed("Hello."), waits=[free])
+    with ThreadPoolExecutor(1) as pool:
+        answer = pool.submit(client.post, {"model": "small", "messages": [user("Hello.")], "stream": True})
+        wait_until(lambda: bench.upstream.received)
+        assert [client.chat([user("Hello.")]).status_code for _ in range(3)] == [503] * 3
+        free.set()
+        assert answer.result().status_code == 200
+    assert [(one["status"], one["kind"], one["code"], one["count"]) for one in logged(client)] == [
+        (200, "as_is", None, 1),
+        (503, "refused", "overloaded", 1),
+    ]
 
 
 def test_a_page_ends_where_the_next_one_begins(bench: Bench) -> None:

@@ -13,7 +13,7 @@ import redis
 
 from tests.features.upkeep.stored import open_store
 from tidemark.core.errors import StoreUnavailable
-from tidemark.core.events import RequestServed
+from tidemark.core.events import Outcome, RequestServed, RequestShed
 from tidemark.core.report import Usage
 from tidemark.features.request_log.facts import facts_of
 from tidemark.features.request_log.reader import MAX_SEARCHED, SPAN_MS, RequestConditions, RequestLogReader
@@ -150,6 +150,54 @@ async def test_while_the_store_is_away_the_newest_requests_wait() -> None:
     is_away = False
     await writer.aclose()
     assert taken == ["4", "5", "6", "7", "8", "9", "10", "11"]
+
+
+def refused(status: int, code: str | None, owner: str = "", model: str = "") -> RequestServed:
+    """A request that ended before its conversation was known."""
+    outcome: Outcome = "refused" if code is None else "rejected"
+    return RequestServed("/v1/responses", status, outcome, 0.1, model=model, code=code, owner=owner)
+
+
+async def test_a_flood_of_refusals_takes_two_requests_of_the_log_a_minute(store: RedisStore) -> None:
+    """The first one is there at once, and then the number of the others; so no request of a tenant leaves for them."""
+    now = [time.time()]
+    log = RedisRequestLog(store.ask, Codec(), 20, 0)
+    writer = RequestLogWriter(log, 20, lambda: now[0])
+    writer.on_event(RequestServed("/v1/responses", 200, "complete", 0.1, model="small", owner=OWNER))
+    for second in range(120):
+        now[0] += 1
+        for event in (refused(401, "invalid_api_key"), refused(429, "rate_limit_exceeded", OWNER)):
+            writer.on_event(event)
+        writer.on_event(RequestShed("streams", 9, 0))
+        if not second % 4:
+            await writer.settle()
+    await writer.aclose()
+    requests = (await RequestLogReader(log, settled).page(100, None)).requests
+    counts: dict[tuple[str, str], list[int]] = {}
+    for request in reversed(requests):
+        counts.setdefault((request.owner, request.facts.code), []).append(request.facts.count)
+    assert counts == {
+        (OWNER, ""): [1],
+        ("", "invalid_api_key"): [1, 59, 1, 59],
+        (OWNER, "rate_limit_exceeded"): [1, 59, 1, 59],
+        ("", "overloaded"): [1, 59, 1, 59],
+    }
+
+
+async def test_other_refusals_are_requests_of_their_own(store: RedisStore) -> None:
+    """Another tenant's, one for what a body says, and a provider's."""
+    log = RedisRequestLog(store.ask, Codec(), 100, 0)
+    writer = RequestLogWriter(log, 100, time.time)
+    for event in (
+        refused(429, "rate_limit_exceeded", OWNER),
+        refused(429, "rate_limit_exceeded", "cd" * 16),
+        *[refused(400, "invalid_json", OWNER), refused(429, None, OWNER)] * 2,
+    ):
+        writer.on_event(event)
+    await writer.aclose()
+    assert [request.facts.count for request in (await RequestLogReader(log, settled).page(100, None)).requests] == [
+        1
+    ] * 6
 
 
 def test_what_a_client_or_a_provider_sends_is_bounded() -> None:

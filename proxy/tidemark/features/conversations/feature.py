@@ -41,6 +41,7 @@ from tidemark.features.feature import Feature
 from tidemark.server.access import OPERATORS, ConversationAccess
 from tidemark.server.encodings import read_plain_body
 from tidemark.server.headers import conversation_name
+from tidemark.server.names import NamedRoute
 from tidemark.server.responses import to_json, with_error_envelope
 from tidemark.worker.worker import Worker
 
@@ -139,13 +140,13 @@ class ConversationEndpoints:
             Route(conversations, with_error_envelope(self._list), methods=["GET"]),
             Route(f"{conversations}/import", with_error_envelope(self._import), methods=["POST"]),
             Route(f"{conversations}/search", with_error_envelope(self._find), methods=["POST"]),
-            Route(conversation, with_error_envelope(self._describe), methods=["GET"]),
-            Route(conversation, with_error_envelope(self._delete), methods=["DELETE"]),
-            Route(f"{conversation}/context", with_error_envelope(self._context), methods=["GET"]),
-            Route(f"{conversation}/summaries", with_error_envelope(self._summaries), methods=["GET"]),
-            Route(f"{conversation}/search", with_error_envelope(self._search), methods=["GET"]),
-            Route(f"{conversation}/results/{{handle}}", with_error_envelope(self._original), methods=["GET"]),
-            Route(f"{conversation}/export", with_error_envelope(self._export), methods=["GET"]),
+            NamedRoute(conversation, with_error_envelope(self._describe), methods=["GET"]),
+            NamedRoute(conversation, with_error_envelope(self._delete), methods=["DELETE"]),
+            NamedRoute(f"{conversation}/context", with_error_envelope(self._context), methods=["GET"]),
+            NamedRoute(f"{conversation}/summaries", with_error_envelope(self._summaries), methods=["GET"]),
+            NamedRoute(f"{conversation}/search", with_error_envelope(self._search), methods=["GET"]),
+            NamedRoute(f"{conversation}/results/{{handle}}", with_error_envelope(self._original), methods=["GET"]),
+            NamedRoute(f"{conversation}/export", with_error_envelope(self._export), methods=["GET"]),
         ]
 
     async def _list(self, request: Request) -> Response:

@@ -38,6 +38,7 @@ class KeysFeature(Feature):
             worker.keys,
             model_names=[entry.name for entry in worker.settings.model_list],
             clock=time.time,
+            are_asked_for=worker.settings.auth.mode == "keys",
         )
 
     def routes(self) -> Sequence[BaseRoute]:

@@ -17,6 +17,8 @@ MOST_MODELS = 100
 MOST_STARS = 4
 """In one name of a model: each more makes it slower to compare."""
 MOST_HOURS = 24 * 365
+MOST = 2**53
+"""Of a quota: the largest whole number that every reader of JSON reads exactly."""
 QUOTAS = ("requests_per_minute", "tokens_per_day", "concurrent")
 GRACE = "grace_hours"
 FIELDS = ("name", "tenant", "models", "expires", *QUOTAS)
@@ -139,6 +141,6 @@ def _bound(fields: Mapping[str, JsonValue], name: str) -> int | None:
     value = fields.get(name)
     if value is None:
         return None
-    if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= 2**53:
-        raise InvalidRequest(f"'{name}' must be a whole number of 1 or more.", param=name)
+    if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= MOST:
+        raise InvalidRequest(f"'{name}' must be a whole number of 1 or more, and at most {MOST:,}.", param=name)
     return value

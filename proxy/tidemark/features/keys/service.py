@@ -27,6 +27,7 @@ MOST_KEYS = 10_000
 SECONDS_AN_HOUR = 3600
 LETTERS_AND_DIGITS = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789"
 Described = dict[str, JsonValue]
+_NOT_ASKED_FOR = "this server asks for no key, and sends each client's own to its upstream; set auth: {mode: keys}"
 
 
 class ApplicationKeys:
@@ -47,12 +48,14 @@ class ApplicationKeys:
         *,
         model_names: Sequence[str],
         clock: Clock,
+        are_asked_for: bool,
     ) -> None:
         self._store = store
         self._live = live
         self._table = table
         self._model_names = model_names
         self._clock = clock
+        self._are_asked_for = are_asked_for
         live.followers.append(self.refresh)
 
     async def refresh(self) -> None:
@@ -100,7 +103,10 @@ class ApplicationKeys:
         await announce(new.id, self._owner_of(new))
         await self._store.add(make)
         await self._live.refresh()
-        return {**self._described(new), "key": secret}
+        key: Described = {**self._described(new), "key": secret}
+        if not self._are_asked_for:
+            key["warnings"] = [*unknown_models(new.models, self._model_names), _NOT_ASKED_FOR]
+        return key
 
     async def change(self, identifier: str, fields: KeyFields, announce: Announce) -> Described:
         """Change what a key may do; its secret stays. Its tenant stays, too: it says whose the conversations are.

@@ -23,7 +23,7 @@ _REQUEST = members(
     {
         **dict.fromkeys(("id", "path", "outcome", "kind", "model", "client", "tenant"), TEXT),
         **dict.fromkeys(("action", "tenant_name", "conversation", "warning", "code"), TEXT_OR_NULL),
-        **dict.fromkeys(("status", "tokens_before", "tokens_after", "summarized_messages"), WHOLE),
+        **dict.fromkeys(("status", "tokens_before", "tokens_after", "summarized_messages", "count"), WHOLE),
         **dict.fromkeys(("at", "seconds"), NUMBER),
         **dict.fromkeys(("first_byte_seconds", "usd"), NUMBER_OR_NULL),
         "cached_tokens": WHOLE_OR_NULL,

@@ -24,10 +24,11 @@ REMEMBERED = 1024
 """Names that are cut once: most requests have those of the ones before."""
 
 
-def facts_of(served: RequestServed, at: float) -> RequestFacts:
+def facts_of(served: RequestServed, at: float, number: int = 1) -> RequestFacts:
     """Return the facts of a request.
 
     :param at: Unix time of its end, seconds
+    :param number: of how many refused ones it is the last
     """
     report, cached = served.report, served.usage.cached_tokens
     if cached is not None and not 0 <= cached <= MOST_TOKENS:
@@ -57,6 +58,7 @@ def facts_of(served: RequestServed, at: float) -> RequestFacts:
             "",
             0,
             b"",
+            number,
         )
     is_stored = not report.not_stored
     return RequestFacts(
@@ -108,6 +110,7 @@ def facts_json(identifier: str, owner: str, facts: RequestFacts) -> dict[str, Js
         "usd": facts.usd,
         "warning": facts.warning or None,
         "code": facts.code or None,
+        "count": facts.count,
     }
 
 

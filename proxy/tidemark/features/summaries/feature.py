@@ -12,7 +12,7 @@ from functools import cached_property
 
 from starlette.requests import Request
 from starlette.responses import Response
-from starlette.routing import BaseRoute, Route
+from starlette.routing import BaseRoute
 
 from tidemark.core.conversation.messages import JsonValue
 from tidemark.core.errors import InvalidRequest
@@ -37,6 +37,7 @@ from tidemark.features.summaries.summary_changes import PreviewOptions, SummaryC
 from tidemark.server.access import ConversationAccess
 from tidemark.server.encodings import read_plain_body
 from tidemark.server.headers import report_lines
+from tidemark.server.names import NamedRoute
 from tidemark.server.responses import to_json, with_error_envelope
 from tidemark.store.previews import RedisPreviews
 from tidemark.summarizers.receipts import ReceiptWriter
@@ -129,10 +130,10 @@ class SummaryEndpoints:
         conversation = "/tidemark/conversations/{id}"
         summaries = f"{conversation}/summaries"
         return [
-            Route(f"{conversation}/receipts", with_error_envelope(self._receipts), methods=["GET"]),
-            Route(f"{conversation}/summarize", with_error_envelope(self._summarize), methods=["POST"]),
-            Route(summaries, with_error_envelope(self._change), methods=["POST"]),
-            Route(f"{summaries}/preview", with_error_envelope(self._preview), methods=["POST"]),
+            NamedRoute(f"{conversation}/receipts", with_error_envelope(self._receipts), methods=["GET"]),
+            NamedRoute(f"{conversation}/summarize", with_error_envelope(self._summarize), methods=["POST"]),
+            NamedRoute(summaries, with_error_envelope(self._change), methods=["POST"]),
+            NamedRoute(f"{summaries}/preview", with_error_envelope(self._preview), methods=["POST"]),
         ]
 
     async def _receipts(self, request: Request) -> Response:

@@ -60,7 +60,7 @@ class KeyRecord(msgspec.Struct, frozen=True):
     owner: str
     keys: tuple[WrappedKey, ...]
     digests: WrappedKey
-    """Keys the digests of the tenant's short texts. It stays as it is, since digests are parts of keys in the store."""
+    """Nothing uses it but its time, when the tenant's first key was made; workers of earlier versions read it."""
     version: int = 1
 
 
@@ -74,8 +74,6 @@ class TenantKeys:
     """``Box.seal`` of the newest key."""
     boxes: Mapping[bytes, Box]
     """By their ids."""
-    secret: bytes
-    """For digests of the tenant's short texts."""
 
 
 def scope_of(owner: str) -> bytes:
@@ -233,9 +231,8 @@ class KeyRing:
     def _remember(self, scope: bytes, packed: bytes, generation: int) -> TenantKeys:
         record = self._read(packed)
         boxes = {bytes.fromhex(key.id): Box(self._unwrapped(scope, key)) for key in record.keys}
-        secret = self._unwrapped(scope, record.digests)
         newest = bytes.fromhex(record.keys[0].id)
-        keys = TenantKeys(MARK + scope + newest, boxes[newest].seal, boxes, secret)
+        keys = TenantKeys(MARK + scope + newest, boxes[newest].seal, boxes)
         with self._lock:
             if generation == self._generation:  # otherwise it may have been erased since it was read
                 self._keys.put(scope, keys)

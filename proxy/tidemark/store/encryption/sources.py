@@ -124,10 +124,15 @@ class FolderKeys:
         return True
 
     def scopes(self) -> Iterator[str]:
-        if self.folder.is_dir():
-            for path in sorted(self.folder.iterdir()):
-                if match := _NAME.fullmatch(path.name):
-                    yield match[1]
+        try:
+            names = sorted(path.name for path in self.folder.iterdir())
+        except (FileNotFoundError, NotADirectoryError):
+            return
+        except OSError as error:  # the data folder may be another user's
+            raise self._failed(error) from error
+        for name in names:
+            if match := _NAME.fullmatch(name):
+                yield match[1]
 
     def version(self) -> str:
         try:
