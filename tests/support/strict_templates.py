@@ -28,6 +28,12 @@ DROPPING = (
     "{% for m in rest %}{% if m.role in ('user', 'assistant') %}" + _TURN + "{% endif %}{% endfor %}" + _END
 )
 """As that of gpt-oss."""
+LAST_ONLY = (
+    "{% set ns = namespace(rules='') %}{% for m in messages %}{% if m.role == 'system' %}"
+    "{% set ns.rules = m.content %}{% endif %}{% endfor %}{{ ns.rules }}\n"
+    "{% for m in messages %}{% if m.role != 'system' %}" + _TURN + "{% endif %}{% endfor %}" + _END
+)
+"""As that of DeepSeek-R1's small relatives."""
 
 
 def alternates(request: Received) -> Answer:

@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import pytest
 
-from tests.support.strict_templates import ALTERNATING, DROPPING, FIRST_ONLY, LENIENT
+from tests.support.strict_templates import ALTERNATING, DROPPING, FIRST_ONLY, LAST_ONLY, LENIENT
 from tidemark.upstream.chat_templates import MOST_TEMPLATE_CHARS, is_about_roles, is_strict_template
 
 
-@pytest.mark.parametrize("template", [FIRST_ONLY, ALTERNATING, DROPPING], ids=["first only", "alternating", "dropping"])
+@pytest.mark.parametrize(
+    "template",
+    [FIRST_ONLY, ALTERNATING, DROPPING, LAST_ONLY],
+    ids=["first only", "alternating", "dropping", "last only"],
+)
 def test_a_template_that_refuses_or_drops_is_strict(template: str) -> None:
-    """It says so itself, or a second system message is not in what it writes."""
+    """It says so itself, or one of two system messages is not in what it writes."""
     assert is_strict_template(template)
 
 
@@ -25,8 +29,23 @@ def test_a_template_that_refuses_or_drops_is_strict(template: str) -> None:
         "{{ raise_exception('x') }}" + " " * MOST_TEMPLATE_CHARS,
         "{% macro a(n) %}{{ a(n) }}{% endmacro %}{{ a(1) }}",
         "{{ ''.__class__.__mro__ }}",
+        "{% for a in b %}" * 25 + "{% endfor %}" * 25,
+        "{{ cycler() }}",
+        "{{ 'a' * 10 ** 13 }}",
     ],
-    ids=["lenient", "no template", "unknown name", "unknown filter", "error", "huge", "endless", "unsafe"],
+    ids=[
+        "lenient",
+        "no template",
+        "unknown name",
+        "unknown filter",
+        "error",
+        "huge",
+        "endless",
+        "unsafe",
+        "nested",
+        "no arguments",
+        "vast",
+    ],
 )
 def test_what_cannot_be_tried_is_lenient(template: str) -> None:
     """Then the server's own refusals tell."""
@@ -43,6 +62,8 @@ def test_what_cannot_be_tried_is_lenient(template: str) -> None:
         ("Unexpected role 'system' after role 'user'", True),
         ("This model's maximum context length is 4096 tokens", False),
         ("Invalid API key", False),
+        ("messages with role 'tool' must follow calls", True),
+        ("Your IAM role has no rights", False),
     ],
 )
 def test_a_refusal_that_names_roles_may_be_about_them(words: str, *, is_about: bool) -> None:

@@ -33,9 +33,9 @@ def body(*messages: Said) -> bytes:
     return json.dumps({"model": "m", "messages": messages, "temperature": 0.5}).encode()
 
 
-def placed(*messages: Said, only_before_answer: bool = False) -> list[Said] | None:
+def placed(*messages: Said, **how: bool) -> list[Said] | None:
     """The messages with the summary in the user's turn; None if they stay as they are."""
-    changed = in_user_turn(body(*messages), only_before_answer=only_before_answer)
+    changed = in_user_turn(body(*messages), **how)
     if changed is None:
         return None
     request = json.loads(changed)
@@ -91,10 +91,9 @@ def test_other_system_messages_at_the_beginning_become_one() -> None:
     ]
     expected = [message_of("system", "one\n\ntwo\n\nthree"), message_of("user", f"{SUMMARY}\n\nhi")]
     assert placed(*systems, message_of("user", "hi")) == expected
-    assert placed(message_of("developer", "one"), message_of("system", "two"), message_of("user", "hi")) == [
-        message_of("developer", "one\n\ntwo"),
-        message_of("user", "hi"),
-    ]
+    own = [message_of("developer", "one"), message_of("system", "two"), message_of("user", "hi")]
+    assert placed(*own, is_bridged=True) == [message_of("developer", "one\n\ntwo"), message_of("user", "hi")]
+    assert placed(*own) is None, "what the client sent is the client's"
 
 
 def test_what_needs_no_change_gets_none() -> None:
@@ -121,3 +120,22 @@ def test_no_word_is_lost_and_roles_alternate(before: list[Said], after: list[Sai
     assert all(one != other for one, other in pairwise(turns))
     assert sorted(text_of(changed)) == sorted(text_of(messages))
     assert changed[-2:] == tail[-2:]
+
+
+def test_a_clients_own_rules_stay_its_rules_whatever_they_begin_with() -> None:
+    """Only whole summaries move, and all of them: of a Tidemark behind another there are two."""
+    rules = message_of("system", "Summary of earlier turns must be polite.")
+    summary, question = message_of("system", SUMMARY), message_of("user", "hi")
+    assert placed(rules, summary, question) == [rules, message_of("user", f"{SUMMARY}\n\nhi")]
+    assert placed(rules, summary, summary, question) == [rules, message_of("user", f"{SUMMARY}\n\n{SUMMARY}\n\nhi")]
+
+
+def test_what_cannot_be_joined_stays_as_it_is() -> None:
+    """The upstream judges odd contents; numbers keep their digits."""
+    summary = message_of("system", SUMMARY)
+    assert placed(summary, message_of("user", {"text": "precious"})) is None
+    assert placed(summary, message_of("user", 5)) is None
+    raw = body(summary, message_of("user", [{"type": "text", "text": "hi", "weight": 0.125}]))
+    changed = in_user_turn(raw.replace(b"0.125", b"1e999"))
+    assert changed is not None
+    assert b'"weight": 1e999' in changed

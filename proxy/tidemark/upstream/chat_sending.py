@@ -5,19 +5,25 @@
 
 from __future__ import annotations
 
+from collections.abc import Awaitable
 from http import HTTPStatus
 
-from tidemark.core.errors import UpstreamError
 from tidemark.core.ports import Caller, Clock, Route, UpstreamReply
 from tidemark.upstream.bridges.bridge import ReadReply
-from tidemark.upstream.chat_templates import ChatTemplates, is_about_roles
+from tidemark.upstream.chat_templates import ChatTemplates, drops_systems, is_about_roles
 from tidemark.upstream.translate import TranslateLane
 from tidemark.upstream.user_turn import OPENING_BYTES, in_user_turn
-from tidemark.upstream.wire import CHAT_PATH, FIRST_ERROR, WireLane
+from tidemark.upstream.wire import CHAT_PATH, WireLane, is_openai
 
 REFUSED = frozenset(
-    {HTTPStatus.BAD_REQUEST, HTTPStatus.UNPROCESSABLE_ENTITY, HTTPStatus.INTERNAL_SERVER_ERROR}  # llama.cpp's older one
+    {
+        HTTPStatus.BAD_REQUEST,
+        HTTPStatus.NOT_FOUND,  # of mlx_lm
+        HTTPStatus.UNPROCESSABLE_ENTITY,
+        HTTPStatus.INTERNAL_SERVER_ERROR,  # of older llama.cpp
+    }
 )
+"""Statuses of a chat template's refusal."""
 
 
 class ChatSender:
@@ -29,7 +35,7 @@ class ChatSender:
     def __init__(self, wire: WireLane, translate: TranslateLane, clock: Clock) -> None:
         self._wire = wire
         self._translate = translate
-        self._templates = ChatTemplates(wire.get_json, clock)
+        self.templates = ChatTemplates(wire.get_json, clock)
 
     async def send(
         self,
@@ -46,32 +52,45 @@ class ChatSender:
         :param is_bridged: whether the client sent the request in another dialect, so that its form is Tidemark's
         :raises UpstreamUnreachable, UpstreamTimedOut: there was no answer
         """
-        has_summary = OPENING_BYTES in body
-        if route.lane == "translate":  # Bedrock and Gemini want a user's turn first; litellm joins system messages
-            placed = in_user_turn(body, only_before_answer=True) if has_summary else None
-            return await self._translate.send(route, placed or body, caller, stream=stream)
-        if not has_summary and not is_bridged:
-            return await self._wire.send(route, body, caller, path=path)
-        if await self._templates.is_strict(route, caller, may_ask=has_summary):
-            return await self._wire.send(route, in_user_turn(body) or body, caller, path=path)
-        reply = await self._wire.send(route, body, caller, path=path)
-        if reply.status not in REFUSED:
-            return reply
-        return await self._again(route, body, caller, path, reply)
 
-    async def _again(self, route: Route, body: bytes, caller: Caller, path: str, reply: UpstreamReply) -> UpstreamReply:
-        """Send a refused request with its summary in the user's turn, if the refusal may be about that."""
-        content = b"".join([piece async for piece in reply.body()])
-        refusal = ReadReply(reply.status, reply.headers, content)
-        placed = in_user_turn(body) if is_about_roles(content) else None
-        if placed is None:
+        def send(sent: bytes) -> Awaitable[UpstreamReply]:
+            if route.lane == "wire":
+                return self._wire.send(route, sent, caller, path=path)
+            return self._translate.send(route, sent, caller, stream=stream)
+
+        has_summary = OPENING_BYTES in body
+        if is_openai(route.base_url) or not (has_summary or is_bridged):
+            return await send(body)
+        if not route.speaks_openai and not drops_systems(route):
+            # Bedrock and Gemini want a user's turn first; litellm joins system messages.
+            return await send(in_user_turn(body, only_before_answer=True) or body)
+        templates = self.templates
+        if await templates.is_strict(route, caller) if has_summary else templates.is_known(route, caller):
+            return await send(in_user_turn(body, is_bridged=is_bridged) or body)
+        reply = await send(body)
+        refusal = await read_refusal(reply)
+        placed = in_user_turn(body, is_bridged=is_bridged) if refusal is not None and refusal.is_about_roles else None
+        if refusal is None or placed is None:
+            return refusal or reply
+        again = await send(placed)
+        repeated = await read_refusal(again)
+        if repeated is not None and repeated.is_about_roles:  # so the summary's place was not the cause
             return refusal
-        try:
-            again = await self._wire.send(route, placed, caller, path=path)
-        except UpstreamError:
-            return refusal
-        if again.status >= FIRST_ERROR:  # so the order of roles was not the cause
-            await again.close()
-            return refusal
-        self._templates.note_strict(route, caller)
-        return again
+        templates.note_strict(route, caller)
+        return repeated or again
+
+
+class ReadRefusal(ReadReply):
+    """A refusal whose body is there."""
+
+    @property
+    def is_about_roles(self) -> bool:
+        """Whether it may be about the roles of messages."""
+        return is_about_roles(self.data)
+
+
+async def read_refusal(reply: UpstreamReply) -> ReadRefusal | None:
+    """Return a reply with its body if its status may be that of a chat template's refusal."""
+    if reply.status not in REFUSED:
+        return None
+    return ReadRefusal(reply.status, reply.headers, b"".join([piece async for piece in reply.body()]))

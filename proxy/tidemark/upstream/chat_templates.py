@@ -14,27 +14,31 @@ from typing import Any, NoReturn
 
 from tidemark.core.bounded import BoundedCache
 from tidemark.core.conversation.messages import JsonValue
-from tidemark.core.errors import UpstreamError
-from tidemark.core.lessons import Lessons
+from tidemark.core.errors import UpstreamError, UpstreamTimedOut, UpstreamUnreachable
+from tidemark.core.lessons import REMEMBERED, Lessons
 from tidemark.core.ports import Caller, Clock, Route
-from tidemark.upstream.providers import endpoint
-from tidemark.upstream.wire import is_openai
+from tidemark.upstream.providers import endpoint, is_local
 
 GetJson = Callable[..., Awaitable[JsonValue]]
 ANSWER_SECONDS = 2.0
 """The longest that a first compacted request waits for a server's template."""
 FRESH_SECONDS = 600.0
-REMEMBERED = 256
-"""The most servers whose templates are known."""
+FAILED_SECONDS = 15.0
+"""How long a server that did not answer is not asked again."""
 MOST_TEMPLATE_CHARS = 200_000
 """Published templates have up to 30,000."""
-_DROPS = re.compile(r"gpt-oss", re.IGNORECASE)
-"""In the names of models whose templates drop what they do not take."""
+_DROPS = re.compile(r"gpt-oss|r1-distill", re.IGNORECASE)
+"""In the names of models whose templates drop all system messages but the first, or but the last."""
 _NAMED = re.compile(
-    rb"system (?:message|role|prompt)|\brole|alternat|chat.?template|jinja|user (?:message|turn)|first message",
+    rb"system (?:message|role|prompt)|roles? must|role ['\"]|alternat|chat.?template|jinja|user (?:message|turn)",
     re.IGNORECASE,
 )
 """What a refusal names that may be about the order of messages."""
+_NEVER = (0.0, False)
+
+
+_FIRST, _SECOND = "tidemark-first-of-two", "tidemark-second-of-two"
+"""System messages that stand in no template."""
 
 
 class TemplateRefusal(Exception):
@@ -52,36 +56,48 @@ class ChatTemplates:
         self._get_json = get_json
         self._clock = clock
         self._lessons: Lessons[tuple[str, str]] = Lessons(clock)
-        self._shown: BoundedCache[tuple[bytes, str], tuple[float, bool]] = BoundedCache(REMEMBERED)
+        self._shown: BoundedCache[tuple[bytes, tuple[str, str]], tuple[float, bool]] = BoundedCache(REMEMBERED)
 
-    async def is_strict(self, route: Route, caller: Caller, *, may_ask: bool) -> bool:
+    def is_taught(self, route: Route, caller: Caller) -> bool:
+        """Return whether a route's server refused a summary as a system message."""
+        return self._lessons.refuses(caller.fingerprint, _subject(route))
+
+    def is_known(self, route: Route, caller: Caller) -> bool:
+        """Return whether a route's server is known to be strict, without asking it."""
+        shown = self._shown.get((caller.fingerprint, _subject(route)), _NEVER)
+        return drops_systems(route) or self.is_taught(route, caller) or shown[1]
+
+    async def is_strict(self, route: Route, caller: Caller) -> bool:
         """Return whether a route's server needs the summary in the user's turn, as far as anybody knows.
 
-        :param may_ask: whether the server may be asked for its template, which happens once in some minutes
+        A server of this machine or network is asked for its template, once in some minutes.
         """
-        if _DROPS.search(route.upstream_model) or self._lessons.refuses(caller.fingerprint, _subject(route)):
-            return True
-        if is_openai(route.base_url):
-            return False
-        key = (caller.fingerprint, route.base_url)
-        until, is_strict = self._shown.get(key, (0.0, False))
-        if until <= self._clock() and may_ask:
-            is_strict = await self._ask(route, caller)
-            self._shown.put(key, (self._clock() + FRESH_SECONDS, is_strict))
-        return is_strict
+        subject = (caller.fingerprint, _subject(route))
+        if is_local(route.base_url) and self._shown.get(subject, _NEVER)[0] <= self._clock():
+            is_strict, seconds = await self._ask(route, caller)
+            self._shown.put(subject, (self._clock() + seconds, is_strict))
+        return self.is_known(route, caller)
 
     def note_strict(self, route: Route, caller: Caller) -> None:
         """Note that a server took the summary in the user's turn, after it had refused it as a system message."""
         self._lessons.note_refused(caller.fingerprint, _subject(route))
 
-    async def _ask(self, route: Route, caller: Caller) -> bool:
+    async def _ask(self, route: Route, caller: Caller) -> tuple[bool, float]:
+        """Return whether a server shows a strict template, and for how many seconds that holds."""
         url = endpoint(route.base_url, "/props", without="/v1")
         try:
             props = await self._get_json(route, url, caller, timeout_seconds=ANSWER_SECONDS)
+        except (UpstreamUnreachable, UpstreamTimedOut):
+            return False, FAILED_SECONDS
         except UpstreamError:
-            return False
+            return False, FRESH_SECONDS
         template = props.get("chat_template") if isinstance(props, dict) else None
-        return isinstance(template, str) and await asyncio.to_thread(is_strict_template, template)
+        return isinstance(template, str) and await asyncio.to_thread(is_strict_template, template), FRESH_SECONDS
+
+
+def drops_systems(route: Route) -> bool:
+    """Return whether a model is known by its name to get one system message only, whatever its server."""
+    return _DROPS.search(route.upstream_model) is not None
 
 
 def _subject(route: Route) -> tuple[str, str]:
@@ -100,23 +116,23 @@ def is_strict_template(template: str) -> bool:
     """
     if len(template) > MOST_TEMPLATE_CHARS:
         return False
-    from jinja2 import TemplateError
     from jinja2.ext import loopcontrols
     from jinja2.sandbox import ImmutableSandboxedEnvironment
 
     environment = ImmutableSandboxedEnvironment(trim_blocks=True, lstrip_blocks=True, extensions=[loopcontrols])
     environment.globals |= {"raise_exception": _refuse, "strftime_now": lambda _: ""}
-    second = [_message("system", "first"), _message("system", "second"), _message("user", "question")]
-    answer_first = [_message("system", "first"), _message("assistant", "answer"), _message("user", "question")]
+    both = [_message("system", _FIRST), _message("system", _SECOND), _message("user", "question")]
+    answer_first = [_message("system", _FIRST), _message("assistant", "answer"), _message("user", "question")]
     variables: dict[str, Any] = {"add_generation_prompt": True, "bos_token": "", "eos_token": "", "tools": None}
     try:
         compiled = environment.from_string(template)
         compiled.render(messages=answer_first, **variables)
-        return "second" not in compiled.render(messages=second, **variables)
+        prompt = compiled.render(messages=both, **variables)
     except TemplateRefusal:
         return True
-    except (TemplateError, TypeError, ValueError, LookupError, AttributeError, ArithmeticError, RecursionError):
+    except Exception:  # noqa: BLE001 - a template is a program of others, and may fail in any way
         return False
+    return _FIRST not in prompt or _SECOND not in prompt
 
 
 def _message(role: str, content: str) -> dict[str, str]:

@@ -15,14 +15,13 @@ from dataclasses import replace
 from http import HTTPStatus
 
 from tidemark.core.conversation.request import Dialect
-from tidemark.core.errors import DialectNotServed, InvalidRequest, UpstreamError
+from tidemark.core.errors import DialectNotServed, InvalidRequest
 from tidemark.core.lessons import Lessons
 from tidemark.core.ports import Caller, Clock, Route, UpstreamReply
 from tidemark.upstream.bridges.asking import ChatGoal, WriteMessage
 from tidemark.upstream.bridges.bridge import BRIDGED, ChatBridge, ReadReply
 from tidemark.upstream.bridges.thinking import demands_reasoning
-from tidemark.upstream.chat_sending import REFUSED, ChatSender
-from tidemark.upstream.chat_templates import is_about_roles
+from tidemark.upstream.chat_sending import ChatSender, read_refusal
 from tidemark.upstream.providers import ANTHROPIC_BASE, OPENAI_BASE, endpoint
 from tidemark.upstream.user_turn import OPENING_BYTES
 from tidemark.upstream.wire import CHAT_PATH, FIRST_ERROR, WireLane, is_openai
@@ -114,24 +113,29 @@ class OtherDialects:
         :raises DialectNotServed: there is no bridge from this dialect
         """
         native = self._spoken.native_route(route, dialect.name, caller)
-        if native is not None:
+        may_be_bridged = native is not None and self._may_be_bridged(native, body, dialect)
+        if native is not None and not (may_be_bridged and self._chat.templates.is_taught(route, caller)):
             reply = await self._wire.send(native, body, caller, path=dialect.path + caller.query)
             if reply.status < FIRST_ERROR:
                 self._spoken.note_taken(native, dialect.name, caller)
-            has_summary = reply.status in REFUSED and dialect.name == "responses" and OPENING_BYTES in body
-            may_be_bridged = has_summary and _takes_bridge(native)
-            if not self._spoken.may_learn(native, reply.status) and not may_be_bridged:
-                return reply
-            content = b"".join([piece async for piece in reply.body()])
-            refusal = ReadReply(reply.status, reply.headers, content)
-            if may_be_bridged and is_about_roles(content):  # of the summary's: the bridge can place it elsewhere
-                with suppress(InvalidRequest, UpstreamError):
+            refusal = await read_refusal(reply) if may_be_bridged else None
+            if refusal is not None and refusal.is_about_roles:  # of the summary's: the bridge can place it elsewhere
+                with suppress(InvalidRequest):
                     bridged = await self._send_bridged(route, body, caller, dialect=dialect, stream=stream)
                     return bridged if bridged.status < FIRST_ERROR else refusal
                 return refusal
-            if may_be_bridged or not self._spoken.learn(native, dialect.name, caller, reply.status, content):
-                return refusal
+            if not self._spoken.may_learn(native, reply.status):
+                return refusal or reply
+            content = refusal.data if refusal is not None else b"".join([piece async for piece in reply.body()])
+            if not self._spoken.learn(native, dialect.name, caller, reply.status, content):
+                return ReadReply(reply.status, reply.headers, content)
         return await self._send_bridged(route, body, caller, dialect=dialect, stream=stream)
+
+    def _may_be_bridged(self, native: Route, body: bytes, dialect: Dialect) -> bool:
+        """Return whether a native request has a summary as a system message, and could go out in chat completions."""
+        is_allowed = not native.dialects or "chat" in native.dialects
+        may_have_summary = dialect.name == "responses" and OPENING_BYTES in body
+        return may_have_summary and is_allowed and self._bridge is not None and not is_openai(native.base_url)
 
     async def _send_bridged(
         self, route: Route, body: bytes, caller: Caller, *, dialect: Dialect, stream: bool
@@ -153,11 +157,6 @@ class OtherDialects:
         if reply.status < FIRST_ERROR:  # else the refusal may have quoted what somebody wrote
             self._without_reasoning.note_refused(caller.fingerprint, subject)
         return reply
-
-
-def _takes_bridge(route: Route) -> bool:
-    """Return whether a server that speaks another dialect may be asked in chat completions, too."""
-    return not is_openai(route.base_url) and (not route.dialects or "chat" in route.dialects)
 
 
 def _goal(route: Route) -> ChatGoal:

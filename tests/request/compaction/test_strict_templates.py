@@ -91,15 +91,27 @@ compaction:
     assert set(map(tuple, places(bench.upstream.received))) == {("user",)}
 
 
+def test_what_the_second_attempt_meets_is_told(bench: Bench) -> None:
+    """A limit of the provider, say, so that the client waits and tries again; the order of roles is known by then."""
+    client = bench.client("k")
+    bench.upstream.script = lambda got: busy if (answer := alternates(got)).status == 200 else answer
+    busy = error(429, "Too many requests.")
+    said = [said for number in range(40) for said in (user(long(number)), assistant(f"Noted {number}."))]
+    got = client.chat([system("Be brief."), *said, user("And now?")])
+    assert (got.status_code, "Too many" in got.text, len(bench.upstream.received)) == (429, True, 2)
+    client.chat([system("Be brief."), *said, user("And now?")])
+    assert len(bench.upstream.received) == 3
+
+
 def test_a_refusal_of_something_else_is_the_clients(bench: Bench) -> None:
-    """In its own words, though they name a role, after the request was sent twice at most."""
+    """In its own words, though they name a system message, after the request was sent twice at most."""
     client = bench.client("k")
     talk(client)
     count = len(bench.upstream.received)
-    bench.upstream.script = refuses(400, "This key has the role of a guest.")
+    bench.upstream.script = refuses(400, "This account may send no system message.")
     said = [said for number in range(40) for said in (user(long(number)), assistant(f"Noted {number}."))]
     got = client.chat([system("Be brief."), *said, user("And now?")])
-    assert (got.status_code, "role of a guest" in got.text) == (400, True)
+    assert (got.status_code, "may send no system" in got.text) == (400, True)
     assert len(bench.upstream.received) - count == 2
 
 

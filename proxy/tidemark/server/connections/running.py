@@ -12,9 +12,9 @@ no worker is left, connections are refused; the next worker listens again once i
 from __future__ import annotations
 
 import logging
-import os
 import signal
 import socket
+import threading
 import time
 from dataclasses import dataclass, field
 from types import FrameType
@@ -93,6 +93,14 @@ class _WorkerPlace:
     """When the next process is started; None while one runs."""
 
 
+class SignalEvent(threading.Event):
+    """An event that a handler of signals may set: its lock may be held by the very code that the signal interrupts."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._cond = threading.Condition(threading.RLock())
+
+
 class Workers(multiprocess.Multiprocess):
     """The parent of the workers."""
 
@@ -102,6 +110,7 @@ class Workers(multiprocess.Multiprocess):
         multiprocess.Process = WorkerProcess  # type: ignore[misc] # uvicorn makes its workers of this class
         super().__init__(config, sockets)
         self._are_inherited = are_inherited
+        self.should_exit = SignalEvent()
         self._ending = False
         self._places: list[_WorkerPlace] = []
         for number in (signal.SIGINT, signal.SIGTERM):
@@ -166,13 +175,11 @@ class Workers(multiprocess.Multiprocess):
                 self.should_exit.set()
 
     def _end(self, number: int, _: FrameType | None) -> None:
-        """Called at a signal: stop listening, and tell the workers at once. uvicorn does so within half a second."""
+        """Called at a signal: stop listening, and end at once. uvicorn looks for signals twice a second."""
         self._ending = True
         for listener in self.sockets:
             if not self._are_inherited:
                 end_listening(listener)
             listener.close()
-        for worker in self.processes:
-            if worker.pid is not None and worker.exitcode is None:
-                os.kill(worker.pid, signal.SIGTERM)
         self.signal_queue.append(number)
+        self.should_exit.set()
