@@ -35,11 +35,16 @@ def environ(*names: str) -> Mapping[str, str]:
     return {"TIDEMARK_ENCRYPTION_KEY": ",".join(KEYS[name] for name in names), "TIDEMARK_KEYS_URL": "folder"}
 
 
-def family(got: Any, admin: Any) -> Mapping[bytes, bytes]:
-    """Everything that is stored of an answer's conversation, as the server would dump it."""
+def stored_at(name: bytes, admin: Any) -> object:
+    """What a key holds; a hash by its fields, since a server that reads one may order its dump anew."""
+    return admin.hgetall(name) if admin.type(name) == b"hash" else admin.dump(name)
+
+
+def family(got: Any, admin: Any) -> Mapping[bytes, object]:
+    """Everything that is stored of an answer's conversation."""
     tag = got.headers["x-tidemark-conversation"][:32]
     names = [name for name in admin.scan_iter(f"tm:{{{tag}}}:*") if not name.endswith(b":f")]  # leases are counted
-    return {name: admin.dump(name) for name in names}
+    return {name: stored_at(name, admin) for name in names}
 
 
 def test_a_lost_master_key_stops_its_tenant_and_nobody_else(
@@ -61,7 +66,7 @@ def test_a_lost_master_key_stops_its_tenant_and_nobody_else(
     other = Client(client.http, f"{name} new").chat([user("Hello.")], **STORED)
     assert other.status_code == 200
     bench.settle()
-    assert {name: admin.dump(name) for name in stored} == stored
+    assert {name: stored_at(name, admin) for name in stored} == stored
     both = bench.client(f"{name} old", environ=environ("cd", "ab"))
     assert both.chat([user("And now?")], **STORED).status_code == 200
 
