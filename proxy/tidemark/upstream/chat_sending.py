@@ -53,10 +53,10 @@ class ChatSender:
         :raises UpstreamUnreachable, UpstreamTimedOut: there was no answer
         """
 
-        def send(sent: bytes) -> Awaitable[UpstreamReply]:
+        def send(form: bytes) -> Awaitable[UpstreamReply]:
             if route.lane == "wire":
-                return self._wire.send(route, sent, caller, path=path)
-            return self._translate.send(route, sent, caller, stream=stream)
+                return self._wire.send(route, form, caller, path=path)
+            return self._translate.send(route, form, caller, stream=stream)
 
         has_summary = OPENING_BYTES in body
         if is_openai(route.base_url) or not (has_summary or is_bridged):

@@ -41,6 +41,7 @@ RECORD = TurnRecord(
     bindings=b"0123456789abcdef",
     prompt_record=b"\n.",
     keep="summaries",
+    sender="chat curl/8",
 )
 
 

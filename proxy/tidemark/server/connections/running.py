@@ -94,7 +94,10 @@ class _WorkerPlace:
 
 
 class SignalEvent(threading.Event):
-    """An event that a handler of signals may set: its lock may be held by the very code that the signal interrupts."""
+    """An event that a handler of signals may set.
+
+    The lock of another one may be held by the very code that the signal interrupts.
+    """
 
     def __init__(self) -> None:
         super().__init__()
