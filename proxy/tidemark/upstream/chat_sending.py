@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Callable
 from http import HTTPStatus
 
 from tidemark.core.ports import Caller, Clock, Route, UpstreamReply
@@ -24,6 +24,7 @@ REFUSED = frozenset(
     }
 )
 """Statuses of a chat template's refusal."""
+SendBody = Callable[[bytes], Awaitable[UpstreamReply]]
 
 
 class ChatSender:
@@ -52,32 +53,38 @@ class ChatSender:
         :param is_bridged: whether the client sent the request in another dialect, so that its form is Tidemark's
         :raises UpstreamUnreachable, UpstreamTimedOut: there was no answer
         """
+        has_summary = OPENING_BYTES in body
 
         def send(form: bytes) -> Awaitable[UpstreamReply]:
             if route.lane == "wire":
                 return self._wire.send(route, form, caller, path=path)
             return self._translate.send(route, form, caller, stream=stream)
 
-        has_summary = OPENING_BYTES in body
-        if is_openai(route.base_url) or not (has_summary or is_bridged):
+        if not (has_summary or is_bridged) or is_openai(route.base_url):
             return await send(body)
         if not route.speaks_openai and not drops_systems(route):
             # Bedrock and Gemini want a user's turn first; litellm joins system messages.
             return await send(in_user_turn(body, only_before_answer=True) or body)
-        templates = self.templates
-        if await templates.is_strict(route, caller) if has_summary else templates.is_known(route, caller):
+        is_known = self.templates.is_known(route, caller)
+        if is_known or (has_summary and await self.templates.is_strict(route, caller)):
             return await send(in_user_turn(body, is_bridged=is_bridged) or body)
         reply = await send(body)
         refusal = await read_refusal(reply)
-        placed = in_user_turn(body, is_bridged=is_bridged) if refusal is not None and refusal.is_about_roles else None
-        if refusal is None or placed is None:
+        if refusal is None or not refusal.is_about_roles:
             return refusal or reply
-        again = await send(placed)
-        repeated = await read_refusal(again)
+        placed = in_user_turn(body, is_bridged=is_bridged)
+        return refusal if placed is None else await self._send_again(placed, send, refusal, route, caller)
+
+    async def _send_again(
+        self, placed: bytes, send: SendBody, refusal: ReadReply, route: Route, caller: Caller
+    ) -> UpstreamReply:
+        """Send a refused request in its other form; return its refusal if that form is refused in such words, too."""
+        reply = await send(placed)
+        repeated = await read_refusal(reply)
         if repeated is not None and repeated.is_about_roles:  # so the summary's place was not the cause
             return refusal
-        templates.note_strict(route, caller)
-        return repeated or again
+        self.templates.note_strict(route, caller)
+        return repeated or reply
 
 
 class ReadRefusal(ReadReply):
