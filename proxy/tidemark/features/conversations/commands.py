@@ -28,7 +28,7 @@ PATH = "/tidemark/conversations"
 TEXT_CHARACTERS = 100
 """The most characters of a message in a table."""
 
-_HEADS = ("id", "name", "model", "client", "dialect", "messages", "tokens", "last used")
+_HEADS = ("id", "name", "model", "messages", "tokens", "last used")
 
 _limit = click.option("--limit", type=click.IntRange(1, 200), default=50, show_default=True, help="Entries of a page.")
 _cursor = click.option("--cursor", help="The beginning of the page, from the page before.")
@@ -198,8 +198,6 @@ def _rows(data: Sequence[Mapping[str, Any]]) -> list[tuple[str, ...]]:
             entry["id"],
             entry["name"] or "-",
             entry["model"],
-            entry.get("client") or "-",
-            entry.get("dialect") or "-",
             f"{entry['messages']:,}",
             f"{entry['tokens']:,}",
             _last_use(entry),
