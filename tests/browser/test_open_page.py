@@ -129,18 +129,18 @@ def test_the_overview_stays_as_it_is_looked_at(page: Page, client: Client) -> No
     table.evaluate("box => { box.scrollTop = 500; }")
     table.focus()
     fetched = Fetched(page)
-    added = "time-added-by-tidemark"
-    tokens, times = (page.evaluate(TOTAL, name) for name in ("tokens", added))
+    first = "first-byte-of-the-provider"
+    tokens, times = (page.evaluate(TOTAL, name) for name in ("tokens", first))
     client.chat([user("Hello.")])
     page.wait_for_function(f"name => ({TOTAL})(name) > {tokens}", arg="tokens")
     expect(table).to_be_focused()
     assert table.evaluate("box => box.scrollTop") == 500
     bodies = [answer.text() for answer in fetched.responses]
     assert any("plot-tokens-figures" in body for body in bodies)
-    assert not any(f"plot-{added}-figures" in body for body in bodies)
-    assert page.evaluate(TOTAL, added) == times
-    page.get_by_text("Figures of time added").press("Enter")
-    page.wait_for_function(f"name => ({TOTAL})(name) > {times}", arg=added)
+    assert not any(f"plot-{first}-figures" in body for body in bodies)
+    assert page.evaluate(TOTAL, first) == times
+    page.get_by_text("Figures of first byte").press("Enter")
+    page.wait_for_function(f"name => ({TOTAL})(name) > {times}", arg=first)
 
 
 def test_the_list_keeps_the_focus_when_another_conversation_comes_first(page: Page, client: Client) -> None:
