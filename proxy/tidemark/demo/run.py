@@ -76,10 +76,10 @@ def _compare(folder: Path, turns: int) -> int:
         proxy.wait_ready("/health/readiness")
         out.say(f"Both answer after {time.monotonic() - started:.1f} s.", f"Watch it in a browser: {proxy.url}/console")
         with out:
-            out.say("", f"Straight to the model's server, {turns} turns:")
-            direct = converse("direct", model.port, QUESTIONS[:turns], out)
-            out.say("", "The same person through Tidemark:")
+            out.say("", f"Through Tidemark, {turns} turns:")
             proxied = converse("tidemark", proxy.port, QUESTIONS[:turns], out)
+            out.say("", "The same person straight to the model's server, until its window is full:")
+            direct = converse("direct", model.port, QUESTIONS[:turns], out)
         if proxied[-1].error:
             out.say(proxy.last_lines())
         is_shown, lines = comparison(direct, proxied, turns)
