@@ -136,6 +136,18 @@ def console(tmp_path: Path) -> Iterator[Console]:
 
 
 @pytest.fixture
+def visitor(console: Console) -> Visitor:
+    """The operator."""
+    return console.visitor()
+
+
+@pytest.fixture
+def client(console: Console) -> Client:
+    """A client of chat completions."""
+    return console.client()
+
+
+@pytest.fixture
 def open_console(tmp_path: Path) -> Iterator[Console]:
     """A console without an admin token, on this machine."""
     with consoled(tmp_path, token="") as made:

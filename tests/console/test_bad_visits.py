@@ -32,12 +32,6 @@ def conversation(console: Console) -> str:
     return str(answer.headers["x-tidemark-conversation"])
 
 
-@pytest.fixture
-def visitor(console: Console) -> Visitor:
-    """The operator."""
-    return console.visitor()
-
-
 def words(answer: httpx.Response) -> str:
     """The text of a page without its marks."""
     return " ".join(html.unescape(re.sub(r"<[^>]+>", " ", answer.text)).split())

@@ -4,26 +4,12 @@ from __future__ import annotations
 
 import re
 
-import pytest
-
-from tests.console.conftest import Console, Visitor
+from tests.console.conftest import Visitor
 from tests.console.test_conversation_pages import link, listed
 from tests.request.conftest import Client
 from tests.request.talk import user
 
 LIST = "/console/conversations"
-
-
-@pytest.fixture
-def visitor(console: Console) -> Visitor:
-    """The operator."""
-    return console.visitor()
-
-
-@pytest.fixture
-def client(console: Console) -> Client:
-    """A client of chat completions."""
-    return console.client()
 
 
 def address(client: Client, text: str, agent: str, path: str = "chat/completions") -> str:

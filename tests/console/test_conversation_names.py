@@ -8,8 +8,6 @@ import re
 from collections.abc import Callable
 from typing import Any
 
-import pytest
-
 from tests.console.conftest import TOKEN, Console, Visitor
 from tests.features.keys.conftest import KEYED
 from tests.request.conftest import WINDOW
@@ -24,12 +22,6 @@ CUT = "Write me a function that adds two numbers, with type hints,…"
 def names(text: str) -> list[str]:
     """What a page of the list calls its conversations."""
     return re.findall(r'<th scope="row"><a [^>]*>([^<]*)</a>', text)
-
-
-@pytest.fixture
-def visitor(console: Console) -> Visitor:
-    """The operator."""
-    return console.visitor()
 
 
 def test_a_conversation_is_called_by_its_name_or_by_the_first_words_of_a_person(

@@ -26,18 +26,6 @@ REPLY_TOKENS = 7
 """Tokens of the upstream's answer in the history."""
 
 
-@pytest.fixture
-def visitor(console: Console) -> Visitor:
-    """The operator."""
-    return console.visitor()
-
-
-@pytest.fixture
-def client(console: Console) -> Client:
-    """A client of chat completions."""
-    return console.client()
-
-
 def address(client: Client, talk: list[Said], **asked: str) -> str:
     """Send a talk, and return the address of its page."""
     return f"{LIST}/{client.chat(talk, **asked).headers['x-tidemark-conversation']}"

@@ -5,27 +5,13 @@ from __future__ import annotations
 import json
 import re
 
-import pytest
-
-from tests.console.conftest import Console, Visitor
+from tests.console.conftest import Visitor
 from tests.console.test_live_parts import marks, renewed
 from tests.request.conftest import Client
 from tests.request.talk import Said, assistant, history, user
 from tidemark.console.messages import RECENT
 
 LIST = "/console/conversations"
-
-
-@pytest.fixture
-def visitor(console: Console) -> Visitor:
-    """The operator."""
-    return console.visitor()
-
-
-@pytest.fixture
-def client(console: Console) -> Client:
-    """A client of chat completions."""
-    return console.client()
 
 
 def address(client: Client, talk: list[Said], **asked: str) -> str:

@@ -20,18 +20,6 @@ LIST = "/console/conversations"
 PART = re.compile(r'<(\w+) id="([\w-]+)" data-live="([^"]*)"')
 
 
-@pytest.fixture
-def visitor(console: Console) -> Visitor:
-    """The operator."""
-    return console.visitor()
-
-
-@pytest.fixture
-def client(console: Console) -> Client:
-    """A client of chat completions."""
-    return console.client()
-
-
 def marks(answer: httpx.Response) -> dict[str, str]:
     """The marks of the parts of a page or an answer, by their ids."""
     assert answer.status_code == 200
