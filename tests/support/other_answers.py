@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+from collections.abc import Callable
 
 from tests.support import messages_answers, responses_answers
 from tests.support.answers import SSE_HEADERS, Answer, Json, Received, Script, sse
@@ -48,7 +49,8 @@ class OtherEndpoints:
 
     ``kept`` holds the responses that a script answered with, by id; None for an upstream that keeps none. ``counts``
     answers requests to count, in place of the fixed count, and ``compacts`` those of ``/responses/compact``.
-    ``refuses_deletions`` is an outage of deletions, and ``props`` what llama.cpp tells of itself.
+    ``refuses_deletions`` is an outage of deletions, and ``props`` what llama.cpp tells of itself. ``documents`` are
+    what other servers tell, by path.
     """
 
     def __init__(self) -> None:
@@ -58,6 +60,7 @@ class OtherEndpoints:
         self.compacts: Script | None = None
         self.refuses_deletions = False
         self.props: Json | None = None
+        self.documents: dict[str, Callable[[], Json]] = {}
 
     def answer(self, request: Received) -> Answer | None:
         """The answer, or None for what the script answers."""
@@ -78,6 +81,8 @@ class OtherEndpoints:
         shown, is_there = self.models, path.endswith("models")
         if request.path == "/props" and self.props is not None:
             shown, is_there = self.props, True
+        if request.path in self.documents:
+            shown, is_there = self.documents[request.path](), True
         return Answer([json.dumps(shown).encode()], 200 if is_there else 404)
 
     def is_lookup(self, request: Received) -> bool:

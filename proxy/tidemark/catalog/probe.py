@@ -1,8 +1,8 @@
-"""Asks a running server for its context window, through ``/models`` and llama.cpp's ``/props``.
+"""Asks a running server for its context window, through ``/models`` and what else its program has.
 
 The catalog uses the probe for servers whose address is configured. The server itself knows best what it was started
-with. It is asked once in some minutes, with the caller's own credential, for at most two seconds. A failure means only
-that this source has no window.
+with. It is asked once in some minutes, or seconds if it loads models on demand, with the caller's own credential, for
+at most two seconds. A failure means only that this source has no window.
 """
 
 from __future__ import annotations
@@ -10,25 +10,40 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import field
+from dataclasses import field, replace
 
+from tidemark.catalog.loaded_models import (
+    ANY_MODEL,
+    Windows,
+    as_tokens,
+    loaded_windows,
+    model_key,
+    ollama_windows,
+    slot_tokens,
+)
 from tidemark.core.bounded import BoundedCache
 from tidemark.core.conversation.messages import JsonValue
 from tidemark.core.errors import UpstreamError
 from tidemark.core.frozen import frozen
 from tidemark.core.ports import Caller, Route
-from tidemark.upstream.providers import endpoint
+from tidemark.upstream.providers import KEYLESS, endpoint, is_local
 
 ANSWER_SECONDS = 2.0
 """The longest that a first request to a server waits for its metadata."""
 FRESH_SECONDS = 300.0
+LOADED_SECONDS = 10.0
+"""How long the window of a loaded model holds: its server may load it again with another one."""
+UNLOADED_SECONDS = 0.02
+"""How long a server is not asked again for a model that it had not loaded.
+
+The model's first request loads it, and no model answers sooner. A list of all models asks once."""
 FAILED_SECONDS = 15.0
 """How long a failure is cached, for one caller only, because its credential may be the cause."""
 REMEMBERED = 256
 """The most servers and callers in the caches. Both come from outside, so the caches need a bound."""
 
 WINDOW_FIELDS = ("max_model_len", "context_length", "context_window", "max_context_length")
-"""vLLM and SGLang; OpenRouter and Together; Groq; LM Studio."""
+"""vLLM and SGLang; OpenRouter and Together; Groq; Mistral."""
 
 
 @frozen
@@ -38,10 +53,27 @@ class Metadata:
     windows: Mapping[str, int] = field(default_factory=dict)
     only: int | None = None
     """The window of a server with one model, which accepts any name (llama.cpp)."""
+    loaded: Windows | None = None
+    """The windows of loaded models, if the server loads models on demand."""
 
     def of(self, model: str) -> int | None:
         """Return the window of a model."""
-        return self.windows.get(model, self.only)
+        window = self.windows.get(model, self.only)
+        if window is None and self.loaded is not None:
+            window = self.loaded.get(model_key(model), self.loaded.get(ANY_MODEL))
+        return window
+
+    def fresh_seconds(self, model: str) -> float:
+        """Return how long this holds for a model."""
+        if self.loaded is None:
+            return FRESH_SECONDS
+        return UNLOADED_SECONDS if self.of(model) is None else LOADED_SECONDS
+
+    def with_earlier(self, earlier: Metadata | None) -> Metadata:
+        """Return this with the windows that models had when they were last loaded."""
+        if self.loaded is None or earlier is None or earlier.loaded is None:
+            return self
+        return replace(self, windows={**earlier.windows, **self.windows}, loaded={**earlier.loaded, **self.loaded})
 
 
 _NEVER: tuple[float, Metadata | None] = (0.0, None)
@@ -59,19 +91,22 @@ class Probe:
         self._get_json = get_json
         self._clock = clock
         self._cached: BoundedCache[str, tuple[float, Metadata]] = BoundedCache(REMEMBERED)
+        """What servers reported, and when, by base URL."""
         self._failed: BoundedCache[tuple[str, bytes], float] = BoundedCache(REMEMBERED)
         self._asking: dict[tuple[str, bytes], asyncio.Task[Metadata | None]] = {}
 
-    def cached_metadata(self, base_url: str) -> Metadata | None:
+    def cached_metadata(self, route: Route) -> Metadata | None:
         """Return what a server reported, the very same value while it is fresh; None if it must be asked."""
-        until, metadata = self._cached.get(base_url, _NEVER)
-        return metadata if until > self._clock() else None
+        asked_at, metadata = self._cached.get(route.base_url, _NEVER)
+        if metadata is None or asked_at + metadata.fresh_seconds(route.upstream_model) <= self._clock():
+            return None
+        return metadata
 
     async def window(self, route: Route, caller: Caller) -> int | None:
         """Return the window that a route's server reports for the model, in tokens; None if it reports none."""
-        until, metadata = self._cached.get(route.base_url, _NEVER)
-        if metadata is None or until <= self._clock():
-            metadata = await self._ask(route, caller) or metadata
+        metadata = self.cached_metadata(route)
+        if metadata is None:
+            metadata = await self._ask(route, caller) or self._cached.get(route.base_url, _NEVER)[1]
         return metadata.of(route.upstream_model) if metadata is not None else None
 
     async def _ask(self, route: Route, caller: Caller) -> Metadata | None:
@@ -87,29 +122,34 @@ class Probe:
         if metadata is None:
             self._failed.put(key, self._clock() + FAILED_SECONDS)
         else:
-            self._cached.put(route.base_url, (self._clock() + FRESH_SECONDS, metadata))
+            metadata = metadata.with_earlier(self._cached.get(route.base_url, _NEVER)[1])
+            self._cached.put(route.base_url, (self._clock(), metadata))
         return metadata
 
     async def _metadata(self, route: Route, caller: Caller) -> Metadata | None:
+        def get(path: str) -> Awaitable[JsonValue]:
+            return self._get(route, endpoint(route.base_url, path, without="/v1"), caller)
+
         try:
             async with asyncio.timeout(ANSWER_SECONDS):
+                if route.provider in KEYLESS:  # litellm speaks to it, at addresses that are Ollama's own
+                    loaded = await ollama_windows(get)
+                    return None if loaded is None else Metadata(loaded=loaded)
                 listed = await self._get(route, endpoint(route.base_url, "/models"), caller)
                 entries = entries_of(listed)
                 windows = {str(entry["id"]): window for entry in entries if (window := window_of(entry))}
+                if len(windows) < len(entries):
+                    loaded = await loaded_windows(entries, get, may_be_ollama=is_local(route.base_url))
+                    if loaded is not None:
+                        return Metadata(windows, loaded=loaded)
                 if len(entries) > 1:
                     return Metadata(windows)
                 only = next(iter(windows.values()), None)
                 if only is None:
-                    only = await self._props(route, caller) or (trained_window(entries[0]) if entries else None)
+                    only = slot_tokens(await get("/props")) or (trained_window(entries[0]) if entries else None)
                 return Metadata(windows, only) if listed is not None or only else None
         except TimeoutError:
             return None
-
-    async def _props(self, route: Route, caller: Caller) -> int | None:
-        """Return the context of one slot of llama.cpp, which is what a request may use."""
-        props = await self._get(route, endpoint(route.base_url, "/props", without="/v1"), caller)
-        settings = props.get("default_generation_settings") if isinstance(props, dict) else None
-        return _tokens(settings.get("n_ctx")) if isinstance(settings, dict) else None
 
     async def _get(self, route: Route, url: str, caller: Caller) -> JsonValue:
         try:
@@ -127,16 +167,12 @@ def entries_of(listed: JsonValue) -> list[Mapping[str, JsonValue]]:
 def window_of(entry: Mapping[str, JsonValue]) -> int | None:
     """Return the window that a server runs a model with, in tokens."""
     meta = entry.get("meta")
-    if isinstance(meta, dict) and (running := _tokens(meta.get("n_ctx"))):
+    if isinstance(meta, dict) and (running := as_tokens(meta.get("n_ctx"))):
         return running
-    return next((tokens for name in WINDOW_FIELDS if (tokens := _tokens(entry.get(name)))), None)
+    return next((tokens for name in WINDOW_FIELDS if (tokens := as_tokens(entry.get(name)))), None)
 
 
 def trained_window(entry: Mapping[str, JsonValue]) -> int | None:
     """Return the window that a model was trained with (llama.cpp); the server may run it with a smaller one."""
     meta = entry.get("meta")
-    return _tokens(meta.get("n_ctx_train")) if isinstance(meta, dict) else None
-
-
-def _tokens(value: JsonValue) -> int | None:
-    return value if isinstance(value, int) and not isinstance(value, bool) and value > 0 else None
+    return as_tokens(meta.get("n_ctx_train")) if isinstance(meta, dict) else None

@@ -17,6 +17,7 @@ from tidemark.core.conversation.messages import JsonValue
 from tidemark.core.planning.budget import ModelWindow
 from tidemark.core.ports import Caller, Route
 from tidemark.upstream.headers import beta_values
+from tidemark.upstream.providers import KEYLESS
 from tidemark.upstream.wire import is_openai
 
 REMEMBERED = 1024
@@ -63,14 +64,14 @@ class Windows:
         manual, settled = self._manual(route.name), self._settled.get(route.name)
         if settled is not None and settled[0] == (route, manual):
             return settled[1]
-        metadata, reported = self._probe.cached_metadata(route.base_url), self._reported.get(route.name)
+        metadata, reported = self._probe.cached_metadata(route), self._reported.get(route.name)
         if metadata is not None and reported is not None and reported[0] == (route, manual, metadata):
             return reported[1]
         if (window := await self._without_asking(route, manual)) is not None:
             self._settled.put(route.name, ((route, manual), window))
             return window
         window = await self._asked_window(route, manual, caller)
-        if (metadata := self._probe.cached_metadata(route.base_url)) is not None:
+        if (metadata := self._probe.cached_metadata(route)) is not None:
             self._reported.put(route.name, ((route, manual, metadata), window))
         return window
 
@@ -159,8 +160,8 @@ class Windows:
         return None
 
     async def _ask(self, route: Route, caller: Caller) -> WindowData | None:
-        if not route.speaks_openai or is_openai(route.base_url):  # OpenAI's list contains no windows
-            return None
+        if not (route.speaks_openai or _is_ollama(route)) or is_openai(route.base_url):
+            return None  # OpenAI's list contains no windows
         window = await self._probe.window(route, caller)
         return None if window is None else WindowData(context_window=window)
 
@@ -187,8 +188,14 @@ def _is_served_as(window_data: WindowData | None, model_data: WindowData) -> boo
 
 
 def _may_be_an_alias(route: Route) -> bool:
-    """Return whether the configuration names the server: a name such as gpt-4o may mean any model there."""
-    return bool(route.params and (route.params.get("api_base") or route.params.get("base_url")))
+    """Return whether a server decides what a name means: one that the configuration names, or an Ollama."""
+    params = route.params or {}
+    return bool(params.get("api_base") or params.get("base_url")) or _is_ollama(route)
+
+
+def _is_ollama(route: Route) -> bool:
+    """Return whether litellm sends the requests to an Ollama, which runs a model with the context of its operator."""
+    return route.provider in KEYLESS and bool(route.base_url)
 
 
 def _names_of(route: Route) -> tuple[str, ...]:

@@ -11,6 +11,7 @@ import asyncio
 import re
 from collections.abc import Awaitable, Callable
 from typing import Any, NoReturn
+from urllib.parse import quote
 
 from tidemark.core.bounded import BoundedCache
 from tidemark.core.conversation.messages import JsonValue
@@ -84,7 +85,9 @@ class ChatTemplates:
 
     async def _ask(self, route: Route, caller: Caller) -> tuple[bool, float]:
         """Return whether a server shows a strict template, and for how many seconds that holds."""
-        url = endpoint(route.base_url, "/props", without="/v1")
+        # The router of llama.cpp has a template for each model, and would load the model for the question.
+        path = f"/props?model={quote(route.upstream_model, safe='')}&autoload=false"
+        url = endpoint(route.base_url, path, without="/v1")
         try:
             props = await self._get_json(route, url, caller, timeout_seconds=ANSWER_SECONDS)
         except (UpstreamUnreachable, UpstreamTimedOut):
