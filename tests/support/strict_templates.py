@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from tests.support.answers import Answer, Received
+import json
+
+from tests.support.answers import SSE_HEADERS, Answer, Received, Script
 from tests.support.chat_answers import error
 from tests.support.scripted import says
 
@@ -43,3 +45,16 @@ def alternates(request: Received) -> Answer:
     if any((role == "user") != (place % 2 == 0) for place, role in enumerate(turns)):
         return error(400, "Jinja Exception: Conversation roles must alternate user/assistant/user/assistant/...")
     return says("Noted.")(request)
+
+
+def in_streams(script: Script) -> Script:
+    """Refuse streamed requests as LM Studio does: with status 200, in the only event."""
+
+    def answer(request: Received) -> Answer:
+        told = script(request)
+        if told.status == 200 or not request.streams:
+            return told
+        refusal = json.loads(b"".join(piece for piece in told.pieces if isinstance(piece, bytes)))
+        return Answer([f"event: error\ndata: {json.dumps(refusal)}\n\n".encode()], headers=list(SSE_HEADERS))
+
+    return answer

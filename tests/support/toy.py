@@ -145,6 +145,10 @@ class ToyDialect:
         """Write such an answer as a stream."""
         return word(answer.text) + OVER
 
+    def opening_error(self, _data: bytes) -> bytes | None:
+        """Each stream of the toy has begun at once."""
+        return b""
+
     def error(self, error: TidemarkError) -> bytes:
         """Write an error."""
         return json.dumps({"problem": {"text": str(error), "code": error.code}}).encode()

@@ -1,1 +1,1 @@
-"""Undoes content codings piece by piece: gzip, deflate, Brotli and Zstandard; compresses stored messages."""
+"""Reads bodies piece by piece: undoes codings, looks at openings; compresses and seals what is stored."""

@@ -19,6 +19,7 @@ from tidemark.core.conversation.responses import ResponseFormat
 from tidemark.core.report import Usage
 from tidemark.dialects.bodies import array_of, array_without, body_of
 from tidemark.dialects.marking import with_mark_in_content
+from tidemark.dialects.openings import opening_error
 
 HOUR_WRITES = "ephemeral_1h_input_tokens"
 """Anthropic's name of the count of what was written to the cache for an hour."""
@@ -34,6 +35,8 @@ class BaseDialect(Dialect):
     responses: ResponseFormat | None = None
     stream_counts: StreamCounts | None = None
     native_compaction: NativeFormat | None = None
+
+    opening_error = staticmethod(opening_error)
 
     @abstractmethod
     def own_message(self, text: str) -> bytes:

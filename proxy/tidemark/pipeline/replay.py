@@ -3,20 +3,19 @@
 It is the last step. What the refusal says of the model's window is learned for all later requests.
 
 OpenAI answers a streamed request of the Responses API with status 200 and says only in the first events that the input
-was too long, so the step looks at how a stream opens. No content of a reply waits here: the events that wait say only
-that it was begun, and only if the request may be too long.
+was too long, and LM Studio every streamed request. So the step looks at how a stream opens, but only if the request may
+be too long. No content of a reply waits here: the events that wait say only that it was begun.
 """
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import suppress
+from collections.abc import Awaitable, Callable
 from dataclasses import replace
 
+from tidemark.codings.opened_reply import read_opening
 from tidemark.core.errors import UpstreamError
 from tidemark.core.planning.budget import budget_for
-from tidemark.core.ports import Clock, ModelCatalog, UpstreamReply
+from tidemark.core.ports import Clock, ModelCatalog
 from tidemark.pipeline.fit import BudgetFitter
 from tidemark.pipeline.notices import replay_warning
 from tidemark.pipeline.plain_replies import codings_of, decode_whole
@@ -24,10 +23,6 @@ from tidemark.pipeline.values import BufferedReply, Exchange, Progress, Refused,
 from tidemark.pipeline.walk import Walk
 
 SendAgain = Callable[[RequestContext, Progress], Awaitable[Exchange | Refused]]
-HOLD_SECONDS = 1.0
-"""The longest wait for the event that shows whether a reply begins. OpenAI's refusals come sooner."""
-HOLD_BYTES = 262_144
-"""The most of an opening that is held. Its events repeat the request's instructions and tools."""
 REFUSED = 400
 """The status of the same error if the request is not streamed."""
 SUSPECT_SHARE = 2
@@ -107,75 +102,18 @@ class Replay:
         return replace(resent, report=replace(resent.report, warning=warning))
 
 
-class OpenedReply:
-    """An ``UpstreamReply`` of which the first pieces were read already."""
-
-    def __init__(self, reply: UpstreamReply) -> None:
-        self.status = reply.status
-        self.headers = reply.headers
-        self.first: list[bytes] = []
-        """The pieces that were read."""
-        self._reply = reply
-        self._pieces = reply.body()
-        self._next: asyncio.Future[bytes] | None = None
-        """The piece that is waited for."""
-
-    async def read(self, seconds: float) -> bool:
-        """Wait for the next piece, and return whether it came.
-
-        The end of the body and its errors are left for ``body``.
-        """
-        if self._next is None:
-            self._next = asyncio.ensure_future(anext(self._pieces))
-        await asyncio.wait((self._next,), timeout=seconds)
-        if not self._next.done() or self._next.exception() is not None:
-            return False
-        self.first.append(self._next.result())
-        self._next = None
-        return True
-
-    async def body(self) -> AsyncIterator[bytes]:
-        """Yield the body's bytes, those that were read first."""
-        for piece in self.first:
-            yield piece
-        if self._next is not None:
-            try:
-                yield await self._next
-            except StopAsyncIteration:
-                return
-        async for piece in self._pieces:
-            yield piece
-
-    async def close(self) -> None:
-        if self._next is not None and not self._next.done():
-            self._next.cancel()
-            with suppress(asyncio.CancelledError, StopAsyncIteration, UpstreamError):
-                await self._next
-        await self._reply.close()
-
-
 async def look_at_opening(context: RequestContext, exchange: Exchange) -> tuple[Exchange, Exchange | None]:
     """Look at the first events of a stream.
 
     :returns: the exchange to go on with; if its stream only says that the request was refused, the same refusal
         as an answer without a stream, else None
     """
-    responses, reply = context.request.dialect.responses, exchange.reply
-    if responses is None or not _may_be_too_long(context, exchange) or codings_of(reply.headers):
+    reply = exchange.reply
+    if not _may_be_too_long(context, exchange) or codings_of(reply.headers):
         return exchange, None
-    opened = OpenedReply(reply)
-    until = asyncio.get_running_loop().time() + HOLD_SECONDS
-    try:
-        while (seconds := until - asyncio.get_running_loop().time()) > 0 and await opened.read(seconds):
-            error = responses.opening_error(b"".join(opened.first))
-            if error is None and sum(map(len, opened.first)) < HOLD_BYTES:
-                continue
-            refused = replace(exchange, reply=BufferedReply(REFUSED, reply.headers, error)) if error else None
-            return replace(exchange, reply=opened), refused
-    except BaseException:  # also a client that leaves
-        await opened.close()
-        raise
-    return replace(exchange, reply=opened), None
+    opened, error = await read_opening(reply, context.request.dialect.opening_error)
+    refused = replace(exchange, reply=BufferedReply(REFUSED, reply.headers, error)) if error else None
+    return replace(exchange, reply=opened), refused
 
 
 def _may_be_too_long(context: RequestContext, exchange: Exchange) -> bool:
@@ -184,4 +122,5 @@ def _may_be_too_long(context: RequestContext, exchange: Exchange) -> bool:
     if not request.stream or exchange.reply.status >= REFUSED:
         return False
     at_upstream = request.continuation is not None and bool(request.continuation.upstream_has)
-    return at_upstream or bool(request.left_to_upstream) or report.tokens_after * SUSPECT_SHARE > report.limit
+    is_unknown = at_upstream or bool(request.left_to_upstream) or context.profile.window.source == "default"
+    return is_unknown or report.tokens_after * SUSPECT_SHARE > report.limit

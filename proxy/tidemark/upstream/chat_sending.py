@@ -5,10 +5,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable
 from http import HTTPStatus
 
+from tidemark.codings.opened_reply import OpeningError, read_opening
 from tidemark.core.ports import Caller, Clock, Route, UpstreamReply
+from tidemark.dialects.openings import opening_error
 from tidemark.upstream.bridges.bridge import ReadReply
 from tidemark.upstream.chat_templates import ChatTemplates, drops_systems, is_about_roles
 from tidemark.upstream.translate import TranslateLane
@@ -24,7 +26,6 @@ REFUSED = frozenset(
     }
 )
 """Statuses of a chat template's refusal."""
-SendBody = Callable[[bytes], Awaitable[UpstreamReply]]
 
 
 class ChatSender:
@@ -68,23 +69,40 @@ class ChatSender:
         is_known = self.templates.is_known(route, caller)
         if is_known or (has_summary and await self.templates.is_strict(route, caller)):
             return await send(in_user_turn(body, is_bridged=is_bridged) or body)
-        reply = await send(body)
-        refusal = await read_refusal(reply)
-        if refusal is None or not refusal.is_about_roles:
-            return refusal or reply
-        placed = in_user_turn(body, is_bridged=is_bridged)
-        return refusal if placed is None else await self._send_again(placed, send, refusal, route, caller)
-
-    async def _send_again(
-        self, placed: bytes, send: SendBody, refusal: ReadReply, route: Route, caller: Caller
-    ) -> UpstreamReply:
-        """Send a refused request in its other form; return its refusal if that form is refused in such words, too."""
-        reply = await send(placed)
-        repeated = await read_refusal(reply)
+        looks = opening_error if stream else None
+        reply, refusal = await self.find_refusal(await send(body), route, caller, looks)
+        placed = in_user_turn(body, is_bridged=is_bridged) if refusal is not None and refusal.is_about_roles else None
+        if placed is None:
+            return reply
+        try:
+            again, repeated = await self.find_refusal(await send(placed), route, caller, looks)
+        except BaseException:  # also a client that leaves
+            await reply.close()
+            raise
         if repeated is not None and repeated.is_about_roles:  # so the summary's place was not the cause
-            return refusal
+            await again.close()
+            return reply
+        await reply.close()
         self.templates.note_strict(route, caller)
-        return repeated or reply
+        return again
+
+    async def find_refusal(
+        self, reply: UpstreamReply, route: Route, caller: Caller, looks: OpeningError | None
+    ) -> tuple[UpstreamReply, ReadRefusal | None]:
+        """Return a reply to go on with, and what it says if it may be a chat template's refusal.
+
+        :param looks: reads the opening of a stream, which may say that it was refused; None for a whole reply
+        """
+        if reply.status in REFUSED:
+            refusal = ReadRefusal(reply.status, reply.headers, b"".join([piece async for piece in reply.body()]))
+            return refusal, refusal
+        is_encoded = any(name == b"content-encoding" for name, _ in reply.headers)
+        if looks is None or reply.status != HTTPStatus.OK or is_encoded or self.templates.is_lenient(route, caller):
+            return reply, None
+        opened, error = await read_opening(reply, looks)
+        if error == b"":
+            self.templates.note_lenient(route, caller)
+        return opened, ReadRefusal(HTTPStatus.BAD_REQUEST, reply.headers, error) if error else None
 
 
 class ReadRefusal(ReadReply):
@@ -94,10 +112,3 @@ class ReadRefusal(ReadReply):
     def is_about_roles(self) -> bool:
         """Whether it may be about the roles of messages."""
         return is_about_roles(self.data)
-
-
-async def read_refusal(reply: UpstreamReply) -> ReadRefusal | None:
-    """Return a reply with its body if its status may be that of a chat template's refusal."""
-    if reply.status not in REFUSED:
-        return None
-    return ReadRefusal(reply.status, reply.headers, b"".join([piece async for piece in reply.body()]))

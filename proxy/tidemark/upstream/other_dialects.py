@@ -21,7 +21,7 @@ from tidemark.core.ports import Caller, Clock, Route, UpstreamReply
 from tidemark.upstream.bridges.asking import ChatGoal, WriteMessage
 from tidemark.upstream.bridges.bridge import BRIDGED, ChatBridge, ReadReply
 from tidemark.upstream.bridges.thinking import demands_reasoning
-from tidemark.upstream.chat_sending import ChatSender, read_refusal
+from tidemark.upstream.chat_sending import ChatSender
 from tidemark.upstream.providers import ANTHROPIC_BASE, OPENAI_BASE, endpoint
 from tidemark.upstream.user_turn import OPENING_BYTES
 from tidemark.upstream.wire import CHAT_PATH, FIRST_ERROR, WireLane, is_openai
@@ -118,18 +118,34 @@ class OtherDialects:
             reply = await self._wire.send(native, body, caller, path=dialect.path + caller.query)
             if reply.status < FIRST_ERROR:
                 self._spoken.note_taken(native, dialect.name, caller)
-            refusal = await read_refusal(reply) if may_be_bridged else None
+            refusal = None
+            if may_be_bridged:
+                looks = dialect.opening_error if stream else None
+                reply, refusal = await self._chat.find_refusal(reply, route, caller, looks)
             if refusal is not None and refusal.is_about_roles:  # of the summary's: the bridge can place it elsewhere
-                with suppress(InvalidRequest):
-                    bridged = await self._send_bridged(route, body, caller, dialect=dialect, stream=stream)
-                    return bridged if bridged.status < FIRST_ERROR else refusal
-                return refusal
+                return await self._bridged_instead(reply, route, body, caller, dialect=dialect, stream=stream)
             if not self._spoken.may_learn(native, reply.status):
-                return refusal or reply
+                return reply
             content = refusal.data if refusal is not None else b"".join([piece async for piece in reply.body()])
             if not self._spoken.learn(native, dialect.name, caller, reply.status, content):
                 return ReadReply(reply.status, reply.headers, content)
         return await self._send_bridged(route, body, caller, dialect=dialect, stream=stream)
+
+    async def _bridged_instead(
+        self, refused: UpstreamReply, route: Route, body: bytes, caller: Caller, *, dialect: Dialect, stream: bool
+    ) -> UpstreamReply:
+        """Send a refused request over the bridge; return its refusal if that brings no answer."""
+        try:
+            with suppress(InvalidRequest):
+                bridged = await self._send_bridged(route, body, caller, dialect=dialect, stream=stream)
+                if bridged.status < FIRST_ERROR:
+                    await refused.close()
+                    return bridged
+                await bridged.close()
+        except BaseException:  # also a client that leaves
+            await refused.close()
+            raise
+        return refused
 
     def _may_be_bridged(self, native: Route, body: bytes, dialect: Dialect) -> bool:
         """Return whether a native request has a summary as a system message, and could go out in chat completions."""

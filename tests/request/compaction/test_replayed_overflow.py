@@ -10,7 +10,7 @@ import pytest
 
 from tests.request.conftest import Bench, Client
 from tests.request.talk import Said, assistant, history, user
-from tests.support.scripted import Answer, Received, error, streamed, whole
+from tests.support.scripted import SSE_HEADERS, Answer, Received, error, streamed, whole
 
 UNKNOWN = """
 upstream: "{base}/"
@@ -221,6 +221,21 @@ def test_a_stream_is_replayed_before_its_first_byte(bench: Bench, unknown: Clien
     assert got.text.rstrip().endswith("data: [DONE]")
     assert "error" not in got.text
     assert len(bench.upstream.received) == 2
+
+
+def test_a_stream_that_only_says_that_it_was_too_long_is_replayed(bench: Bench, unknown: Client) -> None:
+    """LM Studio answers with status 200, and says in the only event what others say by the status."""
+    told = json.dumps(WORDINGS["lm studio"][1]).encode()
+
+    def script(request: Received) -> Answer:
+        if len(request.messages) == len(LONG):
+            return Answer([b": one moment\n\n", b"event: error\ndata: " + told + b"\n\n"], headers=list(SSE_HEADERS))
+        return streamed("All is well.")
+
+    bench.upstream.script = script
+    got = unknown.post({"model": MODEL, "messages": LONG, "max_tokens": 100, "stream": True})
+    assert ("well." in got.text, "error" in got.text, len(bench.upstream.received)) == (True, False, 2)
+    assert shown(unknown)["window"] == WINDOW
 
 
 def test_nothing_is_replayed_where_nothing_can_be_made_smaller(bench: Bench, unknown: Client) -> None:

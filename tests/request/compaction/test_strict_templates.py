@@ -10,8 +10,8 @@ import pytest
 from tests.providers.anthropic_messages import EnforcingAnthropic
 from tests.request.conftest import Bench, Client
 from tests.request.talk import Said, assistant, long, system, user
-from tests.support.scripted import Answer, Received, error, refuses, says
-from tests.support.strict_templates import ALTERNATING, DROPPING, LENIENT, alternates
+from tests.support.scripted import SSE_HEADERS, Answer, Received, Script, error, refuses, says
+from tests.support.strict_templates import ALTERNATING, DROPPING, LENIENT, alternates, in_streams
 
 OPENING = "Summary of earlier turns"
 TURNS = 45
@@ -25,7 +25,7 @@ def talk(client: Client, turns: int = TURNS, rules: str = "Be brief.", **asked: 
     for number in range(turns):
         said.append(user(long(number)))
         got = client.post({"model": "small", "messages": said, "max_tokens": 100, **asked})
-        assert got.status_code == 200, got.text
+        assert (got.status_code, "event: error" in got.text) == (200, False), got.text
         actions.append(got.headers["x-tidemark-action"])
         said.append(assistant(f"Noted {number}."))
     assert actions.count("compacted") >= 2
@@ -43,9 +43,12 @@ def places(received: Sequence[Received]) -> list[list[str]]:
 
 @pytest.mark.parametrize("stream", [False, True], ids=["whole", "streamed"])
 @pytest.mark.parametrize("rules", ["Be brief.", ""], ids=["with rules", "without"])
-def test_after_one_refusal_the_summary_stands_in_the_users_turn(bench: Bench, rules: str, *, stream: bool) -> None:
+@pytest.mark.parametrize("script", [alternates, in_streams(alternates)], ids=["status 400", "in the stream"])
+def test_after_one_refusal_the_summary_stands_in_the_users_turn(
+    bench: Bench, script: Script, rules: str, *, stream: bool
+) -> None:
     """The client notices nothing, and the server is asked in vain once; the prefix stays frozen."""
-    bench.upstream.script = alternates
+    bench.upstream.script = script
     client = bench.client("k", more=", keep_last_messages: 3")
     actions = talk(client, rules=rules, stream=stream)
     received = bench.upstream.received
@@ -115,8 +118,20 @@ def test_a_refusal_of_something_else_is_the_clients(bench: Bench) -> None:
     assert len(bench.upstream.received) - count == 2
 
 
+def test_a_stream_that_refuses_something_else_is_the_clients(bench: Bench) -> None:
+    """To the byte, though its event was looked at before the client got the status."""
+    client = bench.client("k")
+    talk(client, stream=True)
+    told = b'event: error\ndata: {"error": {"message": "Cannot call something that is not a function"}}\n\n'
+    bench.upstream.script = lambda _: Answer([told], headers=list(SSE_HEADERS))
+    said = [said for number in range(40) for said in (user(long(number)), assistant(f"Noted {number}."))]
+    body = {"model": "small", "messages": [system("Be brief."), *said, user("And now?")], "stream": True}
+    assert client.post(body).content == told
+
+
+@pytest.mark.parametrize("stream", [False, True], ids=["whole", "streamed"])
 @pytest.mark.parametrize("dialects", [{"chat"}, {"chat", "responses"}], ids=["bridged", "native"])
-def test_codex_before_a_strict_server_gets_answers(bench: Bench, dialects: set[str]) -> None:
+def test_codex_before_a_strict_server_gets_answers(bench: Bench, dialects: set[str], *, stream: bool) -> None:
     """On the bridge its instructions and developer items become one system message; a native refusal leads there."""
     bench.upstream.dialects = dialects
 
@@ -126,14 +141,14 @@ def test_codex_before_a_strict_server_gets_answers(bench: Bench, dialects: set[s
         is_strict = OPENING in request.body.decode()
         return error(400, "Jinja Exception: System message must be at the beginning.") if is_strict else NOTED(request)
 
-    bench.upstream.script = answer
+    bench.upstream.script = in_streams(answer)
     client = bench.client("k")
     items: list[Said] = [{"role": "developer", "content": "Sandbox: read only."}]
     for number in range(TURNS):
         items.append(user(long(number)))
         body = {"model": "small", "instructions": "You code.", "input": items, "store": False, "max_output_tokens": 100}
-        got = client.http.post("/v1/responses", json=body, headers=client.headers())
-        assert got.status_code == 200, got.text
+        got = client.http.post("/v1/responses", json={**body, "stream": stream}, headers=client.headers())
+        assert (got.status_code, "event: error" in got.text) == (200, False), got.text
         items.append(assistant(f"Noted {number}."))
     last = bench.upstream.last
     assert (last.dialect, OPENING in last.body.decode()) == ("chat", True)

@@ -8,10 +8,10 @@ from collections.abc import AsyncIterator
 import pytest
 
 from tests.dialects.responses.events import events_of, response, sse, text_item
+from tidemark.codings.opened_reply import OpenedReply
 from tidemark.core.errors import UpstreamBroken
 from tidemark.core.ports import Headers
 from tidemark.dialects.responses.state import opening_error
-from tidemark.pipeline.replay import OpenedReply
 
 EVENTS = [sse([event]) for event in events_of([text_item("Fine weather.")])]
 

@@ -368,6 +368,14 @@ class Dialect(RequestFormat, ReplyFormat, AnswerFormat, Protocol):
     responses: ResponseFormat | None
     """Present if a client can go on from an earlier response by its id."""
 
+    def opening_error(self, data: bytes) -> bytes | None:
+        """Return the error of a stream that begins with one, as the body that a request without a stream gets.
+
+        :param data: all that came of the stream
+        :returns: empty if the reply has begun, None if the events do not tell yet
+        """
+        ...
+
     @property
     def bound_thinking(self) -> ThinkingFormat | None:
         """Return how thinking is read that providers bind to what stood before it; None for a dialect without it."""

@@ -158,14 +158,6 @@ class ResponseFormat(Protocol):
         """Return the items of a stored message, each with its bytes."""
         ...
 
-    def opening_error(self, data: bytes) -> bytes | None:
-        """Return the error of a stream that begins with one, as the body that a request without a stream gets.
-
-        :param data: all that came of the stream
-        :returns: empty if the reply has begun, None if the events do not tell yet
-        """
-        ...
-
     def output_of(self, raw: bytes, items: Sequence[OutputItem]) -> bytes:
         """Return a stored message as the output of a response, with commas between the items.
 

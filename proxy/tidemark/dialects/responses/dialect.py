@@ -39,7 +39,7 @@ from tidemark.dialects.responses.request import (
     read_stored,
 )
 from tidemark.dialects.responses.searched_replies import SearchedResponseBody, SearchedResponseStream
-from tidemark.dialects.responses.state import ResponsesApiFormat
+from tidemark.dialects.responses.state import ResponsesApiFormat, opening_error
 from tidemark.dialects.responses.writing import as_sent
 from tidemark.dialects.searching import PARAMETERS, is_about_functions, member_of, with_function, with_member
 from tidemark.dialects.signed_thinking import SignedThinking, digest_of_text, object_in
@@ -188,6 +188,7 @@ class ResponsesDialect(ResponsesErrors, BaseDialect):
     fold_stream = staticmethod(stream_fold)
     answer = staticmethod(response_body)
     answer_events = staticmethod(event_stream)
+    opening_error = staticmethod(opening_error)
 
     def __init__(self, cache_bytes: int = CACHE_BYTES) -> None:
         self.parser = RequestParser(self, InputItems(), cache_bytes, STANDS_IN)

@@ -145,10 +145,6 @@ class ResponsesApiFormat:
         except (msgspec.MsgspecError, UnicodeDecodeError):
             return [(_output_item(_name_of(item)), item) for item in read_elements(b"[" + raw + b"]")]
 
-    def opening_error(self, data: bytes) -> bytes | None:
-        """Return the error of a stream that begins with one."""
-        return opening_error(data)
-
     def output_of(self, raw: bytes, items: Sequence[OutputItem]) -> bytes:
         """Return the items of a stored message as those of an answer."""
         waiting: dict[str, list[str]] = {}
