@@ -102,6 +102,11 @@ class Probe:
             return None
         return metadata
 
+    def is_unloaded(self, route: Route) -> bool:
+        """Return whether a route's server loads models on demand, and had not loaded the model when it was asked."""
+        metadata = self._cached.get(route.base_url, _NEVER)[1]
+        return metadata is not None and metadata.loaded is not None and metadata.of(route.upstream_model) is None
+
     async def window(self, route: Route, caller: Caller) -> int | None:
         """Return the window that a route's server reports for the model, in tokens; None if it reports none."""
         metadata = self.cached_metadata(route)

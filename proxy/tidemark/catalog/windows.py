@@ -113,6 +113,10 @@ class Windows:
         window_data = None if _may_be_an_alias(route) else await self._lookup(route)
         return None if window_data is None else _of_both(window_data, manual)
 
+    def is_unloaded(self, route: Route) -> bool:
+        """Return whether a window will be known as soon as its server has loaded the model."""
+        return self._probe.is_unloaded(route)
+
     async def output(self, route: Route) -> int | None:
         """Return the longest reply from the configuration or the data."""
         manual = self._manual(route.name)

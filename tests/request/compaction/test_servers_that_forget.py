@@ -43,6 +43,15 @@ def test_nothing_is_forgotten_at_a_server_that_loads_models_on_demand(bench: Ben
     assert sum(ollama.forgotten) == 0
 
 
+def test_nobody_is_told_to_state_a_window_that_the_next_request_knows(
+    bench: Bench, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The first request loads the model."""
+    ForgetfulOllama(CONTEXT).serve(bench.upstream)
+    talk(bench, "llama3.2", turns=1)
+    assert "window.assumed" not in capsys.readouterr().out
+
+
 def test_a_larger_context_is_noticed(bench: Bench) -> None:
     """The operator gives the model more, which the next load brings."""
     ollama = ForgetfulOllama(100 * CONTEXT)
