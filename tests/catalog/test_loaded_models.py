@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Mapping
 
 import pytest
@@ -9,10 +10,19 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.catalog.test_catalog import ALICE, Servers
-from tidemark.catalog.loaded_models import loaded_windows, model_key
-from tidemark.catalog.probe import LOADED_SECONDS, UNLOADED_SECONDS, Probe
+from tests.upstream.callers import calling
+from tidemark.catalog.loaded_models import Question, loaded_models, model_key
+from tidemark.catalog.probe import (
+    FAILED_SECONDS,
+    FRESH_SECONDS,
+    LEAST_PATIENCE,
+    LOADED_SECONDS,
+    LOADING_SECONDS,
+    MOST_PATIENCE,
+    Probe,
+)
 from tidemark.core.conversation.messages import JsonValue
-from tidemark.core.ports import Route
+from tidemark.core.ports import Caller, Route
 
 HOST = "http://127.0.0.1:9"
 BASE = HOST + "/v1"
@@ -65,6 +75,26 @@ PROGRAMS: dict[str, tuple[dict[str, JsonValue], str]] = {
         {"/v1/models": listing("tabbyAPI", "m", "n"), "/v1/model": {"id": "m", "parameters": {"max_seq_len": 4096}}},
         "m",
     ),
+    "llama-swap, by an alias": (
+        {
+            "/v1/models": listing("llama-swap", "m", meta={"llamaswap": {"aliases": ["gpt-4o"]}}),
+            "/running": {"running": [{"model": "m", "state": "ready"}]},
+            "/upstream/m/props": {"default_generation_settings": {"n_ctx": 4096}},
+        },
+        "gpt-4o",
+    ),
+    "an older router of llama.cpp": (
+        {
+            "/v1/models": {
+                "data": [
+                    {"id": "m", "owned_by": "llamacpp", "status": {"value": "loaded"}, "aliases": ["own"]},
+                    {"id": "n", "owned_by": "llamacpp", "status": {"value": "unloaded"}},
+                ]
+            },
+            "/props?model=m&autoload=false": {"default_generation_settings": {"n_ctx": 4096}},
+        },
+        "own",
+    ),
     "the router of llama.cpp": (
         {
             "/v1/models": {
@@ -106,25 +136,102 @@ async def test_litellms_requests_to_ollama_keep_to_the_loaded_context_too() -> N
     assert (found, [url for url, _ in servers.asked]) == (4096, [HOST + "/api/ps"])
 
 
-async def test_an_ollama_is_asked_again_soon() -> None:
-    """A model's first request loads it, and it may be loaded anew with more; what was known is not lost meanwhile."""
-    servers = servers_of({"/v1/models": listing("library", "m"), "/api/ps": ollama()})
-    now = 0.0
-    probe, where = Probe(servers.get_json, clock=lambda: now), route("m")
+async def test_ollamas_server_gets_no_key_of_a_caller() -> None:
+    """No request of litellm's brings it there; its address is often plain HTTP."""
+    asked: list[Caller] = []
 
-    async def window_after(seconds: float, running: JsonValue) -> int | None:
-        nonlocal now
-        now += seconds
-        servers.answers = {**servers.answers, HOST + "/api/ps": running}
-        return await probe.window(where, ALICE)
+    async def get_json(_route: Route, _url: str, caller: Caller, *, timeout_seconds: float) -> JsonValue:
+        asked.append(caller)
+        return ollama(m=4096)
 
-    assert await window_after(0, ollama()) is None
-    assert await window_after(UNLOADED_SECONDS, ollama(m=4096)) == 4096
-    assert await window_after(LOADED_SECONDS / 2, ollama(m=8192)) == 4096
-    assert await window_after(LOADED_SECONDS, ollama(m=8192)) == 8192
-    assert await window_after(LOADED_SECONDS, ollama()) == 8192
-    servers.answers = {}
-    assert await window_after(LOADED_SECONDS, None) == 8192
+    secret = calling(("authorization", "Bearer secret"), ("cookie", "c=1"), fingerprint=b"alice")
+    assert await Probe(get_json).window(route("m", HOST, "ollama"), secret) == 4096
+    assert [caller.headers for caller in asked] == [()]
+
+
+class Clocked:
+    """A probe before servers that change, at a clock that the test moves."""
+
+    def __init__(self, documents: Mapping[str, JsonValue]) -> None:
+        self.servers = servers_of(documents)
+        self.now = 0.0
+        self.probe = Probe(self.servers.get_json, clock=lambda: self.now)
+
+    async def after(self, seconds: float, model: str = "m", **documents: JsonValue) -> int | None:
+        """The window after a while, once nobody asks any more; ``ps`` is what Ollama runs then."""
+        self.now += seconds
+        if "ps" in documents:
+            self.servers.answers = {**self.servers.answers, HOST + "/api/ps": documents["ps"]}
+        found = await self.probe.window(route(model), ALICE)
+        for _ in range(8):  # who knows a window does not wait for the next answer
+            await asyncio.sleep(0)
+        return found
+
+    @property
+    def count(self) -> int:
+        """How often the server was asked for its list."""
+        return [url for url, _ in self.servers.asked].count(BASE + "/models")
+
+
+OLLAMA: dict[str, JsonValue] = {"/v1/models": listing("hf.co/somebody", "m"), "/api/ps": ollama()}
+
+
+async def test_a_model_is_asked_for_again_until_its_first_request_has_loaded_it() -> None:
+    """Soon, and then less often; what was known is not lost if it is unloaded, or the server does not answer."""
+    asking = Clocked(OLLAMA)
+    assert await asking.after(0) is None
+    assert asking.probe.is_loading(route("m"))
+    assert await asking.after(LEAST_PATIENCE, ps=ollama(m=4096)) == 4096
+    assert not asking.probe.is_loading(route("m"))
+    assert await asking.after(LOADED_SECONDS / 2, ps=ollama(m=8192)) == 4096
+    assert await asking.after(LOADED_SECONDS) == 4096  # this one does not wait for the answer
+    assert await asking.after(0) == 8192
+    assert await asking.after(LOADED_SECONDS, ps=ollama()) == await asking.after(0) == 8192
+    asking.servers.answers = {BASE + "/models": listing("hf.co/somebody", "m")}
+    assert await asking.after(LOADED_SECONDS) == await asking.after(FAILED_SECONDS) == 8192
+
+
+async def test_a_server_that_never_tells_is_not_asked_at_each_request() -> None:
+    """A model of a cloud, say. After a minute its window counts as one that nobody tells."""
+    asking = Clocked(OLLAMA)
+    assert [await asking.after(0.01) for _ in range(1000)] == [None] * 1000
+    assert asking.count < 15
+    assert await asking.after(LOADING_SECONDS) is None
+    assert not asking.probe.is_loading(route("m"))
+    count = asking.count
+    assert [await asking.after(MOST_PATIENCE / 2) for _ in range(10)] == [None] * 10
+    assert asking.count <= count + 6
+
+
+async def test_an_older_ollama_is_not_asked_at_each_request() -> None:
+    """It runs the model, and tells no context."""
+    asking = Clocked({**OLLAMA, "/api/ps": {"models": [{"name": "m:latest"}]}})
+    assert [await asking.after(1) for _ in range(100)] == [None] * 100
+    assert asking.count == 1
+    assert not asking.probe.is_loading(route("m"))
+
+
+async def test_a_server_without_models_is_asked_again_soon() -> None:
+    """The operator is about to install one."""
+    asking = Clocked({"/v1/models": {"data": []}, "/api/ps": ollama(m=4096)})
+    assert await asking.after(0) is None
+    asking.servers.answers = {HOST + "/v1/models": listing("library", "m"), HOST + "/api/ps": ollama(m=4096)}
+    assert await asking.after(FAILED_SECONDS) == 4096
+    assert FAILED_SECONDS < FRESH_SECONDS
+
+
+async def test_llama_swap_is_asked_for_the_models_own_server_only() -> None:
+    """A question to another one would start it, or keep it from its rest."""
+    asking = Clocked(
+        {
+            "/v1/models": listing("llama-swap", "m", "n", "o"),
+            "/running": {"running": [{"model": name, "state": "ready"} for name in "mn"]},
+            **{f"/upstream/{name}/props": {"default_generation_settings": {"n_ctx": 4096}} for name in "mno"},
+        }
+    )
+    assert await asking.after(0, "o") is None
+    assert await asking.after(1, "m") == 4096
+    assert {url for url, _ in asking.servers.asked if "/upstream/" in url} == {HOST + "/upstream/m/props"}
 
 
 async def test_strangers_on_the_internet_are_not_asked_for_addresses_of_ollamas() -> None:
@@ -166,5 +273,5 @@ async def test_whatever_a_server_tells_is_read_or_passed_over(owner: str, told: 
     async def get(_: str) -> JsonValue:
         return told
 
-    found = await loaded_windows([{"id": "m", "owned_by": owner}], get, may_be_ollama=True)
-    assert found is None or all(tokens > 0 for tokens in found.values())
+    found = await loaded_models(Question("m", [{"id": "m", "owned_by": owner}], get), may_be_ollama=True)
+    assert found is None or all(tokens is None or tokens > 0 for tokens in found.windows.values())

@@ -15,6 +15,8 @@ REFUSALS = {
     "a text": b'data: {"error": "No."}\n\n',
     "Anthropic": b'event: error\ndata: {"type": "error", "error": {"type": "x", "message": "No."}}\n\n',
     "a message alone": b'event: error\r\ndata: {"message": "No."}\r\n\r\n',
+    "behind an opening": b'event: message_start\ndata: {"type": "message_start"}\n\n'
+    b'event: error\ndata: {"type": "error", "error": {"message": "No."}}\n\n',
     "behind comments": b': one moment\n\n: still\n\ndata: {"error": {"message": "No."}}\n\ndata: [DONE]\n\n',
 }
 BEGINNINGS = {

@@ -122,8 +122,8 @@ class Catalog:
             profile = ModelProfile(route.name, overrides.over_window(window), in_force, price=price)
             cached = _CachedProfile(inputs, profile, _observation(route, window, policy))
             self._profiles.put(route.name, cached)
-            if cached.profile.window.source == "default" and not self._windows.is_unloaded(route):
-                self._tell_assumed(route.name, cached.profile.window.window)
+        if cached.profile.window.source == "default" and not self._windows.is_loading(route):
+            self._tell_assumed(route.name, cached.profile.window.window)
         if self._live is not None and route.provider and not overrides.states_window:
             self._live.note(cached.observation)
         profile, learning_route = cached.profile, route

@@ -11,6 +11,7 @@ from fnmatch import fnmatchcase
 from functools import lru_cache
 
 from tidemark.catalog.litellm_data import LiteLLMModelData, WindowData, read_window_data
+from tidemark.catalog.loaded_models import as_tokens
 from tidemark.catalog.probe import Metadata, Probe
 from tidemark.core.bounded import BoundedCache
 from tidemark.core.conversation.messages import JsonValue
@@ -113,9 +114,9 @@ class Windows:
         window_data = None if _may_be_an_alias(route) else await self._lookup(route)
         return None if window_data is None else _of_both(window_data, manual)
 
-    def is_unloaded(self, route: Route) -> bool:
+    def is_loading(self, route: Route) -> bool:
         """Return whether a window will be known as soon as its server has loaded the model."""
-        return self._probe.is_unloaded(route)
+        return self._probe.is_loading(route)
 
     async def output(self, route: Route) -> int | None:
         """Return the longest reply from the configuration or the data."""
@@ -166,7 +167,8 @@ class Windows:
     async def _ask(self, route: Route, caller: Caller) -> WindowData | None:
         if not (route.speaks_openai or _is_ollama(route)) or is_openai(route.base_url):
             return None  # OpenAI's list contains no windows
-        window = await self._probe.window(route, caller)
+        stated = (route.params or {}).get("num_ctx") if _is_ollama(route) else None
+        window = as_tokens(stated) or await self._probe.window(route, caller)
         return None if window is None else WindowData(context_window=window)
 
 

@@ -60,8 +60,8 @@ class OpenedReply:
             yield piece
 
     async def close(self) -> None:
-        if self._next is not None and not self._next.done():
-            self._next.cancel()
+        if self._next is not None:
+            self._next.cancel()  # does nothing to one that is done, whose error nobody else reads
             with suppress(asyncio.CancelledError, StopAsyncIteration, UpstreamError):
                 await self._next
         await self._reply.close()

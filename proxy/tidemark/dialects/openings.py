@@ -11,6 +11,8 @@ from tidemark.dialects.sse import EVENTS, payload_of
 
 EVENT_ENDS = (b"\n\n", b"\n\r\n", b"\r\r")
 ERROR_EVENT = b"event: error"
+PRELUDE = frozenset({"message_start", "ping"})
+"""Events of the Messages API that say only that an answer was asked for."""
 
 
 def opening_error(data: bytes) -> bytes | None:
@@ -25,6 +27,8 @@ def opening_error(data: bytes) -> bytes | None:
         if payload := payload_of(event):
             decoded = decode_or_none(payload)
             members = decoded if isinstance(decoded, dict) else {}
+            if members.get("type") in PRELUDE:
+                continue
             error = members.get("error") or (members if ERROR_EVENT in event else None)
             return encode_json({"error": error if isinstance(error, dict) else {"message": error}}) if error else b""
     return None

@@ -70,12 +70,12 @@ class ChatSender:
         if is_known or (has_summary and await self.templates.is_strict(route, caller)):
             return await send(in_user_turn(body, is_bridged=is_bridged) or body)
         looks = opening_error if stream else None
-        reply, refusal = await self.find_refusal(await send(body), route, caller, looks)
+        reply, refusal = await find_refusal(await send(body), looks)
         placed = in_user_turn(body, is_bridged=is_bridged) if refusal is not None and refusal.is_about_roles else None
         if placed is None:
             return reply
         try:
-            again, repeated = await self.find_refusal(await send(placed), route, caller, looks)
+            again, repeated = await find_refusal(await send(placed), looks)
         except BaseException:  # also a client that leaves
             await reply.close()
             raise
@@ -86,24 +86,6 @@ class ChatSender:
         self.templates.note_strict(route, caller)
         return again
 
-    async def find_refusal(
-        self, reply: UpstreamReply, route: Route, caller: Caller, looks: OpeningError | None
-    ) -> tuple[UpstreamReply, ReadRefusal | None]:
-        """Return a reply to go on with, and what it says if it may be a chat template's refusal.
-
-        :param looks: reads the opening of a stream, which may say that it was refused; None for a whole reply
-        """
-        if reply.status in REFUSED:
-            refusal = ReadRefusal(reply.status, reply.headers, b"".join([piece async for piece in reply.body()]))
-            return refusal, refusal
-        is_encoded = any(name == b"content-encoding" for name, _ in reply.headers)
-        if looks is None or reply.status != HTTPStatus.OK or is_encoded or self.templates.is_lenient(route, caller):
-            return reply, None
-        opened, error = await read_opening(reply, looks)
-        if error == b"":
-            self.templates.note_lenient(route, caller)
-        return opened, ReadRefusal(HTTPStatus.BAD_REQUEST, reply.headers, error) if error else None
-
 
 class ReadRefusal(ReadReply):
     """A refusal whose body is there."""
@@ -112,3 +94,18 @@ class ReadRefusal(ReadReply):
     def is_about_roles(self) -> bool:
         """Whether it may be about the roles of messages."""
         return is_about_roles(self.data)
+
+
+async def find_refusal(reply: UpstreamReply, looks: OpeningError | None) -> tuple[UpstreamReply, ReadRefusal | None]:
+    """Return a reply to go on with, and what it says if it may be a chat template's refusal.
+
+    :param looks: reads the opening of a stream, which may say that it was refused; None for a whole reply
+    """
+    if reply.status in REFUSED:
+        refusal = ReadRefusal(reply.status, reply.headers, b"".join([piece async for piece in reply.body()]))
+        return refusal, refusal
+    is_encoded = any(name == b"content-encoding" for name, _ in reply.headers)
+    if looks is None or reply.status != HTTPStatus.OK or is_encoded:
+        return reply, None
+    opened, error = await read_opening(reply, looks)
+    return opened, ReadRefusal(HTTPStatus.BAD_REQUEST, reply.headers, error) if error else None

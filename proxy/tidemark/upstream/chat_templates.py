@@ -58,8 +58,6 @@ class ChatTemplates:
         self._clock = clock
         self._lessons: Lessons[tuple[str, str]] = Lessons(clock)
         self._shown: BoundedCache[tuple[bytes, tuple[str, str]], tuple[float, bool]] = BoundedCache(REMEMBERED)
-        self._lenient: BoundedCache[tuple[bytes, tuple[str, str]], float] = BoundedCache(REMEMBERED)
-        """Until when servers need no look, by caller and subject."""
 
     def is_taught(self, route: Route, caller: Caller) -> bool:
         """Return whether a route's server refused a summary as a system message."""
@@ -69,14 +67,6 @@ class ChatTemplates:
         """Return whether a route's server is known to be strict, without asking it."""
         shown = self._shown.get((caller.fingerprint, _subject(route)), _NEVER)
         return drops_systems(route) or self.is_taught(route, caller) or shown[1]
-
-    def is_lenient(self, route: Route, caller: Caller) -> bool:
-        """Return whether a route's server answered a compacted request some minutes ago."""
-        return self._lenient.get((caller.fingerprint, _subject(route)), 0.0) > self._clock()
-
-    def note_lenient(self, route: Route, caller: Caller) -> None:
-        """Note that a server began to answer a compacted request, so that its streams need no look for a while."""
-        self._lenient.put((caller.fingerprint, _subject(route)), self._clock() + FRESH_SECONDS)
 
     async def is_strict(self, route: Route, caller: Caller) -> bool:
         """Return whether a route's server needs the summary in the user's turn, as far as anybody knows.

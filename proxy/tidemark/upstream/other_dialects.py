@@ -21,7 +21,7 @@ from tidemark.core.ports import Caller, Clock, Route, UpstreamReply
 from tidemark.upstream.bridges.asking import ChatGoal, WriteMessage
 from tidemark.upstream.bridges.bridge import BRIDGED, ChatBridge, ReadReply
 from tidemark.upstream.bridges.thinking import demands_reasoning
-from tidemark.upstream.chat_sending import ChatSender
+from tidemark.upstream.chat_sending import ChatSender, find_refusal
 from tidemark.upstream.providers import ANTHROPIC_BASE, OPENAI_BASE, endpoint
 from tidemark.upstream.user_turn import OPENING_BYTES
 from tidemark.upstream.wire import CHAT_PATH, FIRST_ERROR, WireLane, is_openai
@@ -121,7 +121,7 @@ class OtherDialects:
             refusal = None
             if may_be_bridged:
                 looks = dialect.opening_error if stream else None
-                reply, refusal = await self._chat.find_refusal(reply, route, caller, looks)
+                reply, refusal = await find_refusal(reply, looks)
             if refusal is not None and refusal.is_about_roles:  # of the summary's: the bridge can place it elsewhere
                 return await self._bridged_instead(reply, route, body, caller, dialect=dialect, stream=stream)
             if not self._spoken.may_learn(native, reply.status):
