@@ -36,8 +36,8 @@ LOADED_SECONDS = 10.0
 LEAST_PATIENCE, MOST_PATIENCE = 0.02, 5.0
 """The bounds of how long a server is not asked again for a model that it had not loaded.
 
-In between it is as long as it was asked in vain. The model's first request loads it, and no model answers sooner. A list
-of all models asks once."""
+In between it is as long as it was asked in vain. The model's first request loads it, and no model answers sooner. A
+list of all models asks once."""
 LOADING_SECONDS = 60.0
 """After that time in vain, a window counts as one that nobody tells."""
 FAILED_SECONDS = 15.0
