@@ -32,6 +32,7 @@ from tidemark.core.conversation.request import ModelRequest
 from tidemark.core.conversation.summary import is_summary
 from tidemark.core.errors import TidemarkError
 from tidemark.core.frozen import frozen
+from tidemark.core.planning.budget import unknown_reply
 from tidemark.core.recall.quotation import CLOSING
 from tidemark.core.recall.quotation import OPENING as RECALL_OPENING
 from tidemark.store.embedded.server import EmbeddedValkey
@@ -39,8 +40,6 @@ from tidemark.summarizers.transcript import arguments_of
 from tidemark.worker.dialects import CHAT
 from tidemark.worker.stored import ModelParts
 
-REPLY_SHARE = 8
-"""A reply has at most this part of the window."""
 QUIET_ROUNDS = 3
 """For so many rounds of the loop nothing may be at work: a task that ends begins the next one a round later."""
 MOST_HEAD_BYTES = 65_536
@@ -134,7 +133,7 @@ def _entry(settings: Settings, model: str, window: int, compaction: Mapping[str,
         name=model,
         litellm_params={"model": f"openai/{model}"},
         model_info=info,
-        window=WindowNote(window, window // REPLY_SHARE),
+        window=WindowNote(window, unknown_reply(window)),
         compaction={**own, **compaction, "recall": recall},
     )
 

@@ -65,6 +65,13 @@ def test_the_reserve_is_at_most_the_longest_reply_and_half_of_the_window(
     assert reserve == min(asked, window // 2 if longest is None else min(longest, window // 2))
 
 
+@given(st.integers(1000, 2_000_000), st.none() | st.integers(1, 200_000))
+def test_a_reply_of_unknown_length_gets_a_quarter_of_the_window(window: int, longest: int | None) -> None:
+    """Nobody states a length to a local server: of a small window, half would be kept for one reply in a hundred."""
+    reserve = reply_reserve(ModelWindow(window, longest), None)
+    assert reserve == (min(4096, window // 4) if longest is None else min(longest, window // 2))
+
+
 def test_a_window_that_must_hold_the_whole_reply_keeps_all_of_it_free() -> None:
     """Of an upstream that refuses input and reply together above its window, where that leaves anything to send."""
     strict = ModelProfile("m", ModelWindow(40_000, 1000), CompactionPolicy(), whole_reply=True)
@@ -76,7 +83,7 @@ def test_a_window_that_must_hold_the_whole_reply_keeps_all_of_it_free() -> None:
 
 def test_the_least_reply_is_a_sixteenth_of_the_window_and_never_more_than_the_reserve() -> None:
     """Of a request that is refused otherwise; 256 tokens in a small window."""
-    for window, asked, least in ((32_768, 32_000, 2048), (32_768, 500, 500), (2048, None, 256), (400, None, 200)):
+    for window, asked, least in ((32_768, 32_000, 2048), (32_768, 500, 500), (2048, None, 256), (400, None, 100)):
         profile = ModelProfile("m", ModelWindow(window), CompactionPolicy())
         assert budget_for(profile, asked, least_reply=True).limit == window - least - round(0.05 * window)
 

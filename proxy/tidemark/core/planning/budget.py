@@ -30,6 +30,8 @@ DEFAULT_WINDOW_TOKENS = 128_000
 """FR-3.2.2: the conservative default for a model without any data."""
 DEFAULT_OUTPUT_TOKENS = 4096
 """The longest reply of a model whose maximum is unknown; OpenAI's own older default."""
+UNKNOWN_REPLY_SHARE = 1 / 4
+"""The most of a window that is left for a reply of unknown length (docs/adr/0050)."""
 LEAST_REPLY_SHARE = 1 / 16
 """Share of the window that is left for the reply of a request that would be refused otherwise."""
 LEAST_REPLY_TOKENS = 256
@@ -251,16 +253,22 @@ def reply_reserve(window: ModelWindow, max_output_tokens: int | None, *, whole: 
     """Return the tokens to leave free for the reply: what the request asks for, within what the model can write.
 
     It is at most the model's longest reply, if that is known, and at most half of the window: agents send one large
-    number for every model (opencode 32,000), as a bound. Without a number it is the longest reply.
+    number for every model (opencode 32,000), as a bound. Without a number it is the longest reply, and if that is not
+    known either, a quarter of the window.
 
     :param whole: leave free all that the request asks for, if that leaves any input beside ``margin`` tokens
     """
     half = window.window // 2
     if max_output_tokens is None:
-        return min(window.max_output_tokens or DEFAULT_OUTPUT_TOKENS, half)
+        return min(window.max_output_tokens or unknown_reply(window.window), half)
     if whole and max_output_tokens < window.window - margin:
         return max_output_tokens
     return min(max_output_tokens, window.max_output_tokens or max_output_tokens, half)
+
+
+def unknown_reply(window: int) -> int:
+    """Return the tokens to leave free for a reply whose length neither the request nor a source states."""
+    return min(DEFAULT_OUTPUT_TOKENS, int(UNKNOWN_REPLY_SHARE * window))
 
 
 def recall_bound(policy: CompactionPolicy, limit: int) -> int:
