@@ -135,3 +135,40 @@ async def test_asides_push_no_statement_out(counter: TokenCounter, talk: Talk, s
     assert all(statement in text for statement in STATEMENTS if statement in said)
     if any(statement in said for statement in STATEMENTS):
         assert not any(f"User: {aside}" in text or f"\n {aside}" in text for aside in ASIDES)
+
+
+MINUTES = (
+    "Petra Holm: Then we must be quick.",
+    "Joel Abara: Don't tell Nadia.",
+    "Joel Abara: The seal comes from Lyon.",
+    "Petra Holm: Never start without coffee.",
+    "Petra Holm: Ludmila draws the new box in Ghent.",
+    "Joel Abara: The barn roof came off in a storm.",
+)
+"""The same names begin messages of both roles."""
+
+
+@pytest.mark.anyio
+async def test_people_who_talk_among_themselves_give_no_rules(counter: TokenCounter, talk: Talk) -> None:
+    """In minutes with names in both roles, what somebody must do is no rule, and in a few words no line."""
+    text = await summary_of(counter, talk(*MINUTES, "Petra Holm: Who writes to Lyon?"))
+    assert "quick" not in text
+    assert "coffee" not in text
+    assert "Ludmila draws" in text
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize(
+    ("said", "rule"),
+    [
+        ((*MINUTES, "Never deploy twice.", "Noted."), "Never deploy twice."),
+        ((*MINUTES, "RULE: Never deploy twice.", "Noted."), "RULE: Never deploy twice."),
+        (("Ana: Never deploy twice.", "Bot: Noted.") * 4 + STATEMENTS[:2], "Ana: Never deploy twice."),
+        (("Note: Never deploy twice.", "Note: The box is new.") * 4 + STATEMENTS[:2], "Note: Never deploy twice."),
+    ],
+)
+async def test_who_addresses_the_assistant_gives_rules(
+    counter: TokenCounter, talk: Talk, said: tuple[str, ...], rule: str
+) -> None:
+    """Whatever names there are: without a name, with a label, and if an assistant has a name of its own."""
+    assert rule in await summary_of(counter, talk(*said, "Go on with the box."), 25)

@@ -8,7 +8,6 @@ needs a list of interjections; English numerals alone are listed.
 from __future__ import annotations
 
 import re
-from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 
@@ -28,11 +27,13 @@ _VALUE = re.compile(
     r"[\d`/_@.](?:(?<=[\d`])|(?<=[\w.-]/)(?=[\w.-])|(?<=\w[_@])(?=\w)|(?<=\w\.)(?=\w{2,4}\b))"
 )
 """A number, a path, an identifier, an address or a file."""
-_INNER_NAME = re.compile(r"(?<![,.!?:…])[ (\"'«„“¿¡]([A-ZÀ-ÖØ-ÞČĆŁŚŠŽŻŹΑ-ΩА-Я]\w+)")
+_INNER_NAME = re.compile(r"(?<![,.!?:…])(?<!^)[ (\"'«„“¿¡]([A-ZÀ-ÖØ-ÞČĆŁŚŠŽŻŹΑ-ΩА-Я]\w+)")
 """A name or a German noun, neither at the beginning nor after a comma, where it may only call somebody."""
 _SPEAKER = re.compile(r"[^\W\d_a-z][\w.'\u2019-]*(?: [^\W\d_a-z][\w.'\u2019-]*){0,4}: (?=\S)")
 _LEAST_TURNS = 3
 """How often a name begins a message before it is a speaker's."""
+_LEAST_SHARED = 2
+"""How many names that begin messages of the user and of the assistant say that neither is one: a meeting's minutes."""
 _QUESTION_CHARS = 120
 """The most characters of a question beside its answer."""
 _NUMERALS = frozenset(["three", "four", "five", "six", "seven", "eight", "nine", "ten"])
@@ -49,6 +50,8 @@ def without_asides(pieces: Sequence[Piece], weights: Mapping[str, float]) -> lis
     :param weights: the worth of each word; common ones are missing
     """
     speakers = _speakers(pieces)
+    if sum(len(roles) > 1 for roles in speakers.values()) >= _LEAST_SHARED:
+        pieces = _among_people(pieces, speakers)
     informative = weights.keys() - _NUMERALS
     short: list[int] = []
     for place, piece in enumerate(pieces):
@@ -75,17 +78,38 @@ def without_asides(pieces: Sequence[Piece], weights: Mapping[str, float]) -> lis
     return [piece for piece in telling if piece is not None] or list(pieces)
 
 
-def _speakers(pieces: Sequence[Piece]) -> frozenset[str]:
-    """Return the names with which several messages begin, with their colons: "Petra Holm: "."""
-    texts: list[str] = []
+def _speakers(pieces: Sequence[Piece]) -> dict[str, set[str]]:
+    """Return the names with which several messages begin, with their colons: "Petra Holm: ".
+
+    :returns: the roles of the messages of each name
+    """
+    texts: list[tuple[str, str]] = []
     above = -1
     for piece in pieces:
         if piece.line != above:  # the first sentence of a message
             above = piece.line
             if ": " in piece.phrase.plain and not piece.speaker.startswith("Tool"):
-                texts.append(piece.phrase.plain)
-    counts = Counter(match[0] for text in texts if (match := _SPEAKER.match(text)))
-    return frozenset(name for name, count in counts.items() if count >= _LEAST_TURNS)
+                texts.append((piece.speaker, piece.phrase.plain))
+    roles: dict[str, list[str]] = {}
+    for role, text in texts:
+        if match := _SPEAKER.match(text):
+            roles.setdefault(match[0], []).append(role)
+    return {name: set(own) for name, own in roles.items() if len(own) >= _LEAST_TURNS}
+
+
+def _among_people(pieces: Sequence[Piece], speakers: Collection[str]) -> list[Piece]:
+    """Return the pieces of a talk in which nobody addresses the assistant, so that what they ask for is no rule.
+
+    A message with a label or without a name may still have one.
+    """
+    result: list[Piece] = []
+    above, is_named = -1, False
+    for piece in pieces:
+        if piece.line != above:
+            above, text = piece.line, piece.phrase.plain
+            is_named = piece.speaker not in LEDGER and _start(text, speakers) > 0 and not label_of(text)
+        result.append(replace(piece, rule=False) if is_named and piece.rule else piece)
+    return result
 
 
 def _tells(piece: Piece, weights: Mapping[str, float], informative: Collection[str], speakers: Collection[str]) -> bool:
