@@ -172,3 +172,28 @@ async def test_who_addresses_the_assistant_gives_rules(
 ) -> None:
     """Whatever names there are: without a name, with a label, and if an assistant has a name of its own."""
     assert rule in await summary_of(counter, talk(*said, "Go on with the box."), 25)
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("both", [True, False])
+async def test_each_line_of_minutes_tells_who_speaks(counter: TokenCounter, talk: Talk, *, both: bool) -> None:
+    """A role that is several people does not. Kept apart from its message's first sentence, a line has the name."""
+    plain = ("Petra Holm: Well. Ludmila draws the new box in Ghent.", "Joel Abara: Fine. The seal comes from Lyon.") * 2
+    names = [f"{text} Item {place} costs {place}7 euros." for place, text in enumerate(plain)]
+    turns = [*names, *reversed(names)] if both else [part for name in (*names, *names) for part in (name, "Noted.")]
+    text = await summary_of(counter, talk(*turns, "Go on with the box.", "Fine."), 60)
+    lines = [line for line in text.split("\n") if "euros" in line]
+    assert lines
+    assert all("Petra Holm" in line or "Joel Abara" in line for line in lines)
+    again = await ExtractiveSummarizer(counter).summarize(SummaryTask(talk("Hello.", "Hello."), text, 400, MODEL))
+    assert [line for line in again.text.split("\n") if "euros" in line] == lines
+
+
+@pytest.mark.anyio
+async def test_a_role_that_is_one_person_needs_no_name(counter: TokenCounter, talk: Talk) -> None:
+    """The line says whose it is."""
+    turns = [f"Ana: Well. Item {place} costs {place}7 euros." for place in range(3)]
+    replies = [f"Bot: Well. Item {place} weighs {place}9 pounds." for place in range(3)]
+    text = await summary_of(counter, talk(*(part for pair in zip(turns, replies, strict=True) for part in pair)))
+    assert "[Ana]" not in text
+    assert "[Bot]" not in text

@@ -8,6 +8,7 @@ needs a list of interjections; English numerals alone are listed.
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 
@@ -32,8 +33,8 @@ _INNER_NAME = re.compile(r"(?<![,.!?:…])(?<!^)[ (\"'«„“¿¡]([A-ZÀ-ÖØ-
 _SPEAKER = re.compile(r"[^\W\d_a-z][\w.'\u2019-]*(?: [^\W\d_a-z][\w.'\u2019-]*){0,4}: (?=\S)")
 _LEAST_TURNS = 3
 """How often a name begins a message before it is a speaker's."""
-_LEAST_SHARED = 2
-"""How many names that begin messages of the user and of the assistant say that neither is one: a meeting's minutes."""
+_LEAST_NAMES = 2
+"""How many names say that a role is several people."""
 _QUESTION_CHARS = 120
 """The most characters of a question beside its answer."""
 _NUMERALS = frozenset(["three", "four", "five", "six", "seven", "eight", "nine", "ten"])
@@ -50,8 +51,8 @@ def without_asides(pieces: Sequence[Piece], weights: Mapping[str, float]) -> lis
     :param weights: the worth of each word; common ones are missing
     """
     speakers = _speakers(pieces)
-    if sum(len(roles) > 1 for roles in speakers.values()) >= _LEAST_SHARED:
-        pieces = _among_people(pieces, speakers)
+    if len(speakers) > 1:
+        pieces = _with_names(pieces, speakers)
     informative = weights.keys() - _NUMERALS
     short: list[int] = []
     for place, piece in enumerate(pieces):
@@ -97,18 +98,28 @@ def _speakers(pieces: Sequence[Piece]) -> dict[str, set[str]]:
     return {name: set(own) for name, own in roles.items() if len(own) >= _LEAST_TURNS}
 
 
-def _among_people(pieces: Sequence[Piece], speakers: Collection[str]) -> list[Piece]:
-    """Return the pieces of a talk in which nobody addresses the assistant, so that what they ask for is no rule.
+def _with_names(pieces: Sequence[Piece], speakers: Mapping[str, Collection[str]]) -> Sequence[Piece]:
+    """Return the pieces; where a role is several people, each sentence has its speaker's name, the first in its text.
 
-    A message with a label or without a name may still have one.
+    If several people speak in both roles, nobody addresses the assistant: what they ask for is no rule. A message with
+    a label or without a name may still have one.
     """
+    names = Counter(role for roles in speakers.values() for role in roles)
+    if max(names.values()) < _LEAST_NAMES:
+        return pieces
+    is_among_people = sum(len(roles) > 1 for roles in speakers.values()) >= _LEAST_NAMES
     result: list[Piece] = []
-    above, is_named = -1, False
+    above, name = -1, ""
     for piece in pieces:
+        own, text = "", piece.phrase.plain
         if piece.line != above:
-            above, text = piece.line, piece.phrase.plain
-            is_named = piece.speaker not in LEDGER and _start(text, speakers) > 0 and not label_of(text)
-        result.append(replace(piece, rule=False) if is_named and piece.rule else piece)
+            above, is_named = piece.line, piece.speaker not in LEDGER and not label_of(text)
+            name = text[: _start(text, speakers)].removesuffix(": ") if is_named else ""
+        else:
+            own = name
+        is_rule = piece.rule and not (name and is_among_people)
+        is_other = is_rule != piece.rule or (own and not piece.subject)
+        result.append(replace(piece, rule=is_rule, subject=piece.subject or own) if is_other else piece)
     return result
 
 
@@ -117,7 +128,7 @@ def _tells(piece: Piece, weights: Mapping[str, float], informative: Collection[s
     phrase, speaker = piece.phrase, piece.speaker
     if (
         piece.context
-        or piece.subject
+        or (piece.earlier and piece.subject)
         or (piece.rule and len(phrase.words) > 1)
         or phrase.is_fact
         or phrase.is_error
