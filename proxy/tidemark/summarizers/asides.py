@@ -104,22 +104,21 @@ def _with_names(pieces: Sequence[Piece], speakers: Mapping[str, Collection[str]]
     If several people speak in both roles, nobody addresses the assistant: what they ask for is no rule. A message with
     a label or without a name may still have one.
     """
-    names = Counter(role for roles in speakers.values() for role in roles)
-    if max(names.values()) < _LEAST_NAMES:
+    people = {name: roles for name, roles in speakers.items() if not label_of(name)}
+    names = Counter(role for roles in people.values() for role in roles)
+    if max(names.values(), default=0) < _LEAST_NAMES:
         return pieces
-    is_among_people = sum(len(roles) > 1 for roles in speakers.values()) >= _LEAST_NAMES
+    is_among_people = sum(len(roles) > 1 for roles in people.values()) >= _LEAST_NAMES
     result: list[Piece] = []
     above, name = -1, ""
     for piece in pieces:
-        own, text = "", piece.phrase.plain
+        own = name
         if piece.line != above:
-            above, is_named = piece.line, piece.speaker not in LEDGER and not label_of(text)
-            name = text[: _start(text, speakers)].removesuffix(": ") if is_named else ""
-        else:
-            own = name
+            above, own = piece.line, ""
+            start, _, _ = piece.phrase.plain.partition(": ")
+            name = start if f"{start}: " in people and piece.speaker not in LEDGER else ""
         is_rule = piece.rule and not (name and is_among_people)
-        is_other = is_rule != piece.rule or (own and not piece.subject)
-        result.append(replace(piece, rule=is_rule, subject=piece.subject or own) if is_other else piece)
+        result.append(piece.said_by(own, rule=is_rule) if own or is_rule != piece.rule else piece)
     return result
 
 

@@ -84,7 +84,7 @@ class ExtractiveSummarizer:
     @cached_property
     def recipe(self) -> SummaryRecipe:
         """Return what its summaries depend on: these rules only."""
-        return SummaryRecipe("extractive", "", version=14)
+        return SummaryRecipe("extractive", "", version=15)
 
     async def summarize(self, task: SummaryTask) -> SummaryText:
         """Return the best sentences within the bound; a large task is weighed in a thread.
