@@ -31,6 +31,8 @@ _NAME = re.compile(
 """A member that identifies its object: ``"flight_number": "HA7"``."""
 _NAME_CHARS = 60
 """The most characters of it, since it stands in each line."""
+_RECORD_LINES = 50
+"""The most lines of a record; an object with more of them is a document."""
 _DIGIT = re.compile(r"\d")
 _TOKEN = re.compile(rf"{_STRING}?+|[{{}}\[\],]", re.DOTALL)
 """A string, also one without an end, so that none of its characters is looked at twice; or a sign."""
@@ -112,7 +114,7 @@ def _identified(members: Sequence[Sequence[str]], key: str) -> list[str]:
     name = next(filter(_NAME.fullmatch, names), "")
     start = f"{name}, " if name else key if len(key) <= _NAME_CHARS and _DIGIT.search(key) else ""
     lines = _joined(members, "")
-    if not start:
+    if not start or len(lines) > _RECORD_LINES:
         return lines
     # A sentence of a long text has no key, and stays as it is.
     return [
