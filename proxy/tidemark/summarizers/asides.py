@@ -17,7 +17,7 @@ from tidemark.summarizers.pieces import LEDGER, QUESTION_MARKS, UNSPACED, Piece
 from tidemark.summarizers.sentences import words_of
 from tidemark.summarizers.transcript import CALLED
 
-_LEAST_WORDS = 3
+LEAST_WORDS = 3
 """The least words that tell something in a line."""
 _LONG_CHARS = 90
 """A sentence of so many characters is no aside."""
@@ -60,7 +60,7 @@ def without_asides(pieces: Sequence[Piece], weights: Mapping[str, float]) -> lis
         # Most sentences are long, or have enough words that tell something and no speaker's name before them.
         if (
             len(phrase.plain) < _LONG_CHARS
-            and (len(informative.intersection(phrase.words)) < _LEAST_WORDS or (speakers and ": " in phrase.plain))
+            and (len(informative.intersection(phrase.words)) < LEAST_WORDS or (speakers and ": " in phrase.plain))
             and not _tells(piece, weights, informative, speakers)
         ):
             short.append(place)
@@ -136,7 +136,7 @@ def _tells(piece: Piece, weights: Mapping[str, float], informative: Collection[s
         return True
     start, words = _start(phrase.plain, speakers) if speakers else 0, phrase.words
     words = words[len(words_of(phrase.plain[:start])) :] if start else words
-    if _count(words, informative) >= _LEAST_WORDS:
+    if _count(words, informative) >= LEAST_WORDS:
         return True
     text = phrase.plain[start:]
     if speaker in LEDGER or text.startswith(CALLED) or _VALUE.search(text) or label_of(text):
@@ -173,12 +173,18 @@ def _question_of(
     question = asked_before(piece, speakers)
     words = piece.phrase.words[len(words_of(piece.phrase.plain[: _start(piece.phrase.plain, speakers)])) :]
     is_answer = any(weights.get(word, 0.0) >= _RARE for word in words)
-    return question if is_answer and _count((*words_of(question), *words), informative) >= _LEAST_WORDS else ""
+    return question if is_answer and _count((*words_of(question), *words), informative) >= LEAST_WORDS else ""
 
 
 def asked_before(piece: Piece, speakers: Collection[str] = ()) -> str:
     """Return the question as it stands before its answer, its end if it is long; empty if it cannot."""
-    question = piece.question[_start(piece.question, speakers) :]
-    if piece.phrase.plain.endswith(QUESTION_MARKS) or "[" in question or "]" in question:
+    if piece.phrase.plain.endswith(QUESTION_MARKS):
+        return ""
+    return within_brackets(piece.question[_start(piece.question, speakers) :])
+
+
+def within_brackets(question: str) -> str:
+    """Return a question as it stands before its answer, its end if it is long; empty if it has brackets."""
+    if "[" in question or "]" in question:
         return ""
     return question if len(question) <= _QUESTION_CHARS else "…" + question[-_QUESTION_CHARS:].partition(" ")[2]
