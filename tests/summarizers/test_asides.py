@@ -135,3 +135,65 @@ async def test_asides_push_no_statement_out(counter: TokenCounter, talk: Talk, s
     assert all(statement in text for statement in STATEMENTS if statement in said)
     if any(statement in said for statement in STATEMENTS):
         assert not any(f"User: {aside}" in text or f"\n {aside}" in text for aside in ASIDES)
+
+
+MINUTES = (
+    "Petra Holm: Then we must be quick.",
+    "Joel Abara: Don't tell Nadia.",
+    "Joel Abara: The seal comes from Lyon.",
+    "Petra Holm: Never start without coffee.",
+    "Petra Holm: Ludmila draws the new box in Ghent.",
+    "Joel Abara: The barn roof came off in a storm.",
+)
+"""The same names begin messages of both roles."""
+
+
+@pytest.mark.anyio
+async def test_people_who_talk_among_themselves_give_no_rules(counter: TokenCounter, talk: Talk) -> None:
+    """In minutes with names in both roles, what somebody must do is no rule, and in a few words no line."""
+    text = await summary_of(counter, talk(*MINUTES, "Petra Holm: Who writes to Lyon?"))
+    assert "quick" not in text
+    assert "coffee" not in text
+    assert "Ludmila draws" in text
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize(
+    ("said", "rule"),
+    [
+        ((*MINUTES, "Never deploy twice.", "Noted."), "Never deploy twice."),
+        ((*MINUTES, "RULE: Never deploy twice.", "Noted."), "RULE: Never deploy twice."),
+        (("Ana: Never deploy twice.", "Bot: Noted.") * 4 + STATEMENTS[:2], "Ana: Never deploy twice."),
+        (("Note: Never deploy twice.", "Note: The box is new.") * 4 + STATEMENTS[:2], "Note: Never deploy twice."),
+    ],
+)
+async def test_who_addresses_the_assistant_gives_rules(
+    counter: TokenCounter, talk: Talk, said: tuple[str, ...], rule: str
+) -> None:
+    """Whatever names there are: without a name, with a label, and if an assistant has a name of its own."""
+    assert rule in await summary_of(counter, talk(*said, "Go on with the box."), 25)
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("both", [True, False])
+async def test_each_line_of_minutes_tells_who_speaks(counter: TokenCounter, talk: Talk, *, both: bool) -> None:
+    """A role that is several people does not. Kept apart from its message's first sentence, a line has the name."""
+    plain = ("Petra Holm: Well. Ludmila draws the new box in Ghent.", "Joel Abara: Fine. The seal comes from Lyon.") * 2
+    names = [f"{text} Item {place} costs {place}7 euros." for place, text in enumerate(plain)]
+    turns = [*names, *reversed(names)] if both else [part for name in (*names, *names) for part in (name, "Noted.")]
+    text = await summary_of(counter, talk(*turns, "Go on with the box.", "Fine."), 60)
+    lines = [line for line in text.split("\n") if "euros" in line]
+    assert lines
+    assert all("Petra Holm" in line or "Joel Abara" in line for line in lines)
+    again = await ExtractiveSummarizer(counter).summarize(SummaryTask(talk("Hello.", "Hello."), text, 400, MODEL))
+    assert [line for line in again.text.split("\n") if "euros" in line] == lines
+
+
+@pytest.mark.anyio
+async def test_a_role_that_is_one_person_needs_no_name(counter: TokenCounter, talk: Talk) -> None:
+    """The line says whose it is."""
+    turns = [f"Ana: Well. Item {place} costs {place}7 euros." for place in range(3)]
+    replies = [f"Bot: Well. Item {place} weighs {place}9 pounds." for place in range(3)]
+    text = await summary_of(counter, talk(*(part for pair in zip(turns, replies, strict=True) for part in pair)))
+    assert "[Ana]" not in text
+    assert "[Bot]" not in text

@@ -44,7 +44,16 @@ async def summary_of(
 @pytest.mark.parametrize("day", DAYS)
 @pytest.mark.parametrize(
     "heading",
-    ["[{}] Hello.", "({}) Ana: Hello.", "[{}, 13:56] Hello.", "[1:56 pm on {}] Hello.", "Session 3 - {}", "--- {} ---"],
+    [
+        "[{}] Hello.",
+        "({}) Ana: Hello.",
+        "[{}, 13:56] Hello.",
+        "[1:56 pm on {}] Hello.",
+        "[Date: 1:56 pm on {}] Hello.",
+        "Session 3 - {}",
+        "Session 3 (1:56 pm on {})",
+        "--- {} ---",
+    ],
 )
 def test_a_heading_states_a_day(heading: str, day: str) -> None:
     """In the forms in which talks are recorded and sent by messengers; its time is left out."""
@@ -56,6 +65,7 @@ def test_a_heading_states_a_day(heading: str, day: str) -> None:
     [
         "8 May 2024",
         "8 May 2024, 13:56",
+        "Date: 8 May 2024",
         "8 May 2024 was a fine day.",
         "On 8 May 2024 I moved.",
         "yesterday",

@@ -67,6 +67,37 @@ def test_members_of_a_large_object_are_lines_and_numbers_stay_as_they_stood() ->
     assert records(text) == ['"price": 1.50, "status": "open"', *(f'"flights": {json.dumps(each)}' for each in flights)]
 
 
+@pytest.mark.parametrize(
+    ("name", "start"),
+    [
+        ({"flight_number": "HA7"}, '"flight_number": "HA7", '),
+        ({"orderId": 48213}, '"orderId": 48213, '),
+        ({"ready": True, "code": "BRK-2"}, '"code": "BRK-2", '),
+        ({"status": "open"}, '"HA-7": '),
+        ({"api_key": "secret"}, '"HA-7": '),
+        ({"paid": "cash"}, '"HA-7": '),
+        ({"code": 200}, '"HA-7": '),
+    ],
+)
+def test_each_line_of_a_long_record_says_whose_it_is(name: dict[str, object], start: str) -> None:
+    """By the member that identifies it, or by a key with a number; sentences of a text stay as they are."""
+    record = {**name, "seats": {"row": "x" * 300}, "crew": {"names": "y" * 300}, "text": "The gate is late. " * 40}
+    lines = [line for line in records(json.dumps({"HA-7": record})) or [] if line != "The gate is late."]
+    assert len(lines) >= 3
+    assert all(start.rstrip(", ") in line for line in lines)
+    assert [line for line in records(json.dumps({"list": record})) or [] if "HA-7" in line] == []
+
+
+@given(DOCUMENTS)
+def test_what_identifies_a_record_takes_nothing_from_it(document: str) -> None:
+    """All texts stand in the lines as they stood."""
+    lines = "\n".join(records(document) or [])
+    for value in objects_in(json.loads(document)):
+        for key, text in value.items():
+            if isinstance(text, str) and len(text) < 12:
+                assert f"{json.dumps(key, ensure_ascii=False)}: {json.dumps(text, ensure_ascii=False)}" in lines
+
+
 @pytest.mark.anyio
 @pytest.mark.parametrize("bound", [60, 90, 140])
 async def test_a_summary_pairs_no_value_with_half_of_its_record(counter: TokenCounter, talk: Talk, bound: int) -> None:

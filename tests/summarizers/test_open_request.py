@@ -136,3 +136,36 @@ def test_a_request_is_open_until_an_assistant_answers_without_calling() -> None:
     assert request_of([asked, *rounds(0, 2)]) == Request("a b", answered=False)
     assert request_of([asked, *rounds(0, 2), said]) == Request("a b", answered=True)
     assert request_of([asked, message(role="user", content=""), *rounds(0, 1)]) == Request("a b", answered=False)
+
+
+@pytest.mark.parametrize(
+    ("question", "answer", "line"),
+    [
+        (
+            "Shall I book both rooms?",
+            "Yes, both of them.",
+            "Open request: [Shall I book both rooms?] Yes, both of them.",
+        ),
+        ("Shall I book [both]?", "Yes, both of them.", "Open request: Yes, both of them."),
+        ("I booked both rooms.", "Yes, thanks.", "Open request: Yes, thanks."),
+        (
+            "Shall I book?",
+            "Which harbour does the ferry to Vigo leave?",
+            "Open request: Which harbour does the ferry to",
+        ),
+    ],
+)
+async def test_a_request_of_a_few_words_stands_with_the_question_that_it_answers(
+    counter: LocalTokenCounter, question: str, answer: str, line: str
+) -> None:
+    """Without it nobody knows what is asked. It goes on with it, and one that explains itself needs none."""
+    summarizer = ExtractiveSummarizer(counter)
+    said = [message(role="user", content=ASKED), message(role="assistant", content=f"Two rooms are free. {question}")]
+    said += [message(role="user", content=answer), *rounds(0, 2)]
+    first = (await summarizer.summarize(SummaryTask(said, None, 400, "gpt-4o"))).source
+    assert line in first
+    second = (await summarizer.summarize(SummaryTask(rounds(2, 2), first, 400, "gpt-4o"))).source
+    assert line in second
+    small = (await summarizer.summarize(SummaryTask(said, None, 40, "gpt-4o"))).source
+    assert answer in small
+    assert f"[{question}]" not in small

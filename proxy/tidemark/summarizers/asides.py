@@ -17,7 +17,7 @@ from tidemark.summarizers.pieces import LEDGER, QUESTION_MARKS, UNSPACED, Piece
 from tidemark.summarizers.sentences import words_of
 from tidemark.summarizers.transcript import CALLED
 
-_LEAST_WORDS = 3
+LEAST_WORDS = 3
 """The least words that tell something in a line."""
 _LONG_CHARS = 90
 """A sentence of so many characters is no aside."""
@@ -28,11 +28,13 @@ _VALUE = re.compile(
     r"[\d`/_@.](?:(?<=[\d`])|(?<=[\w.-]/)(?=[\w.-])|(?<=\w[_@])(?=\w)|(?<=\w\.)(?=\w{2,4}\b))"
 )
 """A number, a path, an identifier, an address or a file."""
-_INNER_NAME = re.compile(r"(?<![,.!?:…])[ (\"'«„“¿¡]([A-ZÀ-ÖØ-ÞČĆŁŚŠŽŻŹΑ-ΩА-Я]\w+)")
+_INNER_NAME = re.compile(r"(?<![,.!?:…])(?<!^)[ (\"'«„“¿¡]([A-ZÀ-ÖØ-ÞČĆŁŚŠŽŻŹΑ-ΩА-Я]\w+)")
 """A name or a German noun, neither at the beginning nor after a comma, where it may only call somebody."""
 _SPEAKER = re.compile(r"[^\W\d_a-z][\w.'\u2019-]*(?: [^\W\d_a-z][\w.'\u2019-]*){0,4}: (?=\S)")
 _LEAST_TURNS = 3
 """How often a name begins a message before it is a speaker's."""
+_LEAST_NAMES = 2
+"""How many names say that a role is several people."""
 _QUESTION_CHARS = 120
 """The most characters of a question beside its answer."""
 _NUMERALS = frozenset(["three", "four", "five", "six", "seven", "eight", "nine", "ten"])
@@ -49,6 +51,8 @@ def without_asides(pieces: Sequence[Piece], weights: Mapping[str, float]) -> lis
     :param weights: the worth of each word; common ones are missing
     """
     speakers = _speakers(pieces)
+    if len(speakers) > 1:
+        pieces = _with_names(pieces, speakers)
     informative = weights.keys() - _NUMERALS
     short: list[int] = []
     for place, piece in enumerate(pieces):
@@ -56,7 +60,7 @@ def without_asides(pieces: Sequence[Piece], weights: Mapping[str, float]) -> lis
         # Most sentences are long, or have enough words that tell something and no speaker's name before them.
         if (
             len(phrase.plain) < _LONG_CHARS
-            and (len(informative.intersection(phrase.words)) < _LEAST_WORDS or (speakers and ": " in phrase.plain))
+            and (len(informative.intersection(phrase.words)) < LEAST_WORDS or (speakers and ": " in phrase.plain))
             and not _tells(piece, weights, informative, speakers)
         ):
             short.append(place)
@@ -75,17 +79,47 @@ def without_asides(pieces: Sequence[Piece], weights: Mapping[str, float]) -> lis
     return [piece for piece in telling if piece is not None] or list(pieces)
 
 
-def _speakers(pieces: Sequence[Piece]) -> frozenset[str]:
-    """Return the names with which several messages begin, with their colons: "Petra Holm: "."""
-    texts: list[str] = []
+def _speakers(pieces: Sequence[Piece]) -> dict[str, set[str]]:
+    """Return the names with which several messages begin, with their colons: "Petra Holm: ".
+
+    :returns: the roles of the messages of each name
+    """
+    texts: list[tuple[str, str]] = []
     above = -1
     for piece in pieces:
         if piece.line != above:  # the first sentence of a message
             above = piece.line
             if ": " in piece.phrase.plain and not piece.speaker.startswith("Tool"):
-                texts.append(piece.phrase.plain)
-    counts = Counter(match[0] for text in texts if (match := _SPEAKER.match(text)))
-    return frozenset(name for name, count in counts.items() if count >= _LEAST_TURNS)
+                texts.append((piece.speaker, piece.phrase.plain))
+    roles: dict[str, list[str]] = {}
+    for role, text in texts:
+        if match := _SPEAKER.match(text):
+            roles.setdefault(match[0], []).append(role)
+    return {name: set(own) for name, own in roles.items() if len(own) >= _LEAST_TURNS}
+
+
+def _with_names(pieces: Sequence[Piece], speakers: Mapping[str, Collection[str]]) -> Sequence[Piece]:
+    """Return the pieces; where a role is several people, each sentence has its speaker's name, the first in its text.
+
+    If several people speak in both roles, nobody addresses the assistant: what they ask for is no rule. A message with
+    a label or without a name may still have one.
+    """
+    people = {name: roles for name, roles in speakers.items() if not label_of(name)}
+    names = Counter(role for roles in people.values() for role in roles)
+    if max(names.values(), default=0) < _LEAST_NAMES:
+        return pieces
+    is_among_people = sum(len(roles) > 1 for roles in people.values()) >= _LEAST_NAMES
+    result: list[Piece] = []
+    above, name = -1, ""
+    for piece in pieces:
+        own = name
+        if piece.line != above:
+            above, own = piece.line, ""
+            start, _, _ = piece.phrase.plain.partition(": ")
+            name = start if f"{start}: " in people and piece.speaker not in LEDGER else ""
+        is_rule = piece.rule and not (name and is_among_people)
+        result.append(piece.said_by(own, rule=is_rule) if own or is_rule != piece.rule else piece)
+    return result
 
 
 def _tells(piece: Piece, weights: Mapping[str, float], informative: Collection[str], speakers: Collection[str]) -> bool:
@@ -93,7 +127,7 @@ def _tells(piece: Piece, weights: Mapping[str, float], informative: Collection[s
     phrase, speaker = piece.phrase, piece.speaker
     if (
         piece.context
-        or piece.subject
+        or (piece.earlier and piece.subject)
         or (piece.rule and len(phrase.words) > 1)
         or phrase.is_fact
         or phrase.is_error
@@ -102,7 +136,7 @@ def _tells(piece: Piece, weights: Mapping[str, float], informative: Collection[s
         return True
     start, words = _start(phrase.plain, speakers) if speakers else 0, phrase.words
     words = words[len(words_of(phrase.plain[:start])) :] if start else words
-    if _count(words, informative) >= _LEAST_WORDS:
+    if _count(words, informative) >= LEAST_WORDS:
         return True
     text = phrase.plain[start:]
     if speaker in LEDGER or text.startswith(CALLED) or _VALUE.search(text) or label_of(text):
@@ -139,12 +173,18 @@ def _question_of(
     question = asked_before(piece, speakers)
     words = piece.phrase.words[len(words_of(piece.phrase.plain[: _start(piece.phrase.plain, speakers)])) :]
     is_answer = any(weights.get(word, 0.0) >= _RARE for word in words)
-    return question if is_answer and _count((*words_of(question), *words), informative) >= _LEAST_WORDS else ""
+    return question if is_answer and _count((*words_of(question), *words), informative) >= LEAST_WORDS else ""
 
 
 def asked_before(piece: Piece, speakers: Collection[str] = ()) -> str:
     """Return the question as it stands before its answer, its end if it is long; empty if it cannot."""
-    question = piece.question[_start(piece.question, speakers) :]
-    if piece.phrase.plain.endswith(QUESTION_MARKS) or "[" in question or "]" in question:
+    if piece.phrase.plain.endswith(QUESTION_MARKS):
+        return ""
+    return within_brackets(piece.question[_start(piece.question, speakers) :])
+
+
+def within_brackets(question: str) -> str:
+    """Return a question as it stands before its answer, its end if it is long; empty if it has brackets."""
+    if "[" in question or "]" in question:
         return ""
     return question if len(question) <= _QUESTION_CHARS else "…" + question[-_QUESTION_CHARS:].partition(" ")[2]

@@ -58,15 +58,15 @@ _DAY = (
 _TIME = r"(?:\d\d?:\d\d(?::\d\d)?(?:\.\d{1,6})?(?:\s?[ap]\.?m\b\.?|\sUhr\b)?|\d\d?\s?[ap]m\b)(?:Z|[+-]\d\d:?\d\d)?"
 _WEEKDAY = rf"(?:{_longest_first(_WEEKDAYS)})\b\.?"
 _SESSION_WORD = rf"(?:{_longest_first(_LEADS)})\b(?:\s#?\d{{1,4}})?"
-_GAP = r"[\s,;:\u2013\u2014-]{1,3}"
+_GAP = r"[\s,;:(\u2013\u2014-]{1,3}"
 _RULE = r"[\s:#=*\u2013\u2014-]"
 _HEADING = (
-    rf"(?:(?:{_SESSION_WORD}|{_WEEKDAY}|(?P<early>{_TIME})(?: on\b)?){_GAP}){{0,3}}(?:le )?(?P<day>{_DAY})"
+    rf"(?:(?:{_SESSION_WORD}|date|{_WEEKDAY}|(?P<early>{_TIME})(?: on\b)?){_GAP}){{0,3}}(?:le )?(?P<day>{_DAY})"
     rf"(?:(?:{_GAP}|T)(?:(?:at )?(?P<late>{_TIME})|{_WEEKDAY}|UTC|GMT|[CE]E?S?T)){{0,3}}"
 )
 _LOGGED = r"(?!\W{0,4}(?:error|warn|info|debug|trace|fatal|critical|notice)\b)"
 _BRACKETED = re.compile(rf"[\[(]{_HEADING}[\])](?!\(){_LOGGED}", re.IGNORECASE)
-_SESSION = re.compile(rf"{_RULE}{{0,12}}(?={_SESSION_WORD}){_HEADING}{_RULE}*$", re.IGNORECASE)
+_SESSION = re.compile(rf"{_RULE}{{0,12}}(?={_SESSION_WORD}){_HEADING}\)?{_RULE}*$", re.IGNORECASE)
 _RULED = re.compile(rf"(?:#|[=*\u2013\u2014-]{{2}}){_RULE}{{0,12}}{_HEADING}{_RULE}*$", re.IGNORECASE)
 _BARE = re.compile(
     rf"{_RULE}{{0,12}}{_HEADING}(?:{_RULE}*$|(?P<text>\s?[:|]|\s[\u2013\u2014-])\s(?=\S)){_LOGGED}", re.IGNORECASE

@@ -84,7 +84,7 @@ class ExtractiveSummarizer:
     @cached_property
     def recipe(self) -> SummaryRecipe:
         """Return what its summaries depend on: these rules only."""
-        return SummaryRecipe("extractive", "", version=14)
+        return SummaryRecipe("extractive", "", version=15)
 
     async def summarize(self, task: SummaryTask) -> SummaryText:
         """Return the best sentences within the bound; a large task is weighed in a thread.
@@ -329,9 +329,9 @@ def _line_of(place: Sequence[Candidate]) -> str:
 def shorten(sentence: str) -> str:
     """Return the sentence without empty words; the same text if it may not be shortened.
 
-    Interjections, intensifiers and articles go, in English only. Forms of "be" and a leading "I" stay: without
-    them a sentence reads as an error ("This my parents' wedding"), and at most one percent more facts fit. Nothing that
-    may be a rule, a quotation or code is touched.
+    Interjections, intensifiers and articles go, in English only. An opening article, forms of "be" and a leading
+    "I" stay: without them a sentence reads as an error ("This my parents' wedding"), and at most one percent more facts
+    fit. Nothing that may be a rule, a quotation or code is touched.
 
     :returns: a subsequence of the words of ``sentence``, never empty for a sentence that is not
     """
@@ -342,7 +342,7 @@ def shorten(sentence: str) -> str:
     remaining = [
         word
         for place, word in enumerate(words[start:], start)
-        if word.lower() not in _EMPTY or place + 1 == len(words) or not (word.islower() or place == start)
+        if word.lower() not in _EMPTY or place + 1 == len(words) or not word.islower()
     ]
     return " ".join(remaining) if len(remaining) >= 2 else sentence
 

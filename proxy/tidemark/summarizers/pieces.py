@@ -93,18 +93,26 @@ class Piece:
     """Whether it may only stand beside another sentence of its line."""
 
     def beside(self) -> Piece:
-        """Return it as one that may only stand beside another, in a third of the time that ``replace`` takes."""
+        """Return it as one that may only stand beside another."""
+        return self._with(rule=self.rule, subject=self.subject, rides=True)
+
+    def said_by(self, name: str, *, rule: bool) -> Piece:
+        """Return it with the name of who said it as its subject, if it has no other one."""
+        return self._with(rule=rule, subject=self.subject or name, rides=self.rides)
+
+    def _with(self, *, rule: bool, subject: str, rides: bool) -> Piece:
+        """Do what ``replace`` does in a third of its time."""
         return Piece(
             self.speaker,
             self.phrase,
             self.line,
             self.earlier,
-            self.rule,
+            rule,
             self.question,
             self.kind,
             self.context,
-            self.subject,
-            rides=True,
+            subject,
+            rides,
         )
 
     @property

@@ -23,6 +23,17 @@ _STRING = r'"[^"\\]*+(?:\\.[^"\\]*+)*+"'
 _FLAT = re.compile(rf'[{{\[][^{{}}\[\]"]*+(?:{_STRING}[^{{}}\[\]"]*+)*+[}}\]]', re.DOTALL)
 """An object or a list without another one inside."""
 _KEY = re.compile(rf"\s*{_STRING}\s*:")
+_NAMES = "id|number|name|ref"
+_NAME = re.compile(
+    rf'"(?:(?:[^"\\]*[_ -])?(?i:{_NAMES})|(?i:code|key|title)|[^"\\]*[a-z](?=[A-Z])(?i:{_NAMES}))"\s*:\s*'
+    rf"(?:{_STRING}|\d{{4,}})"
+)
+"""A member that identifies its object: ``"flight_number": "HA7"``."""
+_NAME_CHARS = 60
+"""The most characters of it, since it stands in each line."""
+_RECORD_LINES = 50
+"""The most lines of a record; an object with more of them is a document."""
+_DIGIT = re.compile(r"\d")
 _TOKEN = re.compile(rf"{_STRING}?+|[{{}}\[\],]", re.DOTALL)
 """A string, also one without an end, so that none of its characters is looked at twice; or a sign."""
 
@@ -41,7 +52,8 @@ class _Container:
 def records(text: str) -> list[str] | None:
     """Return the lines of a JSON text; None if it is no JSON object or list.
 
-    An object or a list that fits a line is one. Of a larger one each member is a line; small ones share lines.
+    An object or a list that fits a line is one. Of a larger one each member is a line; small ones share lines, and all
+    lines of an object have what identifies it.
     """
     if not text.lstrip().startswith(("{", "[")):
         return None
@@ -75,7 +87,8 @@ def _lines(text: str) -> Sequence[str]:
             members = [*container.members, parts or _member(text[start : match.start()])]
             parts, start = (), container.member
             if place - container.start > RECORD_CHARS:
-                parts = _joined(members, text[start : container.start].strip() + " " if sign == "]" else "")
+                key = text[start : container.start].strip() + " "
+                parts = _joined(members, key) if sign == "]" else _identified(members, key)
     return parts or _member(text)
 
 
@@ -90,6 +103,26 @@ def _member(text: str) -> Sequence[str]:
         value = str(json.loads(value))
     lines = sentences(value, is_output=True)
     return [f"{key} {lines[0]}".strip(), *lines[1:]] if lines else [key]
+
+
+def _identified(members: Sequence[Sequence[str]], key: str) -> list[str]:
+    """Return the lines of an object that is too long for one, each with the member that identifies the object.
+
+    :param key: what stands before the object; it identifies one without such a member if it has a number
+    """
+    names = (member[0] for member in members if len(member) == 1 and len(member[0]) <= _NAME_CHARS)
+    name = next(filter(_NAME.fullmatch, names), "")
+    start = f"{name}, " if name else key if len(key) <= _NAME_CHARS and _DIGIT.search(key) else ""
+    lines = _joined(members, "")
+    if not start or len(lines) > _RECORD_LINES:
+        return lines
+    # A sentence of a long text has no key, and stays as it is.
+    return [
+        start + line
+        if _KEY.match(line) and not (name and name in line) and len(start) + len(line) <= RECORD_CHARS
+        else line
+        for line in lines
+    ]
 
 
 def _joined(members: Sequence[Sequence[str]], key: str) -> list[str]:

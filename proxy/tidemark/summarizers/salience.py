@@ -16,13 +16,13 @@ from operator import attrgetter
 from tidemark.core.conversation.messages import Message
 from tidemark.core.phrases import Phrase, Reading
 from tidemark.core.recall.asking import asking
-from tidemark.summarizers.asides import without_asides
+from tidemark.summarizers.asides import LEAST_WORDS, within_brackets, without_asides
 from tidemark.summarizers.candidates import Candidate
 from tidemark.summarizers.days import days_of
 from tidemark.summarizers.deadline import UNBOUNDED, Deadline
 from tidemark.summarizers.fitting import ASCII_CHARS, estimated_tokens
 from tidemark.summarizers.labels import is_safety, label_of
-from tidemark.summarizers.pieces import ENCODED_MARK, LEDGER, ORDINARY, Piece, pieces_of, spoken_phrases
+from tidemark.summarizers.pieces import ENCODED_MARK, LEDGER, ORDINARY, QUESTION_MARKS, Piece, pieces_of, spoken_phrases
 from tidemark.summarizers.request import REQUEST, Request, request_of
 from tidemark.summarizers.revoking import Revocation, revocation_of
 from tidemark.summarizers.sentences import sentences, words_of
@@ -153,7 +153,10 @@ def candidates_of(
     informative = [candidate for candidate in candidates if candidate.density or candidate.tier != 1]
     candidates = informative or candidates
     if request is not None:
-        candidates.append(_request(request.within(*max_chars), pieces))
+        text = request.within(*max_chars)
+        question = _asked_before(new[: last_user or 0], text)
+        has_room = len(question) + len(text) <= max_chars[0]
+        candidates.append(_request(text, question if has_room else "", pieces))
     return candidates
 
 
@@ -356,7 +359,19 @@ def _wording(phrase: Phrase) -> float:
     return weight + (1.5 if phrase.is_error else 0.0)
 
 
-def _request(text: str, pieces: Sequence[Piece]) -> Candidate:
-    """Return the open request in the user's words, as the last line of the summary."""
+def _asked_before(before: Sequence[Utterance], request: str) -> str:
+    """Return the question that a request of a few words answers, such as "Yes, both."; empty if it answers none."""
+    text = before[-1].text if before and before[-1].speaker == "Assistant" else ""
+    if not text.endswith(QUESTION_MARKS) or len(set(words_of(request)) - _COMMON) >= LEAST_WORDS:
+        return ""
+    return within_brackets(sentences(text)[-1])
+
+
+def _request(text: str, question: str, pieces: Sequence[Piece]) -> Candidate:
+    """Return the open request in the user's words, as the last line of the summary.
+
+    :param question: what it answers; it stands before it in brackets
+    """
     line = max((piece.line for piece in pieces), default=-1) + 1
-    return Candidate(REQUEST, text, line, len(pieces), -1, 1.0, estimated_tokens(text), earlier=False)
+    tokens = estimated_tokens(text)
+    return Candidate(REQUEST, text, line, len(pieces), -1, 1.0, tokens, earlier=False, subject=question)
