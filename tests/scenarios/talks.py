@@ -110,9 +110,13 @@ class Talk:
         self.said.append(assistant(got.json()["choices"][0]["message"]["content"]))
         return got
 
-    def until(self, action: str, most: int = 80) -> httpx.Response:
-        """Talk on until something is done."""
+    def until(self, action: str, most: int = 80, pause: Callable[[], None] = lambda: None) -> httpx.Response:
+        """Talk on until something is done.
+
+        :param pause: what a person does who reads the answer before the next question
+        """
         for _ in range(most):
+            pause()
             got = self.ask()
             if got.headers["x-tidemark-action"] == action:
                 return got

@@ -72,11 +72,14 @@ def learn_from_reply(
     :param reply_tokens: the longest reply that the request allows; None if it states none
     :returns: None if the input is the cause, or may be
     """
-    window, limit = profile.window, budget_for(profile, reply_tokens).limit
+    is_whole = (
+        profile.whole_reply or reply_tokens is None
+    )  # an upstream may keep more free of itself than Tidemark does
+    window, limit = profile.window, budget_for(replace(profile, whole_reply=is_whole), reply_tokens).limit
     window_tokens = min(overflow.window_tokens or window.window, window.window)
     learned = window if window_tokens == window.window else _shrunk(window, window_tokens, 1.0)
     margin = round(profile.policy.margin * learned.window)
-    reserve = reply_reserve(learned, reply_tokens, whole=profile.whole_reply, margin=margin)
+    reserve = reply_reserve(learned, reply_tokens, whole=is_whole, margin=margin)
     reply_tokens = reserve if reply_tokens is None else reply_tokens
     if reply_tokens <= reserve and sent_tokens <= limit:
         return None  # the reserve was left free and covers the reply, so the input was counted too small

@@ -70,6 +70,10 @@ def test_a_reply_of_unknown_length_gets_a_quarter_of_the_window(window: int, lon
     """Nobody states a length to a local server: of a small window, half would be kept for one reply in a hundred."""
     reserve = reply_reserve(ModelWindow(window, longest), None)
     assert reserve == (min(4096, window // 4) if longest is None else min(longest, window // 2))
+    strict = reply_reserve(ModelWindow(window, longest), None, whole=True)
+    assert strict == min(longest or 4096, window // 2), (
+        "as much as an upstream keeps free that refuses what exceeds both"
+    )
 
 
 def test_a_window_that_must_hold_the_whole_reply_keeps_all_of_it_free() -> None:

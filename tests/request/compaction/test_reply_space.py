@@ -100,17 +100,17 @@ def test_a_chat_that_fits_the_window_is_sent_as_it_came(
 def test_what_can_be_compacted_keeps_the_whole_reserve(bench: Bench, key: str) -> None:
     """A summary comes before less space for the reply."""
     client = bench.client(key, config=CONFIG, window=8192)
-    got = client.post({"model": "small", "messages": [*history(50), user("Now?")]})
+    got = client.post({"model": "small", "messages": [*history(70), user("Now?")]})
     assert (got.status_code, got.headers["x-tidemark-action"]) == (200, "compacted")
-    assert got.headers["x-tidemark-limit"] == str(8192 - 4096 - 410)
-    assert int(got.headers["x-tidemark-tokens-after"]) <= 8192 - 4096 - 410
+    assert got.headers["x-tidemark-limit"] == str(8192 - 2048 - 410)
+    assert int(got.headers["x-tidemark-tokens-after"]) <= 8192 - 2048 - 410
     assert "x-tidemark-warning" not in got.headers
 
 
 def test_a_newest_message_above_the_usual_limit_is_sent_with_what_fits_beside_it(bench: Bench, key: str) -> None:
     """Earlier messages are summarized as far as the window asks for it, and the next turn is compacted as ever."""
     client = bench.client(key, config=CONFIG, window=8192)
-    said = [*history(25), user(words(5500))]
+    said = [*history(25), user(words(6000))]
     got = client.post({"model": "small", "messages": said})
     assert (got.status_code, got.headers["x-tidemark-action"]) == (200, "compacted"), got.text
     assert LESS in got.headers["x-tidemark-warning"]
@@ -118,7 +118,7 @@ def test_a_newest_message_above_the_usual_limit_is_sent_with_what_fits_beside_it
     assert bench.upstream.last.messages[-1] == said[-1]
     later = client.post({"model": "small", "messages": [*said, assistant("Hello there."), user("And now?")]})
     assert (later.status_code, later.headers["x-tidemark-action"]) == (200, "compacted")
-    assert later.headers["x-tidemark-limit"] == str(8192 - 4096 - 410)
+    assert later.headers["x-tidemark-limit"] == str(8192 - 2048 - 410)
     assert "x-tidemark-warning" not in later.headers
 
 

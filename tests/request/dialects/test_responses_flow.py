@@ -14,11 +14,11 @@ from tests.dialects.responses.events import CALL, REASONING, events_of, response
 from tests.request.conftest import Bench, Client
 from tests.request.talk import user
 from tests.support.scripted import SSE_HEADERS, Answer, Received, error, says
+from tidemark.codings import opened_reply
 from tidemark.core.conversation.summary import OPENING
 from tidemark.core.lessons import Lessons
 from tidemark.core.ports import Caller
 from tidemark.dialects.responses.dialect import ResponsesDialect
-from tidemark.pipeline import replay
 from tidemark.pipeline.token_count import InputTokenCounting
 from tidemark.tokens import LocalTokenCounter
 from tidemark.upstream.upstream import LiteLLMUpstream
@@ -228,7 +228,7 @@ def test_a_refusal_that_cannot_be_mended_reaches_the_client(
 ) -> None:
     """Byte for byte: nothing could be shortened, or the refusal came after the events had to go on."""
     if is_late:
-        monkeypatch.setattr(replay, "HOLD_SECONDS", 0.0)
+        monkeypatch.setattr(opened_reply, "HOLD_SECONDS", 0.0)
     pieces = refused_stream(TOO_LONG)
     bench.upstream.script = lambda _: Answer(pieces, headers=list(SSE_HEADERS))
     items = long_talk(9) if is_late else [item("user", "word " * 1_500)]

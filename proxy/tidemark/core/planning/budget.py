@@ -256,11 +256,13 @@ def reply_reserve(window: ModelWindow, max_output_tokens: int | None, *, whole: 
     number for every model (opencode 32,000), as a bound. Without a number it is the longest reply, and if that is not
     known either, a quarter of the window.
 
-    :param whole: leave free all that the request asks for, if that leaves any input beside ``margin`` tokens
+    :param whole: leave free all that the request asks for, if that leaves any input beside ``margin`` tokens; without
+        a number as much as an upstream may keep free of itself
     """
     half = window.window // 2
     if max_output_tokens is None:
-        return min(window.max_output_tokens or unknown_reply(window.window), half)
+        unknown = DEFAULT_OUTPUT_TOKENS if whole else unknown_reply(window.window)
+        return min(window.max_output_tokens or unknown, half)
     if whole and max_output_tokens < window.window - margin:
         return max_output_tokens
     return min(max_output_tokens, window.max_output_tokens or max_output_tokens, half)
