@@ -23,7 +23,7 @@ help: ## Show this list
 
 install: $(VENV)/local.stamp ## Install the proxy and its local model into .venv
 
-demo: $(VENV)/local.stamp ## Show a long conversation being compacted; no key, no network; ARGS="--turns 25"
+demo: $(VENV)/local.stamp ## Show a long conversation being compacted; no key, no network; ARGS="--turns 40"
 	@$(BIN)/tidemark demo $(ARGS)
 
 # Compiled modules are kept even where the environment forbids it: each process would rewrite every test's asserts.

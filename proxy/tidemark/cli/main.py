@@ -65,10 +65,10 @@ def cli(context: click.Context) -> None:
 
 
 @cli.command(
-    epilog=example("tidemark demo --turns 25"), short_help="Show a conversation that outgrows a real model's window."
+    epilog=example("tidemark demo --turns 40"), short_help="Show a conversation that outgrows a real model's window."
 )
 @click.option("--serve", "stay", is_flag=True, help="Leave both servers running and print their addresses.")
-@click.option("--turns", type=click.IntRange(1, 40), default=30, show_default=True, help="Length of the conversation.")
+@click.option("--turns", type=click.IntRange(1, 40), default=22, show_default=True, help="Length of the conversation.")
 def demo(stay: bool, turns: int) -> None:
     """Show how a real model's conversation fails at its window, and goes on through Tidemark."""
     from tidemark.demo.run import main as run
