@@ -75,6 +75,14 @@ class ChatSender:
         placed = in_user_turn(body, is_bridged=is_bridged)
         return refusal if placed is None else await self._send_again(placed, send, refusal, route, caller)
 
+    def moves_summaries(self, route: Route, caller: Caller) -> bool:
+        """Return whether a request that was just sent had its summary in the user's turn for its chat template.
+
+        Whatever showed that its server wants it there is known since, at the latest.
+        """
+        is_tried = not is_openai(route.base_url) and (route.speaks_openai or drops_systems(route))
+        return is_tried and self.templates.is_known(route, caller)
+
     async def _send_again(
         self, placed: bytes, send: SendBody, refusal: ReadReply, route: Route, caller: Caller
     ) -> UpstreamReply:
