@@ -74,10 +74,10 @@ class Report:
     """Whether nothing of the request is stored, as the operator or the client wants it."""
     position: int = 0
     """The position of the request's newest message in its conversation, counted from 1; 0 for none."""
-    is_summary_moved: bool = False
-    """Whether the summary was sent in the user's turn, because of the server's chat template (docs/adr/0049)."""
     newest: bytes = b""
     """The hash of the conversation up to that message, which is the message's id in the store."""
+    is_summary_moved: bool = False
+    """Whether the summary was sent in the user's turn, because of the server's chat template (docs/adr/0049)."""
 
 
 @frozen
