@@ -23,7 +23,7 @@ help: ## Show this list
 
 install: $(VENV)/local.stamp ## Install the proxy and its local model into .venv
 
-demo: $(VENV)/local.stamp ## Show a long conversation being compacted; no key, no network; ARGS="--turns 25"
+demo: $(VENV)/local.stamp ## Show a long conversation being compacted; no key, no network; ARGS="--turns 40"
 	@$(BIN)/tidemark demo $(ARGS)
 
 # Compiled modules are kept even where the environment forbids it: each process would rewrite every test's asserts.
@@ -88,6 +88,7 @@ site: $(VENV)/dev.stamp .venv-site/site.stamp ## Build the documentation site in
 	@$(BIN)/python -m deploy.site.pages build/pages
 	@NO_MKDOCS_2_WARNING=1 .venv-site/bin/mkdocs build --strict --config-file build/pages/mkdocs.yml
 	@find build/site -name '*.map' -delete
+	@$(BIN)/python -m deploy.site.smaller build/site
 	@find build/site -type f -regex '.*\.\(html\|css\|js\|json\|svg\|txt\)' -exec gzip --keep --best --no-name {} +
 
 test-site: site ## Test the documentation site in a real Chromium, which must be installed

@@ -26,8 +26,8 @@ pytestmark = [pytest.mark.walk, pytest.mark.timeout(900)]
 
 DEMO_SECONDS = 600
 """How long both conversations of the demo may take on a busy machine; two minutes is usual."""
-TURNS = "25"
-"""Enough for both: without Tidemark the window is full at turn 22, and with it the history is summarized once."""
+TURNS = "19"
+"""Enough for both: without Tidemark the window is full at turn 17, and with it the history is summarized once."""
 ADDRESS = re.compile(r"Watch it in a browser: (http://127\.0\.0\.1:\d+/console)")
 ALL_DONE = re.compile(r"stays at http\S+ until Ctrl-C")
 NEARLY_HIGH = 60

@@ -9,8 +9,9 @@ import httpx
 import pytest
 
 from tests.console.conftest import TOKEN, Console
-from tests.request.talk import history, user
+from tests.request.talk import history, system, user
 from tests.support.scripted import Answer, Received, refuses, says
+from tests.support.strict_templates import alternates
 from tidemark.console.requests import parts_of
 from tidemark.console.troubles import troubles
 from tidemark.console.visit import PARTS_HEADER
@@ -69,6 +70,23 @@ def test_an_entry_shows_both_forms(console: Console) -> None:
     assert f"Sent by the client: {len(history(12))} messages" in page
     assert "the same on both sides" in page
     assert f"conversation.read {answer.headers['x-tidemark-conversation']}" in audited(console)
+
+
+@pytest.mark.parametrize("script", [alternates, says("Noted.")], ids=["strict", "lenient"])
+def test_an_entry_says_that_its_summary_went_in_the_users_turn(
+    console: Console, script: Callable[[Received], Answer]
+) -> None:
+    """Whether its server refuses a second system message is seen once it was asked; no other entry says so."""
+    console.upstream.script = script
+    client, visitor = console.client(), console.visitor()
+    client.chat([system("Be brief."), *history(6)])
+    client.chat([system("Be brief."), *history(12)], summarize="force")
+    console.settle()
+    pages = [visitor.get(address).text for address in addresses(visitor.get(LOG).text)]
+    said = ["sent in the user's turn, since the server's chat template" in page for page in pages]
+    assert said == [script is alternates, False]
+    roles = [message["role"] for message in console.upstream.received[-1].json["messages"]]
+    assert roles.count("system") == (1 if script is alternates else 2)
 
 
 def test_a_later_request_does_not_change_what_an_earlier_one_shows(console: Console) -> None:

@@ -70,16 +70,16 @@ class TestBar:
 
     def test_fills_with_the_tokens(self) -> None:
         """The filled part of the bar is the filled part of the window."""
-        assert bar(1024, (), 40) == "█" * 20 + "·" * 20
+        assert bar(768, (), 40) == "█" * 20 + "·" * 20
 
     def test_marks_low_and_high_water(self) -> None:
         """Both marks stand where they lie in the window, over the filling."""
-        drawn = bar(2048, (512, 1536), 40)
+        drawn = bar(1536, (384, 1152), 40)
         assert [column for column, cell in enumerate(drawn) if cell == "┃"] == [10, 30]
 
     def test_never_leaves_its_width(self) -> None:
         """More tokens than the window has, and a mark at its end, stay within the bar."""
-        assert len(bar(5000, (900, 2048), 40)) == 40
+        assert len(bar(5000, (900, 1536), 40)) == 40
 
     def test_has_no_marks_without_tidemark(self) -> None:
         """Straight to the server there is no low and no high water."""
@@ -88,7 +88,7 @@ class TestBar:
     def test_high_water_is_never_above_the_limit(self) -> None:
         """The high mark is the threshold's part of the window, or the limit where that is smaller."""
         assert water(1000) == (450, 1000)
-        assert water(1914) == (861, 1740)
+        assert water(1914) == (861, 1305)
 
 
 class TestComparison:
@@ -187,7 +187,7 @@ def test_on_a_terminal_the_bar_erases_no_line() -> None:
     """It stands beneath the lines, and is gone at the end."""
     written = shown_to(terminal=True)
     assert "direct 2/40" in written
-    assert "200 of 2048 tokens, low 855, high 1740" in written
+    assert "200 of 1536 tokens, low 855, high 1305" in written
     assert remaining(written) == LINES
 
 

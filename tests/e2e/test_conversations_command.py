@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import pty
 import socket
 import subprocess
 import sys
@@ -39,6 +40,20 @@ class Shell:
         """Run it to its end."""
         command = [sys.executable, "-m", "tidemark", "conversations", name, "--url", self.url, *arguments]
         return subprocess.run(command, env=self.environ, input=given, capture_output=True, timeout=60, check=False)
+
+    def at_terminal(self, name: str, *arguments: str, answer: bytes) -> tuple[int, bytes]:
+        """The exit code and the output where a person answers; the question is shown to them and not in the output."""
+        command = [sys.executable, "-m", "tidemark", "conversations", name, "--url", self.url, *arguments]
+        terminal, other = pty.openpty()
+        try:
+            os.write(terminal, answer)
+            done = subprocess.run(
+                command, env=self.environ, stdin=other, stdout=subprocess.PIPE, stderr=other, timeout=60, check=False
+            )
+        finally:
+            os.close(other)
+            os.close(terminal)
+        return done.returncode, done.stdout
 
     def told(self, name: str, *arguments: str, given: bytes = b"") -> str:
         """What it prints, where it succeeds."""
@@ -108,6 +123,18 @@ def test_a_conversation_is_looked_at_moved_and_forgotten(client: Client, shell: 
     gone = shell.run("show", "talk")
     assert (gone.returncode, gone.stdout) == (1, b"")
     assert b"There is no conversation 'talk'" in gone.stderr
+
+
+def test_nothing_is_forgotten_unless_somebody_says_so(client: Client, shell: Shell) -> None:
+    """Without a terminal nobody is asked, whatever the input has: in a shell's loop it is the next line of a list."""
+    id_ = client.chat([*history(1, 20), user("And?")], conversation="talk").headers["x-tidemark-conversation"]
+    for given in (b"", b"y\n"):
+        unasked = shell.run("forget", "talk", given=given)
+        assert (unasked.returncode, unasked.stdout) == (2, b"")
+        assert unasked.stderr == b"tidemark: without a terminal this needs --yes, which asks for no confirmation.\n"
+    assert shell.at_terminal("forget", "talk", answer=b"n\n") == (1, b"")
+    assert json.loads(shell.told("show", "talk", "--json"))["id"] == id_
+    assert shell.at_terminal("forget", "talk", answer=b"y\n") == (0, f"forgotten: {id_}\n".encode())
 
 
 def test_what_goes_wrong_is_one_message(shell: Shell) -> None:

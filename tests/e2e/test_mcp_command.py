@@ -84,6 +84,22 @@ async def test_an_agent_finds_reads_and_compacts_its_conversation(machine: Machi
         assert (refused.is_error, "no message with the handle" in words(refused)) == (True, True)
 
 
+async def test_an_agent_finds_conversations_by_program_and_dialect(machine: Machine, tidemark: Tidemark) -> None:
+    """Both are in each entry and narrow the list, without words too; an unknown dialect is refused with all of them."""
+    async with on_stdio(machine, tidemark) as session:
+
+        async def found(**asked: str) -> list[tuple[str, str]]:
+            answer = (await session.call_tool("search_conversations", asked)).structured_content
+            return [(entry["client"], entry["dialect"]) for entry in answer["data"]]
+
+        [(client, dialect)] = everything = await found()
+        assert (client.startswith("python-httpx"), dialect) == (True, "chat")
+        assert await found(client=client[:6].upper(), dialect="chat", query="invoice") == everything
+        assert await found(client="claude-cli") == await found(dialect="messages") == []
+        refused = await session.call_tool("search_conversations", {"dialect": "telex"})
+        assert (refused.is_error, "must be one of chat, " in words(refused)) == (True, True), words(refused)
+
+
 @pytest.fixture
 def address(machine: Machine, tidemark: Tidemark) -> Iterator[str]:
     """The address of the tools over HTTP; the environment has a key that nobody else may use."""

@@ -18,7 +18,6 @@ import json
 import os
 import shutil
 import socket
-import sys
 import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence
@@ -33,7 +32,7 @@ from tidemark.cli.agents import AGENTS
 from tidemark.core.errors import TidemarkError
 from tidemark.core.frozen import frozen
 from tidemark.terminal.examples import example
-from tidemark.terminal.options import DEFAULT_FILE
+from tidemark.terminal.options import DEFAULT_FILE, has_terminal
 
 STANDARD_OUTPUT = "-"
 OWNER_ONLY = 0o600
@@ -105,8 +104,7 @@ def init(output: str, force: bool, client: str | None) -> None:
 def _asked_client() -> str:
     """Ask which of the clients on this machine is used. Only a terminal can answer."""
     installed = [name for name, agent in AGENTS.items() if agent.file and shutil.which(name)]
-    is_asked = all(stream is not None and stream.isatty() for stream in (sys.stdin, sys.stderr))
-    if not installed or not is_asked:
+    if not installed or not has_terminal():
         return NO_CLIENT
     choice: str = click.prompt(
         "Which client shall use Tidemark, by its own settings?",

@@ -10,6 +10,7 @@ import json
 import os
 import sys
 from dataclasses import asdict
+from functools import partial
 from pathlib import Path
 from pkgutil import resolve_name
 from typing import TYPE_CHECKING, NoReturn, cast
@@ -64,10 +65,10 @@ def cli(context: click.Context) -> None:
 
 
 @cli.command(
-    epilog=example("tidemark demo --turns 25"), short_help="Show a conversation that outgrows a real model's window."
+    epilog=example("tidemark demo --turns 40"), short_help="Show a conversation that outgrows a real model's window."
 )
 @click.option("--serve", "stay", is_flag=True, help="Leave both servers running and print their addresses.")
-@click.option("--turns", type=click.IntRange(1, 40), default=30, show_default=True, help="Length of the conversation.")
+@click.option("--turns", type=click.IntRange(1, 40), default=22, show_default=True, help="Length of the conversation.")
 def demo(stay: bool, turns: int) -> None:
     """Show how a real model's conversation fails at its window, and goes on through Tidemark."""
     from tidemark.demo.run import main as run
@@ -85,14 +86,16 @@ def check(config: Path | None, offline: bool, as_json: bool) -> None:
     Each configured address is asked once, without a key, whether it can be reached.
     """
     from tidemark.config import check_json, check_report
+    from tidemark.worker.encryption import key_warnings
 
+    examine = partial(key_warnings, offline=offline)
     if as_json:
-        report = check_json(config, os.environ)
+        report = check_json(config, os.environ, examine)
         if report["ok"] and not offline:
             report["warnings"] = [*cast("list[JsonValue]", report["warnings"]), *_reach_warnings(config)]
         print_json(report)
         sys.exit(0 if report["ok"] else 1)
-    lines, usable = check_report(config, os.environ)
+    lines, usable = check_report(config, os.environ, examine)
     for line in lines:
         click.echo(line, err=not usable)
     for warning in _reach_warnings(config) if usable and not offline else ():

@@ -1,11 +1,12 @@
 """Makes the report of ``tidemark check``: all problems of a file, or its effect on each model.
 
-It reads the file as ``serve`` does, and starts nothing.
+It reads the file as ``serve`` does, and starts nothing. The command passes the rules of layers above as ``examine``,
+which returns warnings or raises ``ConfigError``.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -20,29 +21,35 @@ from tidemark.core.errors import ConfigError
 from tidemark.core.frozen import frozen
 from tidemark.core.planning.budget import Budget, ModelProfile, ModelWindow, budget_for
 
+Examine = Callable[[Settings], Sequence[str]]
 
-def check_report(path: Path | None, environ: Mapping[str, str]) -> tuple[list[str], bool]:
+
+def check_report(
+    path: Path | None, environ: Mapping[str, str], examine: Examine = lambda _: ()
+) -> tuple[list[str], bool]:
     """Return the lines to print, and whether the configuration can be used."""
     try:
         settings = load(path, environ)
+        further = examine(settings)
     except ConfigError as error:
         problems = error.message.splitlines()
         count = "1 problem" if len(problems) == 1 else f"{len(problems)} problems"
         return [*problems, f"{count} found; nothing is started with this configuration"], False
-    return list(_summary(settings)), True
+    return list(_summary(settings, further)), True
 
 
-def check_json(path: Path | None, environ: Mapping[str, str]) -> dict[str, JsonValue]:
+def check_json(path: Path | None, environ: Mapping[str, str], examine: Examine = lambda _: ()) -> dict[str, JsonValue]:
     """Return the same as members of a JSON object; ``ok`` says whether the configuration can be used."""
     try:
         settings = load(path, environ)
+        further = examine(settings)
     except ConfigError as error:
         return {"ok": False, "problems": [*error.message.splitlines()]}
     server, store = settings.server, settings.store
     return {
         "ok": True,
         "problems": [],
-        "warnings": [*settings.warnings, *exposure_warnings(settings)],
+        "warnings": _warnings(settings, further),
         "file": str(settings.path) if settings.path else None,
         "preset": settings.preset,
         "host": server.host,
@@ -55,9 +62,13 @@ def check_json(path: Path | None, environ: Mapping[str, str]) -> dict[str, JsonV
     }
 
 
-def _summary(settings: Settings) -> Iterator[str]:
+def _warnings(settings: Settings, further: Sequence[str]) -> list[JsonValue]:
+    return [*settings.warnings, *exposure_warnings(settings), *further]
+
+
+def _summary(settings: Settings, further: Sequence[str]) -> Iterator[str]:
     yield f"{settings.path or 'no file, all defaults'}: this configuration can be used"
-    yield from (f"warning: {warning}" for warning in (*settings.warnings, *exposure_warnings(settings)))
+    yield from (f"warning: {warning}" for warning in _warnings(settings, further))
     if settings.preset:
         yield f"preset {settings.preset}, replaced by the keys that the file states"
     server, store = settings.server, settings.store

@@ -28,7 +28,7 @@ from tidemark.features.conversations.finding import ConversationFinder
 from tidemark.features.conversations.pages import RequestForms
 from tidemark.features.request_log.feature import FILTERS, conditions_of
 from tidemark.features.request_log.reader import LoggedRequest, RequestConditions, RequestLogReader
-from tidemark.store.request_facts import CHANGES, Kind, RequestFacts
+from tidemark.store.request_facts import CHANGES, MOVED, Kind, RequestFacts
 
 REQUESTS = f"{HOME}/requests"
 ENTRIES = 50
@@ -140,6 +140,7 @@ class RequestPages:
                 dialect_of=dialect_of,
                 parts_of_forms=parts_of(forms) if forms else (),
                 forms=forms,
+                is_summary_moved=facts.changes & MOVED,
                 changes=[words for bit, words in CHANGES.items() if facts.changes & bit],
             )
 

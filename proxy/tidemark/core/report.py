@@ -76,6 +76,8 @@ class Report:
     """The position of the request's newest message in its conversation, counted from 1; 0 for none."""
     newest: bytes = b""
     """The hash of the conversation up to that message, which is the message's id in the store."""
+    is_summary_moved: bool = False
+    """Whether the summary was sent in the user's turn, because of the server's chat template (docs/adr/0049)."""
 
 
 @frozen

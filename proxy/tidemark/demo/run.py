@@ -40,7 +40,7 @@ Console: {url}/console
 Ctrl-C stops both."""
 
 
-def main(*, turns: int = 30, serve: bool = False) -> int:
+def main(*, turns: int = 22, serve: bool = False) -> int:
     """Run the demo and return the exit code.
 
     With `serve`, start both servers, print their addresses, and wait for Ctrl-C or SIGTERM without a conversation.

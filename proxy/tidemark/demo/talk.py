@@ -1,7 +1,7 @@
 """Holds the demo's conversation with the plain `openai` client, and says what became of each turn.
 
 `run.py` calls `converse` once for the model's server and once for Tidemark, and `screen.py` renders the turns. Early
-turns state facts (the boat, the crew, an allergy, a rule), and the last ones ask for them, long after a window of 2,048
+turns state facts (the boat, the crew, an allergy, a rule), and the last ones ask for them, long after a window of 1,536
 tokens is full. Importing this file imports `openai`, which takes about a second.
 """
 

@@ -54,18 +54,26 @@ class Tools:
     def search_conversations(
         self,
         context: Context[Any, Any],
-        query: Annotated[str, Field(description="Words to find.")],
+        query: Annotated[str, Field(description="Words to find; empty for all conversations.")] = "",
         conversation: Annotated[str | None, Field(description="Search the messages of this one only.")] = None,
+        *,
+        client: Annotated[
+            str, Field(description="The beginning of the name of the program that sent the newest request.")
+        ] = "",
+        dialect: Annotated[
+            str, Field(description="The newest request's dialect: chat, messages or responses; empty for all.")
+        ] = "",
         limit: Limit = 10,
         cursor: Cursor = None,
     ) -> JsonObject:
-        """Find stored conversations by words; with `conversation`, find its messages, the best hit first.
+        """Find stored conversations by words, program and dialect, or with `conversation` its messages by words.
 
-        The messages include those that a summary has replaced.
+        The newest conversation or the best hit comes first. Messages that a summary has replaced are found too.
         """
         page = _query(limit=limit, cursor=cursor)
         if conversation is None:
-            return self._ask(context, "POST", f"/tidemark/conversations/search{page}", {"query": query})
+            conditions = {"query": query, "client": client, "dialect": dialect}
+            return self._ask(context, "POST", f"/tidemark/conversations/search{page}", conditions)
         return _shown(self._ask(context, "GET", _path(conversation, "search", q=query, limit=limit, cursor=cursor)))
 
     def get_messages(

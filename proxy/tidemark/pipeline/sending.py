@@ -99,6 +99,15 @@ class RequestSender:
         """Return the context of a request that goes out with cache marks, if it needs any."""
         return with_marks(context, fitted, self._upstream)
 
+    def completed(self, report: Report, reply: UpstreamReply, context: RequestContext) -> Report:
+        """Return the report of a request that was just sent, with what only its reply tells."""
+        if reply.status >= 400:
+            return with_base_warning(report, reply, context.route)
+        route, dialect = context.route, context.request.dialect.name
+        if report.summarized and self._upstream.moves_summaries(route, dialect, context.caller):
+            return replace(report, is_summary_moved=True)
+        return report
+
     def _send(
         self, context: RequestContext, request: ModelRequest, fitted: FittedRequest, thinking: Watch | None
     ) -> Awaitable[UpstreamReply]:
@@ -265,8 +274,7 @@ class Send:
             return Refused(error, report)
         if left_out := getattr(reply, "left_out", ()):  # as `members_left_out`, for each request
             report = with_left_out_warning(report, left_out)
-        if reply.status >= 400:
-            report = with_base_warning(report, reply, context.route)
+        report = self._sender.completed(report, reply, context)
         turn = self._turns.of(context, report, learn, leave_out, None if thinking is None else thinking.bindings)
         if thinking is not None:
             report = with_warning(report, thinking.warning)

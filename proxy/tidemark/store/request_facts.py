@@ -77,7 +77,7 @@ class RequestFacts(msgspec.Struct, array_like=True, frozen=True, gc=False):
     summarized: int
     """How many messages a summary stands for."""
     changes: int
-    """What else was changed of the forwarded form, as ``CHANGES``; no later look can show it."""
+    """What else was changed of the forwarded form, as ``CHANGES`` and ``MOVED``; no later look can show it."""
     conversation: str
     """Empty for none, and if nothing of the request is stored."""
     position: int
@@ -102,13 +102,13 @@ class RequestFacts(msgspec.Struct, array_like=True, frozen=True, gc=False):
         return None if self.nano is None else self.nano / NANO
 
 
-RECALLED, SHORTENED, CLIPPED = 1, 2, 4
+RECALLED, SHORTENED, CLIPPED, MOVED = 1, 2, 4, 8
 CHANGES = {
     RECALLED: "earlier messages were put back",
     SHORTENED: "tool results were written shorter",
     CLIPPED: "tool results were clipped or masked",
 }
-"""By bit: what a forwarded request had beside its summary."""
+"""By bit: what a forwarded request had beside its summary. ``MOVED`` is where that stood."""
 _PACK = msgspec.msgpack.Encoder().encode
 _UNPACK = msgspec.msgpack.Decoder(list[RequestFacts]).decode
 

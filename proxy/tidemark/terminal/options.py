@@ -6,6 +6,7 @@ Each command of ``tidemark`` that reads the configuration takes its file by ``co
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Callable
 from contextlib import ExitStack
 from pathlib import Path
@@ -36,6 +37,32 @@ config_option = click.option(
     help="The YAML file; without one all values are defaults.",
 )
 json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+
+
+class _NobodyToAsk(click.ClickException):
+    """A confirmation is needed, and there is no terminal to ask for it: a wrong command line."""
+
+    exit_code = 2
+
+
+def has_terminal() -> bool:
+    """Tell whether a person can be asked. The question goes to standard error, so that a pipe gets results alone."""
+    return all(stream is not None and stream.isatty() for stream in (sys.stdin, sys.stderr))
+
+
+yes_option = click.option("--yes", is_flag=True, help="Ask for no confirmation.")
+"""Of each command that calls ``confirm``."""
+
+
+def confirm(question: str, *, yes: bool) -> None:
+    """Ask whether to go on, unless the command line has ``--yes``.
+
+    :raises ClickException: the answer is no, or there is no terminal
+    """
+    if not (yes or has_terminal()):
+        raise _NobodyToAsk("without a terminal this needs --yes, which asks for no confirmation.")
+    if not (yes or click.confirm(question, err=True)):
+        raise click.ClickException("this was not confirmed, so nothing is changed.")
 
 
 def store_url(settings: Settings, stack: ExitStack, *, tell: Callable[[str], None] | None = None) -> str:

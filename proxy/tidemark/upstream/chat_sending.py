@@ -86,6 +86,14 @@ class ChatSender:
         self.templates.note_strict(route, caller)
         return again
 
+    def moves_summaries(self, route: Route, caller: Caller) -> bool:
+        """Return whether a request that was just sent had its summary in the user's turn for its chat template.
+
+        Whatever showed that its server wants it there is known since, at the latest.
+        """
+        is_tried = not is_openai(route.base_url) and (route.speaks_openai or drops_systems(route))
+        return is_tried and self.templates.is_known(route, caller)
+
 
 class ReadRefusal(ReadReply):
     """A refusal whose body is there."""

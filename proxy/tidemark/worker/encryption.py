@@ -1,7 +1,7 @@
 """Makes the cipher of the store from the configuration: the master keys, and where the tenants' keys are kept.
 
 ``stored.py`` gives it to the codec of a process. ``serve`` makes it once more before its workers, for the message of
-a wrong key.
+a wrong key, and ``tidemark check`` asks what that message would be.
 """
 
 from __future__ import annotations
@@ -49,20 +49,39 @@ def cipher_of(settings: Settings, warn: Callable[[str], None]) -> TenantCipher |
 
     :raises ConfigError: a key cannot be used, it is unclear where keys are kept, or an encrypted store has no key
     """
-    source = source_of(settings)
-    if not is_encrypted(settings):
-        if settings.encryption.keys_url is not None and str(settings.encryption.keys_url) != IN_FOLDER:
-            raise ConfigError(_NO_KEY.format(place="encryption.keys_url"))
-        try:
-            has_keys = isinstance(source, FolderKeys) and next(source.scopes(), None) is not None
-        except EncryptionKeyLost as error:
-            raise ConfigError(str(error)) from error
-        if has_keys:
-            raise ConfigError(_NO_KEY.format(place=settings.data_dir / FOLDER))
-        return None
+    source = _used_source(settings)
     if source is None:
-        raise ConfigError(_NO_PLACE)
+        return None
     return TenantCipher(KeyRing(masters_of(settings, warn), source), required=settings.encryption.required)
+
+
+def key_warnings(settings: Settings, *, offline: bool) -> Sequence[str]:
+    """Return what ``serve`` would warn of; with ``offline`` no vault is asked by ``encryption.key_command``.
+
+    :raises ConfigError: ``serve`` would refuse the configuration so
+    """
+    warnings: list[str] = []
+    if _used_source(settings) is not None and not (offline and settings.encryption.key_command):
+        masters_of(settings, warnings.append)
+    return warnings
+
+
+def _used_source(settings: Settings) -> KeySource | None:
+    """Return where the keys of an encrypted store are kept; None for a store that is not encrypted."""
+    source = source_of(settings)
+    if is_encrypted(settings):
+        if source is None:
+            raise ConfigError(_NO_PLACE)
+        return source
+    if settings.encryption.keys_url is not None and str(settings.encryption.keys_url) != IN_FOLDER:
+        raise ConfigError(_NO_KEY.format(place="encryption.keys_url"))
+    try:
+        has_keys = isinstance(source, FolderKeys) and next(source.scopes(), None) is not None
+    except EncryptionKeyLost as error:
+        raise ConfigError(str(error)) from error
+    if has_keys:
+        raise ConfigError(_NO_KEY.format(place=settings.data_dir / FOLDER))
+    return None
 
 
 def warn_of_lost_keys(cipher: TenantCipher, warn: Callable[[str], None]) -> None:

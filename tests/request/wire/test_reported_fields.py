@@ -53,6 +53,9 @@ class _Ports:
     def has_credential(self, _: object) -> bool:
         return False
 
+    def moves_summaries(self, *_: object) -> bool:
+        return True
+
     def __init__(self) -> None:
         self.ticks = iter([1.0, 1.0 + OWN_SECONDS])
 
@@ -158,6 +161,7 @@ def test_a_turn_and_its_report_hold_what_their_fields_are_called() -> None:
         covered=2,
         position=3,
         newest=chain_of(tenant, request.messages, conversation="mine").tip,
+        is_summary_moved=True,
     )
     assert exchange.turn.record == TurnRecord(
         tenant=tenant,

@@ -233,6 +233,13 @@ class Upstream(Protocol):
         """
         ...
 
+    def moves_summaries(self, route: Route, dialect: str, caller: Caller) -> bool:
+        """Return whether a request that was just sent had its summary in the user's turn, as its server wants it.
+
+        :param dialect: its name; in that of the Messages API every summary has this place
+        """
+        ...
+
     def mark_format(self, route: Route, dialect: str, caller: Caller, policy: MarkPolicy) -> MarkFormat | None:
         """Return the cache marks that a route's upstream takes in a dialect's requests; None if it may refuse them.
 

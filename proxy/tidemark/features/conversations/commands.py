@@ -18,7 +18,7 @@ import click
 
 from tidemark.terminal.examples import example
 from tidemark.terminal.http_client import ServerRefusal, request, server_options
-from tidemark.terminal.options import json_option
+from tidemark.terminal.options import confirm, json_option, yes_option
 from tidemark.terminal.progress import progress
 from tidemark.terminal.tables import print_json, print_table, printable
 from tidemark.terminal.whole_files import write_whole
@@ -166,12 +166,11 @@ def import_(file: IO[bytes], model: str, name: str | None, as_json: bool, **serv
 @conversations.command(epilog=example("tidemark conversations forget my-chat"))
 @server_options
 @json_option
-@click.option("--yes", is_flag=True, help="Do not ask for confirmation.")
+@yes_option
 @click.argument("conversation", metavar="ID")
 def forget(conversation: str, as_json: bool, yes: bool, **server: Any) -> None:
     """Delete a conversation for good: messages, summaries, names."""
-    if not (yes or click.confirm(f"Forget {printable(conversation)} for good?")):
-        raise click.ClickException(f"{printable(conversation)} was not forgotten.")
+    confirm(f"Forget {printable(conversation)} for good?", yes=yes)
     answer = json.loads(b"".join(request(server, "DELETE", _path(conversation))))
     if as_json:
         print_json(answer)

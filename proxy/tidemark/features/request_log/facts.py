@@ -13,7 +13,7 @@ from tidemark.core.conversation.messages import JsonValue
 from tidemark.core.events import RequestServed
 from tidemark.core.http_headers import program_of
 from tidemark.core.report import Report
-from tidemark.store.request_facts import CLIPPED, RECALLED, SHORTENED, RequestFacts
+from tidemark.store.request_facts import CLIPPED, MOVED, RECALLED, SHORTENED, RequestFacts
 
 MAX_CHARACTERS = 100
 """Of a name that a client chooses."""
@@ -118,7 +118,8 @@ def _changes(report: Report) -> int:
     clipped = report.warning is not None and "clipped" in report.warning
     masked = report.strategy == "mask" or report.covered > report.summarized
     shortened = report.lossless_tokens > 0
-    return RECALLED * (report.recalled_tokens > 0) | SHORTENED * shortened | CLIPPED * (clipped or masked)
+    others = SHORTENED * shortened | CLIPPED * (clipped or masked) | MOVED * report.is_summary_moved
+    return RECALLED * (report.recalled_tokens > 0) | others
 
 
 def _nano(served: RequestServed, report: Report) -> int | None:

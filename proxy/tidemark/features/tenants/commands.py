@@ -17,7 +17,7 @@ import click
 from tidemark.core.errors import ConfigError, InvalidRequest
 from tidemark.terminal.audited import audit
 from tidemark.terminal.examples import example
-from tidemark.terminal.options import config_option, json_option, store_url
+from tidemark.terminal.options import config_option, confirm, json_option, store_url, yes_option
 from tidemark.terminal.tables import print_json, printable
 
 
@@ -34,7 +34,7 @@ def tenants() -> None:
 )
 @config_option
 @json_option
-@click.option("--yes", is_flag=True, help="Ask nothing.")
+@yes_option
 @click.argument("tenant")
 def forget(config: Path | None, as_json: bool, yes: bool, tenant: str) -> None:
     """Delete the key of TENANT, then all its records, and print a signed certificate.
@@ -63,8 +63,7 @@ def forget(config: Path | None, as_json: bool, yes: bool, tenant: str) -> None:
             await whole.check_schema(makes_digests=True)
             erasure = TenantErasure(erasure_parts(settings, whole, keys, secret))
             owner = await erasure.find(tenant)
-            if not yes:
-                click.confirm(f"Erase all of tenant {printable(owner)}? This cannot be undone.", abort=True)
+            confirm(f"Erase all of tenant {printable(owner)}? This cannot be undone.", yes=yes)
             await audit(whole.call, settings, "tenant.forget", tenant, owner)
             return await erasure.erase(owner, lambda step: click.echo(f"erasing: {step}", err=True))
         finally:
