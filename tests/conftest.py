@@ -5,7 +5,11 @@ from __future__ import annotations
 import gc
 import signal
 
+import pytest
 from hypothesis import HealthCheck, settings
+
+from tests.support.forked import ForkedProcesses
+from tidemark.upstream.litellm import load as load_litellm
 
 FULL = settings(derandomize=True, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 """``make test-properties``, which CI runs: the same examples each time, since a change must not fail by chance.
@@ -28,8 +32,21 @@ gc.disable()
 time, in each process."""
 
 
-def pytest_collection_finish() -> None:
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Add the option of ``tests/support/forked.py``."""
+    parser.addoption("--forked", type=int, default=0, metavar="COUNT", help="run the tests in this many processes")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Fork processes for the tests if the option says so."""
+    if config.option.forked:
+        config.pluginmanager.register(ForkedProcesses(config.option.forked), "forked")
+
+
+def pytest_collection_finish(session: pytest.Session) -> None:
     """Look for garbage again, seldom, and not among what was made until now, which stays to the end."""
+    if session.config.option.forked and any("litellm" in getattr(item, "fixturenames", ()) for item in session.items):
+        load_litellm().result(60)  # two seconds of CPU, once instead of in each process
     gc.freeze()
     gc.set_threshold(20_000, 20, 20)
     gc.enable()
