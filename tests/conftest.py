@@ -9,6 +9,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 from tests.support.forked import ForkedProcesses
+from tests.support.fresh_stores import end_fresh_stores
 from tidemark.upstream.litellm import load as load_litellm
 
 FULL = settings(derandomize=True, deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -50,6 +51,12 @@ def pytest_collection_finish(session: pytest.Session) -> None:
     gc.freeze()
     gc.set_threshold(20_000, 20, 20)
     gc.enable()
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_sessionfinish() -> None:
+    """End the servers that were lent to tests, which have given them back."""
+    end_fresh_stores()
 
 
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:

@@ -34,10 +34,10 @@ test_notes_too = test_notes
 """
 
 
-def run(folder: Path, **files: str) -> subprocess.CompletedProcess[str]:
+def run(folder: Path, options: str = "", **files: str) -> subprocess.CompletedProcess[str]:
     """Run the tests of some files in two processes."""
     (folder / "conftest.py").write_text(CONFTEST)
-    (folder / "pytest.ini").write_text("[pytest]\n")
+    (folder / "pytest.ini").write_text(f"[pytest]\n{options}\n")
     for name, text in files.items():
         (folder / f"test_{name}.py").write_text(text)
     command = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", f"--basetemp={folder / 'tmp'}", str(folder)]
@@ -82,3 +82,11 @@ def test_files_that_cannot_be_collected_are_an_error(tmp_path: Path) -> None:
     assert ended.returncode == 2
     assert "1 error" in ended.stdout
     assert not (tmp_path / "notes").exists()
+
+
+def test_what_the_last_test_leaves_open_is_an_error(tmp_path: Path) -> None:
+    """Pytest sees it when the process has run its tests."""
+    leaving = "import gc\ngc.disable()\ndef test_it():\n    left = [open(__file__)]\n    left.append(left)\n"
+    ended = run(tmp_path, leaving=leaving, options="filterwarnings = error")
+    assert ended.returncode != 0
+    assert "ResourceWarning: unclosed file" in ended.stdout + ended.stderr

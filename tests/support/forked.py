@@ -153,6 +153,7 @@ def _run(
         finally:
             signal.signal(signal.SIGINT, signal.SIG_IGN)  # a second one must not keep fixtures from being torn down
             session.config.hook.pytest_sessionfinish(session=session, exitstatus=0)
+        session.config._ensure_unconfigure()  # noqa: SLF001 - where pytest looks for what was never closed
         code = 0
     except KeyboardInterrupt:
         pass
