@@ -113,16 +113,16 @@ def _report(session: pytest.Session, workers: Sequence[_Worker], queue: _Queue) 
                 if worker.running:
                     _report_death(config, *worker.running)
                 continue
-            if what == "report":
-                report = config.hook.pytest_report_from_serializable(config=config, data=sent)
-                config.hook.pytest_runtest_logreport(report=report)
-            elif what == "start":
+            if what == "start":
                 worker.running = sent
                 config.hook.pytest_runtest_logstart(nodeid=sent[0], location=sent[1])
-            elif what == "finish":
+            elif what == "finish" and worker.running:
+                for data in sent:
+                    report = config.hook.pytest_report_from_serializable(config=config, data=data)
+                    config.hook.pytest_runtest_logreport(report=report)
+                config.hook.pytest_runtest_logfinish(nodeid=worker.running[0], location=worker.running[1])
                 worker.running = None
                 finished += 1
-                config.hook.pytest_runtest_logfinish(nodeid=sent[0], location=sent[1])
             else:
                 raise RuntimeError(f"A process that runs tests failed:\n{sent}")
             if session.shouldfail or session.shouldstop:
@@ -186,11 +186,12 @@ def _become_worker(number: int, config: pytest.Config, sending: Connection) -> N
 
 
 class _Sender:
-    """A plugin of a forked process that sends its reports to the first process."""
+    """A plugin of a forked process that sends its reports to the first process, those of a test together."""
 
     def __init__(self, config: pytest.Config, sending: Connection) -> None:
         self._config = config
         self._sending = sending
+        self._reports: list[Any] = []
 
     def pytest_runtest_logstart(self, nodeid: str, location: Any) -> None:
         """Called before a test."""
@@ -199,8 +200,9 @@ class _Sender:
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         """Called after each phase of a test."""
         data = self._config.hook.pytest_report_to_serializable(config=self._config, report=report)
-        self._sending.send(("report", data))
+        self._reports.append(data)
 
-    def pytest_runtest_logfinish(self, nodeid: str, location: Any) -> None:
+    def pytest_runtest_logfinish(self) -> None:
         """Called behind a test."""
-        self._sending.send(("finish", (nodeid, location)))
+        self._sending.send(("finish", self._reports))
+        self._reports = []
