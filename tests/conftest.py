@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import gc
 import signal
+import sys
 
 import pytest
 from hypothesis import HealthCheck, settings
 
 from tests.support.forked import ForkedProcesses
-from tests.support.fresh_stores import end_fresh_stores
-from tidemark.upstream.litellm import load as load_litellm
 
 FULL = settings(derandomize=True, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 """``make test-properties``, which CI runs: the same examples each time, since a change must not fail by chance.
@@ -47,7 +46,8 @@ def pytest_configure(config: pytest.Config) -> None:
 def pytest_collection_finish(session: pytest.Session) -> None:
     """Look for garbage again, seldom, and not among what was made until now, which stays to the end."""
     if session.config.option.forked and any("litellm" in getattr(item, "fixturenames", ()) for item in session.items):
-        load_litellm().result(60)  # two seconds of CPU, once instead of in each process
+        # Two seconds of CPU, once instead of in each process. Every test reaches what is imported here.
+        sys.modules["tidemark.upstream.litellm"].load().result(60)
     gc.freeze()
     gc.set_threshold(20_000, 20, 20)
     gc.enable()
@@ -56,7 +56,8 @@ def pytest_collection_finish(session: pytest.Session) -> None:
 @pytest.hookimpl(trylast=True)
 def pytest_sessionfinish() -> None:
     """End the servers that were lent to tests, which have given them back."""
-    end_fresh_stores()
+    if lending := sys.modules.get("tests.support.fresh_stores"):
+        lending.end_fresh_stores()
 
 
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
