@@ -4,8 +4,12 @@ from __future__ import annotations
 
 import gc
 import signal
+import sys
 
+import pytest
 from hypothesis import HealthCheck, settings
+
+from tests.support.forked import ForkedProcesses
 
 FULL = settings(derandomize=True, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 """``make test-properties``, which CI runs: the same examples each time, since a change must not fail by chance.
@@ -28,11 +32,32 @@ gc.disable()
 time, in each process."""
 
 
-def pytest_collection_finish() -> None:
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Add the option of ``tests/support/forked.py``."""
+    parser.addoption("--forked", type=int, default=0, metavar="COUNT", help="run the tests in this many processes")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Fork processes for the tests if the option says so."""
+    if config.option.forked:
+        config.pluginmanager.register(ForkedProcesses(config.option.forked), "forked")
+
+
+def pytest_collection_finish(session: pytest.Session) -> None:
     """Look for garbage again, seldom, and not among what was made until now, which stays to the end."""
+    if session.config.option.forked and any("litellm" in getattr(item, "fixturenames", ()) for item in session.items):
+        # Two seconds of CPU, once instead of in each process. Every test reaches what is imported here.
+        sys.modules["tidemark.upstream.litellm"].load().result(60)
     gc.freeze()
     gc.set_threshold(20_000, 20, 20)
     gc.enable()
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_sessionfinish() -> None:
+    """End the servers that were lent to tests, which have given them back."""
+    if lending := sys.modules.get("tests.support.fresh_stores"):
+        lending.end_fresh_stores()
 
 
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:

@@ -15,10 +15,14 @@ from benchmarks.traces.values import AGES, PLACES
 from tidemark.tokens import LocalTokenCounter
 
 NAMES = [scenario.name for scenario in SCENARIOS]
-TRACES = [trace_of(name) for name in NAMES]
 
 
-@pytest.mark.parametrize("trace", TRACES, ids=NAMES)
+@pytest.fixture(params=NAMES)
+def trace(request: pytest.FixtureRequest) -> Trace:
+    """Each session; not made before a test asks for it, since all files are read by each process of a run."""
+    return trace_of(request.param)
+
+
 def test_every_value_is_in_the_reply_and_in_an_earlier_message(trace: Trace) -> None:
     """And in no message between the two, so that its age is that of its newest standing."""
     for use in trace.uses:
@@ -29,7 +33,6 @@ def test_every_value_is_in_the_reply_and_in_an_earlier_message(trace: Trace) -> 
         assert source_of(trace.messages[use.message]) == use.source
 
 
-@pytest.mark.parametrize("trace", TRACES, ids=NAMES)
 def test_a_session_is_one_that_the_api_takes(trace: Trace) -> None:
     """Roles alternate, each call has its result in the message behind it, and each reply is the next message."""
     assert [message["role"] for message in trace.messages] == ["user", "assistant"] * (len(trace.ends) - 1) + ["user"]
@@ -43,7 +46,6 @@ def test_a_session_is_one_that_the_api_takes(trace: Trace) -> None:
             assert calls or isinstance(after["content"], str)
 
 
-@pytest.mark.parametrize("trace", TRACES, ids=NAMES)
 def test_a_session_has_the_size_of_a_real_one(trace: Trace) -> None:
     """From 60 to 200 turns and 60,000 to 250,000 tokens, of which 65 to 80 % are results."""
     counter = LocalTokenCounter()
@@ -56,16 +58,18 @@ def test_a_session_has_the_size_of_a_real_one(trace: Trace) -> None:
 
 def test_uses_are_spread_as_the_docstring_says() -> None:
     """Within 5 points, all sessions together."""
-    assert shares(TRACES, "source") == pytest.approx({"result": 0.75, "assistant": 0.14, "user": 0.11}, abs=0.05)
-    assert shares(TRACES, "place") == pytest.approx(PLACES, abs=0.05)
-    assert shares_of_ages(TRACES) == pytest.approx([share for *_, share in AGES], abs=0.05)
+    traces = [trace_of(name) for name in NAMES]
+    assert shares(traces, "source") == pytest.approx({"result": 0.75, "assistant": 0.14, "user": 0.11}, abs=0.05)
+    assert shares(traces, "place") == pytest.approx(PLACES, abs=0.05)
+    assert shares_of_ages(traces) == pytest.approx([share for *_, share in AGES], abs=0.05)
 
 
 def test_a_session_is_the_same_each_time() -> None:
     """No clock and no order of a set has a part in it."""
     again = trace_of.__wrapped__("invoice-rounding")
-    assert json.dumps(again.messages) == json.dumps(TRACES[0].messages)
-    assert again.uses == TRACES[0].uses
+    first = trace_of("invoice-rounding")
+    assert json.dumps(again.messages) == json.dumps(first.messages)
+    assert again.uses == first.uses
 
 
 def test_the_first_turns_are_those_of_the_whole_session() -> None:

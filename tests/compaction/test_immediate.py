@@ -11,6 +11,7 @@ from typing import Literal
 import pytest
 
 from tests.core.histories import message
+from tests.support.fresh_stores import fresh_store
 from tidemark.compaction.compactor import OVERDUE_WARNING, Compactor
 from tidemark.compaction.immediate import ImmediateCompaction
 from tidemark.compaction.order import CompactionOrder, NotSummarized, Summarized
@@ -26,7 +27,6 @@ from tidemark.core.planning.situation import Compact
 from tidemark.core.ports import Caller, Route, SummaryTask
 from tidemark.store.codec import Codec
 from tidemark.store.conversations import RedisStore
-from tidemark.store.embedded.server import EmbeddedValkey
 from tidemark.store.leases import RedisLeases
 from tidemark.store.summary_replacement import RedisSummaryReplacement
 from tidemark.summarizers import ExtractiveSummarizer, PlainSummarizer
@@ -47,7 +47,7 @@ def anyio_backend() -> str:
 @pytest.fixture
 async def store(tmp_path: Path) -> AsyncIterator[RedisStore]:
     """A real store."""
-    with EmbeddedValkey(tmp_path / "store") as server:
+    with fresh_store() as server:
         made = RedisStore(server.url, Codec(), ttl_seconds=60)
         yield made
         await made.close()

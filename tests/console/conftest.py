@@ -14,6 +14,7 @@ from starlette.applications import Starlette
 from starlette.routing import Route
 
 from tests.request.conftest import SECRET, WINDOW, Client
+from tests.support.fresh_stores import fresh_store
 from tests.support.scripted import ScriptedUpstream
 from tests.support.serving import NO_TLS, Serving
 from tidemark.app.application import create_app
@@ -116,7 +117,7 @@ def consoled(
     """
     upstream = ScriptedUpstream()
     with ExitStack() as stack:
-        store = stack.enter_context(EmbeddedValkey(folder / "store"))
+        store = stack.enter_context(fresh_store())
         behind = stack.enter_context(Serving(upstream))
         path = folder / "tidemark.yaml"
         text = config.format(base=f"{behind.url}/v1", window=window, strategy=strategy, more="")

@@ -13,6 +13,7 @@ from base64 import urlsafe_b64encode
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass, field
+from functools import cache
 from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qs, urlencode, urlsplit
@@ -222,11 +223,17 @@ def test_while_the_provider_is_away_the_token_works(console_at: Callable[[str], 
     assert http.get("/console").status_code == 200
 
 
+@cache
+def made_key(kid: str, number: int = 0) -> RSAKey:
+    """A key, the same each time for one number: making one takes a tenth of a second."""
+    return RSAKey.generate_key(2048, {"kid": kid})
+
+
 @dataclass
 class Provider:
     """A provider that checks PKCE as RFC 7636 has it, and sends tokens as a test wants them."""
 
-    key: RSAKey = field(default_factory=lambda: RSAKey.generate_key(2048, {"kid": "one"}))
+    key: RSAKey = field(default_factory=lambda: made_key("one"))
     token: Callable[[Provider, dict[str, Any]], str] = lambda provider, claims: provider.signed(claims)
     challenges: dict[str, tuple[str, str]] = field(default_factory=dict)
     issuer: str = ""
@@ -315,12 +322,8 @@ FORGERIES: dict[str, Callable[[Provider, dict[str, Any]], str]] = {
     "from the future": lambda provider, claims: provider.signed({**claims, "nbf": claims["iat"] + 3600}),
     "no subject": lambda provider, claims: provider.signed({k: v for k, v in claims.items() if k != "sub"}),
     "a subject of nonsense": lambda provider, claims: provider.signed({**claims, "sub": ["alice"]}),
-    "another key": lambda provider, claims: jwt.encode(
-        {"alg": "RS256", "kid": "one"}, claims, RSAKey.generate_key(2048, {"kid": "one"})
-    ),
-    "an unknown key": lambda provider, claims: jwt.encode(
-        {"alg": "RS256", "kid": "two"}, claims, RSAKey.generate_key(2048, {"kid": "two"})
-    ),
+    "another key": lambda provider, claims: jwt.encode({"alg": "RS256", "kid": "one"}, claims, made_key("one", 1)),
+    "an unknown key": lambda provider, claims: jwt.encode({"alg": "RS256", "kid": "two"}, claims, made_key("two")),
     "alg none": lambda provider, claims: unsigned(claims),
     "the public key as a secret": lambda provider, claims: confused(provider.key, claims),
     "no token": lambda provider, claims: "",
@@ -386,7 +389,7 @@ def test_a_provider_that_changes_its_key_is_asked_for_the_new_one(
     """At once, and then once a minute at most: made-up tokens cannot have it asked all the time."""
     http = console_at(provider.issuer).visitor(signed_in=False).http
     assert http.get(provider.approve(begin_at(http))).status_code == 200
-    provider.key = RSAKey.generate_key(2048, {"kid": "two"})
+    provider.key = made_key("two")
     provider.token = lambda self, claims: self.signed(claims, kid="two")
     assert http.get(provider.approve(begin_at(http))).status_code == 200
     provider.token = lambda self, claims: jwt.encode({"alg": "RS256", "kid": "x"}, claims, self.key)

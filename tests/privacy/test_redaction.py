@@ -22,6 +22,7 @@ from tests.request.compaction.test_sealed import values
 from tests.request.compaction.test_summarizers import is_summary_call, upstream_with
 from tests.request.conftest import Bench, Client, benched
 from tests.request.talk import Said, assistant, long, system, user
+from tests.support.fresh_stores import fresh_store
 from tests.support.scripted import says
 from tests.support.waiting import wait_until
 from tidemark.core.conversation.messages import Message
@@ -45,7 +46,7 @@ STORED = {"history": "stored"}
 @pytest.fixture
 def valkey(tmp_path: Path) -> Iterator[EmbeddedValkey]:
     """A server of the test's own: everything in it is read."""
-    with EmbeddedValkey(tmp_path / "store") as server:
+    with fresh_store() as server:
         yield server
 
 

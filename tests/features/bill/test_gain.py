@@ -11,11 +11,11 @@ import pytest
 
 from tests.request.conftest import SECRET, Bench, Client, benched
 from tests.request.talk import history, user
+from tests.support.fresh_stores import fresh_store
 from tests.support.scripted import says
 from tests.support.serving import NO_TLS, Serving
 from tidemark.app.application import create_app
 from tidemark.config import load
-from tidemark.store.embedded.server import EmbeddedValkey
 
 PRICED = """
 model_list:
@@ -38,7 +38,7 @@ INPUT, OUTPUT = 1e-6, 2e-6
 @pytest.fixture
 def own(tmp_path: Path) -> Iterator[Bench]:
     """A bench upon a store of the test's own: the bill is everybody's."""
-    with EmbeddedValkey(tmp_path / "store") as server, benched(server.url, tmp_path) as made:
+    with fresh_store() as server, benched(server.url, tmp_path) as made:
         yield made
 
 

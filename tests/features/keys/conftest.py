@@ -12,7 +12,7 @@ import httpx
 import pytest
 
 from tests.request.conftest import Bench, Client, benched
-from tidemark.store.embedded.server import EmbeddedValkey
+from tests.support.fresh_stores import fresh_store
 
 KEYED = """
 model_list:
@@ -59,5 +59,5 @@ class Keyed:
 @pytest.fixture
 def keyed(tmp_path: Path) -> Iterator[Keyed]:
     """Upon a store of the test's own: the keys are everybody's."""
-    with EmbeddedValkey(tmp_path / "store") as store, benched(store.url, tmp_path) as bench:
+    with fresh_store() as store, benched(store.url, tmp_path) as bench:
         yield Keyed(bench, bench.client("", config=KEYED))

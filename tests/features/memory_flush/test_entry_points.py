@@ -151,13 +151,12 @@ async def test_one_that_blocks_its_thread_blocks_nobody_else(make: Make) -> None
     async def hook(_: Any) -> None:
         release.wait(30)
 
-    async def turn() -> None:
+    def turn() -> bool:
         nonlocal turned
-        while True:
-            await asyncio.sleep(0)
-            turned += 1
+        turned += 1
+        return False
 
-    turning = asyncio.create_task(turn())
+    turning = asyncio.create_task(until(turn))
     consumer = make(hook)
     for number in range(MAX_BLOCKED_THREADS):
         before = turned

@@ -17,6 +17,7 @@ from tests.request.compaction.test_oversize import HUGE, PARALLEL
 from tests.request.compaction.test_summarizers import SUMMARY
 from tests.request.conftest import Bench, Client, benched
 from tests.request.talk import Said, history, long, system, user
+from tests.support.fresh_stores import fresh_store
 from tests.support.scripted import Answer, Received, error, says, whole
 from tests.support.waiting import wait_until, whole_lines
 from tidemark.store.embedded.server import EmbeddedValkey
@@ -35,7 +36,7 @@ memory_flush: {{enabled: true}}
 @pytest.fixture
 def valkey(tmp_path: Path) -> Iterator[EmbeddedValkey]:
     """A server of the test's own: the queue is one for all tenants."""
-    with EmbeddedValkey(tmp_path / "store") as server:
+    with fresh_store() as server:
         yield server
 
 

@@ -16,6 +16,7 @@ import redis
 
 from tests.request.conftest import SECRET, Bench, Client, benched
 from tests.request.talk import history, user
+from tests.support.fresh_stores import fresh_store
 from tests.support.scripted import ScriptedUpstream
 from tests.support.serving import NO_TLS, Serving
 from tidemark.app.application import create_app
@@ -33,7 +34,7 @@ MODEL = "openai:scripted"
 @pytest.fixture
 def store(tmp_path: Path) -> Iterator[EmbeddedValkey]:
     """A store of the test's own: the registry is everybody's."""
-    with EmbeddedValkey(tmp_path / "store") as server:
+    with fresh_store() as server:
         yield server
 
 

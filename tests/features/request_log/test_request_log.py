@@ -15,6 +15,7 @@ import redis
 from tests.features.tenants.test_erasure import erase, owner_for
 from tests.request.conftest import WINDOW, Bench, Client, benched
 from tests.request.talk import history, user
+from tests.support.fresh_stores import fresh_store
 from tests.support.scripted import refuses, streamed
 from tests.support.waiting import wait_until
 from tidemark.store.embedded.server import EmbeddedValkey
@@ -26,7 +27,7 @@ STREAM = "tm:{requests}:s"
 @pytest.fixture
 def valkey(tmp_path: Path) -> Iterator[EmbeddedValkey]:
     """A server of the test's own: the log is everybody's."""
-    with EmbeddedValkey(tmp_path / "store") as server:
+    with fresh_store() as server:
         yield server
 
 

@@ -12,6 +12,7 @@ import pytest
 import redis
 
 from tests.features.upkeep.stored import open_store
+from tests.support.fresh_stores import fresh_store
 from tidemark.core.errors import StoreUnavailable
 from tidemark.core.events import Outcome, RequestServed, RequestShed
 from tidemark.core.report import Usage
@@ -32,7 +33,7 @@ OWNER = "ab" * 16
 @pytest.fixture
 def server(tmp_path: Path) -> Iterator[EmbeddedValkey]:
     """A store of the test's own."""
-    with EmbeddedValkey(tmp_path / "store") as running:
+    with fresh_store() as running:
         yield running
 
 

@@ -12,8 +12,8 @@ import pytest
 
 from tests.request.conftest import Bench, Client, benched
 from tests.request.talk import user
+from tests.support.fresh_stores import fresh_store
 from tests.support.waiting import wait_until
-from tidemark.store.embedded.server import EmbeddedValkey
 
 SETTINGS = "/tidemark/settings"
 PATIENCE_SECONDS = 10.0
@@ -22,7 +22,7 @@ PATIENCE_SECONDS = 10.0
 @pytest.fixture
 def own(tmp_path: Path) -> Iterator[Bench]:
     """Two workers upon a store of the test's own: the settings are everybody's."""
-    with EmbeddedValkey(tmp_path / "store") as store, benched(store.url, tmp_path) as made:
+    with fresh_store() as store, benched(store.url, tmp_path) as made:
         yield made
 
 

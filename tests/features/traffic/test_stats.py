@@ -13,11 +13,11 @@ import pytest
 from tests.features.tenants.test_erasure import owner_for
 from tests.request.conftest import SECRET, WINDOW, Bench, Client, benched
 from tests.request.talk import history, user
+from tests.support.fresh_stores import fresh_store
 from tests.support.scripted import error, says
 from tests.support.serving import NO_TLS, Serving
 from tidemark.app.application import create_app
 from tidemark.config import load
-from tidemark.store.embedded.server import EmbeddedValkey
 
 MEMBERS = {
     "window",
@@ -45,7 +45,7 @@ OTHER_MODEL = """  - model_name: large
 @pytest.fixture
 def own(tmp_path: Path) -> Iterator[Bench]:
     """A bench upon a store of the test's own: the figures are everybody's."""
-    with EmbeddedValkey(tmp_path / "store") as server, benched(server.url, tmp_path) as made:
+    with fresh_store() as server, benched(server.url, tmp_path) as made:
         yield made
 
 

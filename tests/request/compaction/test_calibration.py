@@ -11,14 +11,14 @@ import pytest
 
 from tests.request.conftest import Bench, Client, benched
 from tests.request.talk import history, user
+from tests.support.fresh_stores import fresh_store
 from tests.support.scripted import Answer, Received, error, whole
-from tidemark.store.embedded.server import EmbeddedValkey
 
 
 @pytest.fixture
 def own(tmp_path: Path) -> Iterator[Bench]:
     """A bench upon a store of the test's own: what is learned stays."""
-    with EmbeddedValkey(tmp_path / "store") as server, benched(server.url, tmp_path) as made:
+    with fresh_store() as server, benched(server.url, tmp_path) as made:
         yield made
 
 

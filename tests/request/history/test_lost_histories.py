@@ -11,6 +11,7 @@ import redis
 
 from tests.request.conftest import Bench, Client
 from tests.request.talk import system, user
+from tests.support.fresh_stores import fresh_store
 from tests.support.keeping import TWO_UPSTREAMS
 from tests.support.scripted import error
 from tests.support.waiting import wait_until
@@ -23,7 +24,7 @@ GAP, WARNING = "x-tidemark-history-gap", "x-tidemark-warning"
 @pytest.fixture
 def own_store(tmp_path: Path) -> Iterator[EmbeddedValkey]:
     """A store that a test may empty."""
-    with EmbeddedValkey(tmp_path / "store") as server:
+    with fresh_store() as server:
         yield server
 
 

@@ -13,9 +13,9 @@ import pytest
 from tests.request.conftest import Bench, Client, benched
 from tests.request.dialects.test_second_dialect import TALK, Talker, human
 from tests.request.talk import history, user
+from tests.support.fresh_stores import fresh_store
 from tests.support.scripted import SSE_HEADERS, Answer, Received, error, says
 from tests.support.toy import OVER, ToyDialect, word
-from tidemark.store.embedded.server import EmbeddedValkey
 
 CALIBRATED = """
 model_list:
@@ -32,7 +32,7 @@ ASK: dict[str, Any] = {"model": "small", "messages": [user("hi")], "stream": Tru
 @pytest.fixture
 def own(tmp_path: Path) -> Iterator[Bench]:
     """A bench upon a store of the test's own: what is learned stays."""
-    with EmbeddedValkey(tmp_path / "store") as server, benched(server.url, tmp_path) as made:
+    with fresh_store() as server, benched(server.url, tmp_path) as made:
         yield made
 
 
