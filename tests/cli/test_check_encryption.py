@@ -9,6 +9,7 @@ import pytest
 from click.testing import CliRunner
 from click.testing import Result as Outcome
 
+from tests.support.logs import logging_put_back
 from tidemark.cli.main import cli
 from tidemark.core.errors import ConfigError
 
@@ -21,7 +22,8 @@ def outcome(folder: Path, text: str, *words: str, **variables: str) -> Outcome:
     path = folder / "tidemark.yaml"
     path.write_text(text)
     environ = {"TIDEMARK_DATA_DIR": str(folder / "data"), **variables}
-    return CliRunner().invoke(cli, [*words, "--config", str(path)], env=environ)
+    with logging_put_back():  # serve takes the log of its process
+        return CliRunner().invoke(cli, [*words, "--config", str(path)], env=environ)
 
 
 @pytest.mark.parametrize(

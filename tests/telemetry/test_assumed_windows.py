@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import io
 import json
-import logging
 from collections.abc import Iterator, Sequence
 
 import pytest
 
+from tests.support.logs import logging_put_back
 from tidemark.core.events import WindowAssumed
 from tidemark.features.live_events.events import LiveEvent
 from tidemark.features.live_events.publisher import LiveEventPublisher
@@ -21,10 +21,9 @@ ASSUMED = WindowAssumed("house", 128_000, "tidemark models set house max_input_t
 def stream() -> Iterator[io.StringIO]:
     """The log, which ends with the test."""
     made = io.StringIO()
-    handlers = logging.getLogger().handlers[:]
-    configure("info", json=True, stream=made)
-    yield made
-    logging.getLogger().handlers[:] = handlers
+    with logging_put_back():
+        configure("info", json=True, stream=made)
+        yield made
 
 
 def test_the_log_warns_with_the_command_that_states_it(stream: io.StringIO) -> None:
