@@ -28,9 +28,11 @@ demo: $(VENV)/local.stamp ## Show a long conversation being compacted; no key, n
 
 # Compiled modules are kept even where the environment forbids it: each run would rewrite every test's asserts.
 # One process collects all files and is forked then, so no folder is collected of which another target runs everything.
+# Where a fork behind such imports is not safe (macOS), each process collects for itself.
 ELSEWHERE := browser clients deploy e2e fleet site
+PROCESSES := $(if $(filter Darwin,$(shell uname)),--numprocesses 5 --dist loadfile,--forked 7)
 test: $(VENV)/dev.stamp ## Run the tests, seven at a time; ARGS go to pytest: make test ARGS="-k plan"
-	PYTHONDONTWRITEBYTECODE= $(BIN)/pytest --forked 7 $(ELSEWHERE:%=--ignore tests/%) -m "not e2e and not model and not clients and not fleet and not deploy and not walk and not browser and not speed and not release and not security and not chaos and not random and not site" $(ARGS)
+	PYTHONDONTWRITEBYTECODE= $(BIN)/pytest $(PROCESSES) $(ELSEWHERE:%=--ignore tests/%) -m "not e2e and not model and not clients and not fleet and not deploy and not walk and not browser and not speed and not release and not security and not chaos and not random and not site" $(ARGS)
 
 test-properties: $(VENV)/dev.stamp ## Test the properties with all of their examples, of which make test has a third; takes two minutes
 	$(BIN)/pytest --numprocesses 3 --dist loadfile --hypothesis-profile full -m "(hypothesis or random) and not e2e and not fleet and not speed and not security" $(ARGS)
