@@ -144,6 +144,12 @@ MINUTES = (
     "Petra Holm: Never start without coffee.",
     "Petra Holm: Ludmila draws the new box in Ghent.",
     "Joel Abara: The barn roof came off in a storm.",
+    "Joel Abara: The printer wants an answer by noon.",
+    "Petra Holm: Wim orders two hundred lids from Bruges.",
+    "Petra Holm: The invoice of May has the number 4471.",
+    "Joel Abara: Customs opened one parcel in Calais.",
+    "Joel Abara: Saskia photographs the new box on Tuesday.",
+    "Petra Holm: The glue smells of fish since the heat.",
 )
 """The same names begin messages of both roles."""
 
@@ -165,6 +171,17 @@ async def test_people_who_talk_among_themselves_give_no_rules(counter: TokenCoun
         ((*MINUTES, "RULE: Never deploy twice.", "Noted."), "RULE: Never deploy twice."),
         (("Ana: Never deploy twice.", "Bot: Noted.") * 4 + STATEMENTS[:2], "Ana: Never deploy twice."),
         (("Note: Never deploy twice.", "Note: The box is new.") * 4 + STATEMENTS[:2], "Note: Never deploy twice."),
+        (
+            ("Ana: Never deploy twice.", "Sure.", "Ben: The box is new.", "Fine.") * 3
+            + ("Ana: Well?", "Ana: You asked."),
+            "Ana: Never deploy twice.",
+        ),
+        (("Task: Never deploy twice.", "Question: Which box?") * 4 + STATEMENTS[:2], "Task: Never deploy twice."),
+        (
+            ("Regel: Niemals zweimal deployen.", "Aufgabe: Gut.") * 4 + STATEMENTS[:2],
+            "Regel: Niemals zweimal deployen.",
+        ),
+        (("Alice: Never kill my character.", "Bram: He nods.") * 5 + STATEMENTS[:2], "Alice: Never kill my character."),
     ],
 )
 async def test_who_addresses_the_assistant_gives_rules(
@@ -175,12 +192,11 @@ async def test_who_addresses_the_assistant_gives_rules(
 
 
 @pytest.mark.anyio
-@pytest.mark.parametrize("both", [True, False])
-async def test_each_line_of_minutes_tells_who_speaks(counter: TokenCounter, talk: Talk, *, both: bool) -> None:
+async def test_each_line_of_minutes_tells_who_speaks(counter: TokenCounter, talk: Talk) -> None:
     """A role that is several people does not. Kept apart from its message's first sentence, a line has the name."""
-    plain = ("Petra Holm: Well. Ludmila draws the new box in Ghent.", "Joel Abara: Fine. The seal comes from Lyon.") * 2
+    plain = ("Petra Holm: Well. Ludmila draws the new box in Ghent.", "Joel Abara: Fine. The seal comes from Lyon.") * 3
     names = [f"{text} Item {place} costs {place}7 euros." for place, text in enumerate(plain)]
-    turns = [*names, *reversed(names)] if both else [part for name in (*names, *names) for part in (name, "Noted.")]
+    turns = [*names, *reversed(names)]
     text = await summary_of(counter, talk(*turns, "Go on with the box.", "Fine."), 60)
     lines = [line for line in text.split("\n") if "euros" in line]
     assert lines

@@ -31,6 +31,8 @@ KEPT_RATIO = 0.8
 """The least share of a window that is stored after an overflow error, however dense the upstream's tokens were."""
 LEAST_RATIO = 0.25
 """The least share of a window that one replay uses."""
+NEAR = 0.05
+"""How exactly the size of a request must be found in an error that may be of a reply length which nobody stated."""
 REMEMBERED = 1024
 """The most windows in memory. Clients choose the names, so the memory needs a bound."""
 CREDENTIALS = 10_000
@@ -86,7 +88,8 @@ def learn_from_reply(
     size = overflow.requested_tokens or sent_tokens
     if abs(size - reply_tokens - sent_tokens) < abs(size - sent_tokens):  # some upstreams report one number for both
         size -= reply_tokens
-    if not size <= window_tokens < size + reply_tokens:
+    is_guess = is_whole and not profile.whole_reply  # of the upstream's own reply length, which nobody stated
+    if not size <= window_tokens < size + reply_tokens or (is_guess and abs(size - sent_tokens) > NEAR * sent_tokens):
         return None
     return LearnedWindow(learned, profile.density, whole_reply=True)
 

@@ -10,7 +10,6 @@ import json
 import os
 import sys
 from dataclasses import asdict
-from functools import partial
 from pathlib import Path
 from pkgutil import resolve_name
 from typing import TYPE_CHECKING, NoReturn, cast
@@ -88,14 +87,13 @@ def check(config: Path | None, offline: bool, as_json: bool) -> None:
     from tidemark.config import check_json, check_report
     from tidemark.worker.encryption import key_warnings
 
-    examine = partial(key_warnings, offline=offline)
     if as_json:
-        report = check_json(config, os.environ, examine)
+        report = check_json(config, os.environ, key_warnings)
         if report["ok"] and not offline:
             report["warnings"] = [*cast("list[JsonValue]", report["warnings"]), *_reach_warnings(config)]
         print_json(report)
         sys.exit(0 if report["ok"] else 1)
-    lines, usable = check_report(config, os.environ, examine)
+    lines, usable = check_report(config, os.environ, key_warnings)
     for line in lines:
         click.echo(line, err=not usable)
     for warning in _reach_warnings(config) if usable and not offline else ():

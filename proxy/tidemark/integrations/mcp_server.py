@@ -74,6 +74,8 @@ class Tools:
         if conversation is None:
             conditions = {"query": query, "client": client, "dialect": dialect}
             return self._ask(context, "POST", f"/tidemark/conversations/search{page}", conditions)
+        if not query:
+            raise ToolError("With a conversation, a query is needed; get_messages reads all of its messages.")
         return _shown(self._ask(context, "GET", _path(conversation, "search", q=query, limit=limit, cursor=cursor)))
 
     def get_messages(

@@ -33,8 +33,11 @@ _INNER_NAME = re.compile(r"(?<![,.!?:…])(?<!^)[ (\"'«„“¿¡]([A-ZÀ-ÖØ-
 _SPEAKER = re.compile(r"[^\W\d_a-z][\w.'\u2019-]*(?: [^\W\d_a-z][\w.'\u2019-]*){0,4}: (?=\S)")
 _LEAST_TURNS = 3
 """How often a name begins a message before it is a speaker's."""
+_ROLES = ("User", "Assistant")
 _LEAST_NAMES = 2
-"""How many names say that a role is several people."""
+"""How many names must speak in both roles of minutes."""
+_NAMED_SHARE = 0.8
+"""The least part of the messages of each role that begin with a name in minutes."""
 _QUESTION_CHARS = 120
 """The most characters of a question beside its answer."""
 _NUMERALS = frozenset(["three", "four", "five", "six", "seven", "eight", "nine", "ten"])
@@ -51,8 +54,8 @@ def without_asides(pieces: Sequence[Piece], weights: Mapping[str, float]) -> lis
     :param weights: the worth of each word; common ones are missing
     """
     speakers = _speakers(pieces)
-    if len(speakers) > 1:
-        pieces = _with_names(pieces, speakers)
+    if len(speakers) > 1 and (people := _people(pieces)):
+        pieces = _with_names(pieces, people)
     informative = weights.keys() - _NUMERALS
     short: list[int] = []
     for place, piece in enumerate(pieces):
@@ -79,47 +82,61 @@ def without_asides(pieces: Sequence[Piece], weights: Mapping[str, float]) -> lis
     return [piece for piece in telling if piece is not None] or list(pieces)
 
 
-def _speakers(pieces: Sequence[Piece]) -> dict[str, set[str]]:
-    """Return the names with which several messages begin, with their colons: "Petra Holm: ".
-
-    :returns: the roles of the messages of each name
-    """
-    texts: list[tuple[str, str]] = []
+def _speakers(pieces: Sequence[Piece]) -> set[str]:
+    """Return the names with which several messages begin, with their colons: "Petra Holm: "."""
+    texts: list[str] = []
     above = -1
     for piece in pieces:
         if piece.line != above:  # the first sentence of a message
             above = piece.line
             if ": " in piece.phrase.plain and not piece.speaker.startswith("Tool"):
-                texts.append((piece.speaker, piece.phrase.plain))
-    roles: dict[str, list[str]] = {}
-    for role, text in texts:
-        if match := _SPEAKER.match(text):
-            roles.setdefault(match[0], []).append(role)
-    return {name: set(own) for name, own in roles.items() if len(own) >= _LEAST_TURNS}
+                texts.append(piece.phrase.plain)
+    names = Counter(match[0] for text in texts if (match := _SPEAKER.match(text)))
+    return {name for name, count in names.items() if count >= _LEAST_TURNS}
 
 
-def _with_names(pieces: Sequence[Piece], speakers: Mapping[str, Collection[str]]) -> Sequence[Piece]:
-    """Return the pieces; where a role is several people, each sentence has its speaker's name, the first in its text.
+def _with_names(pieces: Sequence[Piece], people: Collection[str]) -> Sequence[Piece]:
+    """Return the pieces of minutes: each sentence has its speaker's name, the first one in its text.
 
-    If several people speak in both roles, nobody addresses the assistant: what they ask for is no rule. A message with
-    a label or without a name may still have one.
+    Nobody addresses the assistant there: what a speaker asks for is no rule.
     """
-    people = {name: roles for name, roles in speakers.items() if not label_of(name)}
-    names = Counter(role for roles in people.values() for role in roles)
-    if max(names.values(), default=0) < _LEAST_NAMES:
-        return pieces
-    is_among_people = sum(len(roles) > 1 for roles in people.values()) >= _LEAST_NAMES
     result: list[Piece] = []
     above, name = -1, ""
     for piece in pieces:
         own = name
-        if piece.line != above:
-            above, own = piece.line, ""
-            start, _, _ = piece.phrase.plain.partition(": ")
-            name = start if f"{start}: " in people and piece.speaker not in LEDGER else ""
-        is_rule = piece.rule and not (name and is_among_people)
+        match = _SPEAKER.match(piece.phrase.plain) if ": " in piece.phrase.plain else None
+        if match and match[0] in people:
+            own, name = "", match[0][:-2]
+        elif piece.line != above:
+            own = name = ""
+        above = piece.line
+        is_rule = piece.rule and not name
         result.append(piece.said_by(own, rule=is_rule) if own or is_rule != piece.rule else piece)
     return result
+
+
+def _people(pieces: Sequence[Piece]) -> set[str]:
+    """Return the names of the speakers, with their colons, if the conversation is the minutes of several people.
+
+    It is if nearly all messages of both roles begin with names, and several of these names speak in both. In a group
+    chat with an assistant, in a play for two, or behind labels such as "Task:", somebody may be addressed.
+    """
+    messages: Counter[str] = Counter()
+    named: Counter[tuple[str, str]] = Counter()
+    above = -1
+    for piece in pieces:
+        role = next(filter(piece.speaker.startswith, _ROLES), "")
+        if piece.line == above or not role:
+            continue
+        above = piece.line
+        messages[role] += 1
+        if ": " in piece.phrase.plain and (match := _SPEAKER.match(piece.phrase.plain)) and not label_of(match[0]):
+            named[match[0], role] += 1
+    often = {key: count for key, count in named.items() if count >= _LEAST_TURNS}
+    people = {name for name, _ in often if all((name, role) in often for role in _ROLES)}
+    covered = {role: sum(count for (_, own), count in often.items() if own == role) for role in messages}
+    is_minutes = len(messages) > 1 and all(covered[role] >= _NAMED_SHARE * messages[role] for role in messages)
+    return {name for name, _ in often} if is_minutes and len(people) >= _LEAST_NAMES else set()
 
 
 def _tells(piece: Piece, weights: Mapping[str, float], informative: Collection[str], speakers: Collection[str]) -> bool:

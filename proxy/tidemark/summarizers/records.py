@@ -119,7 +119,10 @@ def _identified(members: Sequence[Sequence[str]], key: str) -> list[str]:
     # A sentence of a long text has no key, and stays as it is.
     return [
         start + line
-        if _KEY.match(line) and not (name and name in line) and len(start) + len(line) <= RECORD_CHARS
+        if _KEY.match(line)
+        and not (name and name in line)
+        and len(start) + len(line) <= RECORD_CHARS
+        and not _NAME.match(line)  # an inner record's own, which is another one
         else line
         for line in lines
     ]

@@ -154,7 +154,8 @@ def candidates_of(
     candidates = informative or candidates
     if request is not None:
         text = request.within(*max_chars)
-        question = _asked_before(new[: last_user or 0], text)
+        is_rule = any(piece.rule and piece.phrase.plain == text for piece in pieces)
+        question = "" if is_rule else _asked_before(new[: last_user or 0], text)
         has_room = len(question) + len(text) <= max_chars[0]
         candidates.append(_request(text, question if has_room else "", pieces))
     return candidates

@@ -226,7 +226,8 @@ class LiteLLMUpstream:
     def moves_summaries(self, route: Route, dialect: str, caller: Caller) -> bool:
         """Return whether a request that was just sent had its summary in the user's turn, as its server wants it."""
         is_native = dialect != CHAT and self._spoken.native_route(route, dialect, caller) is not None
-        return not is_native and self._chat.moves_summaries(route, caller)
+        is_bridged = self._chat.templates.is_taught(route, caller)  # since a native request was refused
+        return (is_bridged or not is_native) and self._chat.moves_summaries(route, caller)
 
     def mark_format(self, route: Route, dialect: str, caller: Caller, policy: MarkPolicy) -> MarkFormat | None:
         """Return the cache marks that a route's upstream takes in a dialect's requests; None if it may refuse them.

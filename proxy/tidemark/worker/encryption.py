@@ -55,13 +55,13 @@ def cipher_of(settings: Settings, warn: Callable[[str], None]) -> TenantCipher |
     return TenantCipher(KeyRing(masters_of(settings, warn), source), required=settings.encryption.required)
 
 
-def key_warnings(settings: Settings, *, offline: bool) -> Sequence[str]:
-    """Return what ``serve`` would warn of; with ``offline`` no vault is asked by ``encryption.key_command``.
+def key_warnings(settings: Settings) -> Sequence[str]:
+    """Return what ``serve`` would warn of. ``encryption.key_command`` is not run: who checks a file may not trust it.
 
     :raises ConfigError: ``serve`` would refuse the configuration so
     """
     warnings: list[str] = []
-    if _used_source(settings) is not None and not (offline and settings.encryption.key_command):
+    if _used_source(settings) is not None and not settings.encryption.key_command:
         masters_of(settings, warnings.append)
     return warnings
 
