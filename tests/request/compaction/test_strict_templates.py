@@ -12,10 +12,17 @@ from tests.request.conftest import Bench, Client
 from tests.request.talk import Said, assistant, long, system, user
 from tests.support.scripted import SSE_HEADERS, Answer, Received, Script, error, refuses, says
 from tests.support.strict_templates import ALTERNATING, DROPPING, LENIENT, alternates, in_streams
+from tidemark.codings import opened_reply
 
 OPENING = "Summary of earlier turns"
 TURNS = 45
 NOTED = says("Noted.")
+
+
+@pytest.fixture(autouse=True)
+def patient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A server on a busy machine is waited for."""
+    monkeypatch.setattr(opened_reply, "HOLD_SECONDS", 20.0)
 
 
 def talk(client: Client, turns: int = TURNS, rules: str = "Be brief.", **asked: Any) -> list[str]:
