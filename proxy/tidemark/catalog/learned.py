@@ -32,7 +32,7 @@ KEPT_RATIO = 0.8
 LEAST_RATIO = 0.25
 """The least share of a window that one replay uses."""
 NEAR = 0.05
-"""How exactly the size of a request must be found in an error that may be of a reply length which nobody stated."""
+"""How near the request's own size an error's must be, without a reply length that nobody stated."""
 REMEMBERED = 1024
 """The most windows in memory. Clients choose the names, so the memory needs a bound."""
 CREDENTIALS = 10_000

@@ -122,7 +122,7 @@ def _people(pieces: Sequence[Piece]) -> set[str]:
     chat with an assistant, in a play for two, or behind labels such as "Task:", somebody may be addressed.
     """
     messages: Counter[str] = Counter()
-    named: Counter[tuple[str, str]] = Counter()
+    openings: Counter[tuple[str, str]] = Counter()
     above = -1
     for piece in pieces:
         role = next(filter(piece.speaker.startswith, _ROLES), "")
@@ -131,8 +131,8 @@ def _people(pieces: Sequence[Piece]) -> set[str]:
         above = piece.line
         messages[role] += 1
         if ": " in piece.phrase.plain and (match := _SPEAKER.match(piece.phrase.plain)) and not label_of(match[0]):
-            named[match[0], role] += 1
-    often = {key: count for key, count in named.items() if count >= _LEAST_TURNS}
+            openings[match[0], role] += 1
+    often = {key: count for key, count in openings.items() if count >= _LEAST_TURNS}
     people = {name for name, _ in often if all((name, role) in often for role in _ROLES)}
     covered = {role: sum(count for (_, own), count in often.items() if own == role) for role in messages}
     is_minutes = len(messages) > 1 and all(covered[role] >= _NAMED_SHARE * messages[role] for role in messages)
