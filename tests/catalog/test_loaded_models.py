@@ -4,14 +4,19 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping
+from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.catalog.test_catalog import ALICE, Servers
+from tests.catalog.test_overrides import Shelf
 from tests.upstream.callers import calling
+from tidemark.catalog.catalog import Catalog
+from tidemark.catalog.litellm_data import LiteLLMModelData
 from tidemark.catalog.loaded_models import Question, loaded_models, model_key
+from tidemark.catalog.overrides import LiveOverrides
 from tidemark.catalog.probe import (
     FAILED_SECONDS,
     FRESH_SECONDS,
@@ -23,6 +28,7 @@ from tidemark.catalog.probe import (
 )
 from tidemark.core.conversation.messages import JsonValue
 from tidemark.core.ports import Caller, Route
+from tidemark.upstream.upstream import LiteLLMUpstream
 
 HOST = "http://127.0.0.1:9"
 BASE = HOST + "/v1"
@@ -189,6 +195,20 @@ async def test_a_model_is_asked_for_again_until_its_first_request_has_loaded_it(
     assert await asking.after(LOADED_SECONDS, ps=ollama()) == await asking.after(0) == 8192
     asking.servers.answers = {BASE + "/models": listing("hf.co/somebody", "m")}
     assert await asking.after(LOADED_SECONDS) == await asking.after(FAILED_SECONDS) == 8192
+
+
+async def test_a_window_that_the_next_request_knows_is_not_noted_as_assumed(tmp_path: Path) -> None:
+    """The registry shows what it was told first for an hour."""
+    asking, live = Clocked(OLLAMA), LiveOverrides(Shelf(), lambda: 0.0)
+    catalog = Catalog(LiteLLMUpstream(), data=LiteLLMModelData(tmp_path / "none"), probe=asking.probe, live=live)
+    await catalog.profile(route("m"), ALICE)
+    assert live.noted("openai:m") is None
+    asking.servers.answers = {**asking.servers.answers, HOST + "/api/ps": ollama(m=4096)}
+    asking.now += LEAST_PATIENCE
+    await catalog.profile(route("m"), ALICE)
+    noted = live.noted("openai:m")
+    assert noted is not None
+    assert (noted.window.window, noted.window.source) == (4096, "api")
 
 
 async def test_a_server_that_never_tells_is_not_asked_at_each_request() -> None:

@@ -122,9 +122,11 @@ class Catalog:
             profile = ModelProfile(route.name, overrides.over_window(window), in_force, price=price)
             cached = _CachedProfile(inputs, profile, _observation(route, window, policy))
             self._profiles.put(route.name, cached)
-        if cached.profile.window.source == "default" and not self._windows.is_loading(route):
+        is_assumed = cached.profile.window.source == "default"
+        is_loading = is_assumed and self._windows.is_loading(route)
+        if is_assumed and not is_loading:
             self._tell_assumed(route.name, cached.profile.window.window)
-        if self._live is not None and route.provider and not overrides.states_window:
+        if self._live is not None and route.provider and not overrides.states_window and not is_loading:
             self._live.note(cached.observation)
         profile, learning_route = cached.profile, route
         if not overrides.states_window and (beta := self._windows.beta(route, caller)) is not None:
