@@ -231,6 +231,15 @@ async def test_an_older_ollama_is_not_asked_at_each_request() -> None:
     assert not asking.probe.is_loading(route("m"))
 
 
+async def test_another_program_at_the_address_is_noticed() -> None:
+    """Ollama has gone, and vLLM lists its windows there."""
+    asking = Clocked({**OLLAMA, "/api/ps": ollama(m=4096)})
+    assert await asking.after(0) == 4096
+    asking.servers.answers = {BASE + "/models": {"data": [{"id": "m", "owned_by": "vllm", "max_model_len": 32768}]}}
+    await asking.after(LOADED_SECONDS)
+    assert await asking.after(0) == 32768
+
+
 async def test_a_server_without_models_is_asked_again_soon() -> None:
     """The operator is about to install one."""
     asking = Clocked({"/v1/models": {"data": []}, "/api/ps": ollama(m=4096)})

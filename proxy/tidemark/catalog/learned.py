@@ -74,9 +74,8 @@ def learn_from_reply(
     :param reply_tokens: the longest reply that the request allows; None if it states none
     :returns: None if the input is the cause, or may be
     """
-    is_whole = (
-        profile.whole_reply or reply_tokens is None
-    )  # an upstream may keep more free of itself than Tidemark does
+    # Of a length that nobody states, an upstream may keep more free than Tidemark does.
+    is_whole = profile.whole_reply or reply_tokens is None
     window, limit = profile.window, budget_for(replace(profile, whole_reply=is_whole), reply_tokens).limit
     window_tokens = min(overflow.window_tokens or window.window, window.window)
     learned = window if window_tokens == window.window else _shrunk(window, window_tokens, 1.0)

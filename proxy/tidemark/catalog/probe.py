@@ -1,8 +1,8 @@
 """Asks a running server for its context window, through ``/models`` and what else its program has.
 
 The catalog uses the probe for servers whose address is configured. The server itself knows best what it was started
-with. It is asked once in some minutes, or seconds if it loads models on demand, with the caller's own credential, for
-at most two seconds. A failure means only that this source has no window.
+with. It is asked once in some minutes, or seconds if it loads models on demand, for at most two seconds. It gets the
+caller's own credential, unless litellm's requests bring it none. A failure means only that this source has no window.
 """
 
 from __future__ import annotations
@@ -158,8 +158,7 @@ class Probe:
     async def _report(self, route: Route, caller: Caller) -> Metadata | None:
         """Ask the server, and keep what it says; None if it says nothing of use."""
         metadata, earlier = await self._metadata(route, caller), self._cached.get(route.base_url, _NEVER)[1]
-        is_silent = metadata is not None and metadata.loaded is None and earlier is not None
-        if metadata is None or (is_silent and earlier is not None and earlier.loaded is not None):
+        if metadata is None or (metadata == Metadata() and earlier is not None and earlier.loaded is not None):
             self._failed.put((route.base_url, caller.fingerprint), self._clock() + FAILED_SECONDS)
             return None
         metadata = metadata.with_earlier(earlier)

@@ -80,7 +80,7 @@ async def read_opening(reply: UpstreamReply, opening_error: OpeningError) -> tup
             error = opening_error(b"".join(opened.first))
             if error is not None or sum(map(len, opened.first)) >= HOLD_BYTES:
                 return opened, error
-    except BaseException:  # also a client that leaves
+    except BaseException:  # cancelled, too: no other code has the reply
         await opened.close()
         raise
     return opened, None

@@ -4,7 +4,7 @@ It is the last step. What the refusal says of the model's window is learned for 
 
 OpenAI answers a streamed request of the Responses API with status 200 and says only in the first events that the input
 was too long, and LM Studio every streamed request. So the step looks at how a stream opens, but only if the request may
-be too long. No content of a reply waits here: the events that wait say only that it was begun.
+be too long, or the window is unknown. No content of a reply waits: the events that wait say only that it was begun.
 """
 
 from __future__ import annotations

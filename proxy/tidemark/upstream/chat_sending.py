@@ -76,7 +76,7 @@ class ChatSender:
             return reply
         try:
             again, repeated = await find_refusal(await send(placed), looks)
-        except BaseException:  # also a client that leaves
+        except BaseException:  # cancelled, too: no other code has the reply
             await reply.close()
             raise
         if repeated is not None and repeated.is_about_roles:  # so the summary's place was not the cause

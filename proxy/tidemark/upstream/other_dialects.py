@@ -142,7 +142,7 @@ class OtherDialects:
                     await refused.close()
                     return bridged
                 await bridged.close()
-        except BaseException:  # also a client that leaves
+        except BaseException:  # cancelled, too: no other code has the reply
             await refused.close()
             raise
         return refused
