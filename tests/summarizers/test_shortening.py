@@ -59,14 +59,14 @@ def test_names_stay(sentence: str) -> None:
     ("sentence", "text"),
     [
         ("I met Keiko at the pottery fair.", "I met Keiko at pottery fair."),
-        ("Wow, the garden is really lovely now.", "garden is lovely now."),
+        ("Wow, the garden is really lovely now.", "Wow, garden is really lovely now."),
         ("This is the day of my parents' wedding.", "This is day of my parents' wedding."),
-        ("The kayak that I bought was very heavy.", "The kayak that I bought was heavy."),
+        ("The kayak that I bought for the lake was very heavy.", "The kayak that I bought for lake was very heavy."),
         ("I might go to the lake with my sister.", "I might go to lake with my sister."),
     ],
 )
 def test_empty_words_go(sentence: str, text: str) -> None:
-    """Articles and intensifiers say nothing. Without its verb or its "I" a sentence would read as an error."""
+    """Articles say nothing. Without its first word or its verb a sentence would read as an error."""
     assert shorten(sentence) == text
 
 
@@ -79,6 +79,7 @@ def test_empty_words_go(sentence: str, text: str) -> None:
         "SAFETY RULE: the vault is closed and stays so.",
         "Me encanta ir a la playa a nadar.",
         "She said “the garden is lovely” to me.",
+        "I have a few friends and a little money, by the way.",
     ],
 )
 def test_negations_questions_code_labels_and_other_languages_keep_their_words(sentence: str) -> None:

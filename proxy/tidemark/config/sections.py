@@ -149,7 +149,7 @@ class CompactionSettings(Struct, frozen=True, kw_only=True):
     command_dialects: tuple[DialectName, ...] = ("chat",)
     """The client formats in which it does. Chat completions alone, because agents speak the others."""
     shorten_sentences: bool = True
-    """Whether ``extractive`` drops empty words where not every sentence fits; off, it keeps sentences whole."""
+    """Whether ``extractive`` drops articles if not every sentence fits; off, it keeps sentences whole."""
     cache_marks: MarkPolicy = "auto"
     """Whether a compacted request gets cache marks if its client set none. ``auto``: at Anthropic, Bedrock, Vertex and
     OpenAI, since other servers may refuse them; ``on``: wherever the model's name is one of theirs."""

@@ -71,7 +71,8 @@ won would yeah yes yet you your yours m d don didn doesn thanks thank hello hi h
 wow amazing sounds glad happy acknowledged continuing fine noted understood
 """
 _COMMON = frozenset(_COMMON_TEXT.split())
-_ROLE_WEIGHT = {"User": 1.0, "Assistant": 0.85, "Tool": 0.5, "System": 0.7}
+_ROLE_WEIGHT = {"Assistant": 0.95, "Tool": 0.5, "System": 0.7}
+"""The factor for a role. Of two sentences that tell as much, the user's comes first."""
 _ODD = 0.75
 """What a line of a result gains that is unlike all others of its list, as an error there."""
 _NEW_PATH = 1.5
@@ -104,8 +105,8 @@ _ENCODED_WEIGHT = 0.05
 """The factor for a line of encoded data: its words are rare and tell nothing."""
 _MOST_NUMBERS = 4
 """Numbers of one sentence that count, since a table's row is not worth ten sentences."""
-_RECENCY, _RECENCY_IN_CASCADE = 0.15, 0.35
-"""What the newest sentence gains over the oldest. Beside an earlier summary, whose lines all gain, it is more."""
+_RECENCY = 0.15
+"""What the newest sentence gains over the oldest."""
 FIXED_TOKENS = 6.0
 """Tokens that are added to a sentence's length, so that fragments of two words do not win."""
 
@@ -146,7 +147,7 @@ def candidates_of(
     pieces = pieces_of(old, new, with_bulk=with_bulk, reading=reading or Reading(), deadline=deadline)
     weights = _word_weights(pieces)
     pieces = with_subjects(without_asides(pieces, weights), deadline)
-    weighing = _Weighing(len(pieces), weights, _RECENCY_IN_CASCADE if old else _RECENCY, days)
+    weighing = _Weighing(len(pieces), weights, days)
     weighing.phrases.update(words_of(text) for text in sentences(request.within(*max_chars) if request else ""))
     weighing.read(pieces, deadline)
     candidates = weighing.finish(request)
@@ -170,12 +171,11 @@ def _talked(line: Utterance) -> str:
 class _Weighing:
     """Weighs pieces one after the other, each once, and notes what they take back and say anew."""
 
-    def __init__(self, count: int, weights: dict[str, float], recency: float, days: Sequence[str]) -> None:
+    def __init__(self, count: int, weights: dict[str, float], days: Sequence[str]) -> None:
         """Begin with nothing but the worth of each word.
 
         :param count: how many pieces will be weighed
         :param weights: the worth of each word, which the weighing changes
-        :param recency: what the newest piece gains over the oldest
         :param days: the day of each line; empty if the talk states none
         """
         self.phrases: set[tuple[str, ...]] = set()
@@ -183,7 +183,7 @@ class _Weighing:
         self._candidates: list[Candidate] = []
         self._taken_up: list[tuple[int, Piece]] = []
         self._weights = weights
-        self._recency, self._count, self._days = recency, count, days
+        self._recency, self._count, self._days = _RECENCY / max(count, 1), count, days
         self._revocations: dict[int, Revocation] = {}
         self._updates: dict[int, str] = {}
 
@@ -192,7 +192,7 @@ class _Weighing:
 
         :raises SummaryOverdue: the deadline has passed
         """
-        phrases, weights, recency = self.phrases, self._weights, self._recency / max(self._count, 1)
+        phrases, weights, recency = self.phrases, self._weights, self._recency
         days = self._days
         for place, piece in enumerate(deadline.over(pieces)):
             words = piece.all_words if piece.context else piece.phrase.words
@@ -216,7 +216,7 @@ class _Weighing:
     def finish(self, request: Request | None) -> list[Candidate]:
         """Return the candidates that stand, in their order."""
         if self._taken_up:  # who takes it up says more, so that one repeats nothing, and the line does
-            recency = self._recency / self._count
+            recency = self._recency
             self._candidates += [
                 _weigh(piece, place, self._weights, recency * place, self._days) for place, piece in self._taken_up
             ]
@@ -293,7 +293,7 @@ def _weigh(piece: Piece, place: int, weights: dict[str, float], recency: float, 
         weight = _in_talk(piece, weight)
     if "/" in text and text.startswith(CALLED):
         weight += _new_paths(text, weights)
-    weight *= _ROLE_WEIGHT.get(speaker) or _ROLE_WEIGHT.get(speaker.partition(" ")[0], 1.0)
+    weight *= _ROLE_WEIGHT.get(speaker.partition(" ")[0], 1.0)
     weight *= _form_weight(text)
     # An earlier summary kept the best of its time; among equal sentences the newer one matters more.
     weight *= 1.4 if piece.earlier else 1.0 + recency

@@ -89,20 +89,27 @@ def with_subjects(pieces: list[Piece], deadline: Deadline = UNBOUNDED) -> list[P
         if piece.line != above and above in texts:
             talk.read(above)
         above = piece.line
-        if piece.line in texts and len(texts[piece.line][1]) <= _MOST_CHARS and _is_bare_value(piece):
+        if piece.line not in texts or not _is_plain_value(piece):
+            continue
+        if piece.earlier:
+            result[place] = _with_subject_of_line(piece, sentences[piece.line][0])
+        elif piece.question and len(texts[piece.line][1]) <= _MOST_CHARS:
             result[place] = talk.with_subject(piece)
     return result
 
 
-def _is_bare_value(piece: Piece) -> bool:
-    """Return whether a sentence of the assistant answers a question with a number, and is no rule."""
-    is_plain = (
-        bool(piece.question)
-        and piece.speaker == "Assistant"
-        and not piece.context
-        and not piece.rule
-        and piece.kind is ORDINARY
-    )
+def _with_subject_of_line(piece: Piece, first: str) -> Piece:
+    """Return a value of an earlier summary with what the first sentence of its line introduces.
+
+    The summary had both, so that it said nothing in brackets; the next one may keep the value alone.
+    """
+    match = None if piece.subject or first == piece.phrase.plain or _DIGIT.search(first) else _CLAUSE.search(first)
+    return piece if match is None else replace(piece, subject=match[0])
+
+
+def _is_plain_value(piece: Piece) -> bool:
+    """Return whether a sentence of the assistant has a number, and is no rule."""
+    is_plain = piece.speaker == "Assistant" and not piece.context and not piece.rule and piece.kind is ORDINARY
     return is_plain and _DIGIT.search(piece.phrase.plain) is not None
 
 

@@ -132,7 +132,7 @@ class CompactionPolicy:
     command_dialects: tuple[str, ...] = ("chat",)
     """The dialects in which they are answered; agents that speak the others send no chat commands."""
     shorten_sentences: bool = True
-    """Whether ``extractive`` may drop empty words (``summarizers/extractive.py``)."""
+    """Whether ``extractive`` may drop articles (``summarizers/extractive.py``)."""
     max_recall_tokens: int | None = None
     """The most tokens of originals that are put back for one question. None is ``auto``: see ``recall_bound``."""
     recall_tool: bool = False

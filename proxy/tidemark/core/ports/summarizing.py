@@ -35,7 +35,7 @@ class SummaryTask:
     caller: Caller | None = None
     timeout_seconds: float = 60.0
     shorten_sentences: bool = True
-    """Whether ``extractive`` may drop empty words if not every sentence fits."""
+    """Whether ``extractive`` may drop articles if not every sentence fits."""
     earlier: Sequence[Message] = ()
     """The messages that ``previous`` stands for, if it may be made anew from them; empty if it goes on."""
     reading: Reading | None = None
