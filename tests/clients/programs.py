@@ -57,8 +57,6 @@ class Library:
     driver: str
     scenarios: Sequence[str] = EVERYTHING
     environment: str = "python"
-    conversations: int = 1
-    """How many a talk of twelve questions is; aider takes a reminder out of each question once it is answered."""
 
     @property
     def missing(self) -> str:
@@ -119,7 +117,7 @@ LIBRARIES = [
     Library("litellm", "responses", "litellm_sdk.py", ("whole", "stream")),
     Library("llm", "chat", "llm_models.py"),
     Library("llm", "responses", "llm_models.py"),
-    Library("aider", "chat", "aider_coder.py", ("whole", "stream", "talk"), "aider", conversations=12),
+    Library("aider", "chat", "aider_coder.py", ("whole", "stream", "talk"), "aider"),
     Library("openai for Node", "chat", "openai_sdk.mjs", environment="node"),
     Library("openai for Node", "responses", "openai_sdk.mjs", environment="node"),
     Library("@anthropic-ai/sdk", "messages", "anthropic_sdk.mjs", environment="node"),

@@ -11,7 +11,7 @@ from tidemark.core.conversation.messages import Message, Role, digest_of
 from tidemark.core.conversation.prefix import PrefixChain, chain_of, conversation_id
 from tidemark.core.conversation.records import ConversationState, TurnRecord
 from tidemark.core.conversation.summary import PrefixSummary, SummaryRecipe, inner_systems
-from tidemark.pipeline.changed_echoes import EchoFinder, leaves_at_answer
+from tidemark.pipeline.changed_echoes import EchoFinder, may_repeat
 from tidemark.store.conversations import RedisStore
 
 RECIPE = SummaryRecipe("extractive", "general", 1)
@@ -132,7 +132,7 @@ class Client:
         """What the store knows of a request that may repeat answers in other words."""
         stored = await self.recall(messages)
         others = [message for message in messages if not message.is_system]
-        if not leaves_at_answer(stored, messages, len(others)):
+        if not may_repeat(stored, len(others)):
             return stored
         return await EchoFinder(self.store, read_said).find(stored, messages, chain_of(self.tenant, messages))
 

@@ -96,6 +96,23 @@ def test_other_system_messages_at_the_beginning_become_one() -> None:
     assert placed(*own) is None, "what the client sent is the client's"
 
 
+def test_later_system_messages_of_a_bridge_become_the_users() -> None:
+    """They join the question before them, and stay where they were behind anything else."""
+    talk = [
+        message_of("system", "one"),
+        message_of("user", "hi"),
+        message_of("system", "remember"),
+        message_of("developer", "all"),
+        message_of("assistant", "yes"),
+        message_of("system", "go on"),
+    ]
+    own, question, answer = talk[0], message_of("user", "hi\n\nremember\n\nall"), talk[4]
+    assert placed(*talk, is_bridged=True) == [own, question, answer, message_of("user", "go on")]
+    assert placed(*talk, is_bridged=True, only_before_answer=True) is None
+    with_summary = [own, message_of("system", SUMMARY), *talk[1:]]
+    assert placed(*with_summary) == [own, message_of("user", f"{SUMMARY}\n\nhi"), *talk[2:]], "it is the client's"
+
+
 def test_what_needs_no_change_gets_none() -> None:
     """One system message, a summary that a client wrote as its own question, no messages, no JSON."""
     assert placed(message_of("system", "a"), message_of("user", "hi"), message_of("system", "b")) is None

@@ -56,6 +56,8 @@ class BackgroundCompaction:
         own = sum(fingerprint == order.caller.fingerprint for fingerprint in self._tasks.values())
         if len(self._tasks) >= MAX_PREPARATIONS or own >= MAX_PER_CREDENTIAL or not self._writer.admits(order):
             return
+        if self._writer.is_in_vain(order):
+            return
         order = replace(order, conversation=conversation, cause="prepared")
         recipe = self._writer.summarizer_for(order).recipe
         name = split_id(conversation)[1]  # the conversation's own part, by which ``recall`` finds the lease

@@ -11,6 +11,7 @@ from dataclasses import replace
 
 from tidemark.compaction.compactor import CompactionRun, Compactor
 from tidemark.compaction.leases import LEASE_SECONDS, keep_lease, wait_for_summary
+from tidemark.compaction.lost_summaries import IN_VAIN
 from tidemark.compaction.order import CompactionOrder, CompactionResult, NotSummarized, Summarized, Trigger
 from tidemark.compaction.writer import SummaryWriter
 from tidemark.core.bounded import BoundedCache
@@ -91,17 +92,23 @@ class ImmediateCompaction:
             self._abandoned.pop(key, None)
 
     async def _perform(self, order: CompactionOrder, name: str, seconds: float) -> CompactionResult:
-        run = self._compactor.begin(order, Trigger.REQUEST)
-        attempt = _Attempt(run, name, asyncio.get_running_loop().time() + seconds)
+        is_in_vain = self._writer.is_in_vain(order)
+        run = self._compactor.begin(order, Trigger.REQUEST, deterministic=is_in_vain)
+        result = await self._stored_or_made(_Attempt(run, name, asyncio.get_running_loop().time() + seconds))
+        if is_in_vain and isinstance(result, Summarized):
+            return replace(result, warning=result.warning or IN_VAIN)
+        return result
+
+    async def _stored_or_made(self, attempt: _Attempt) -> CompactionResult:
         try:
-            for _ in range(0 if order.degraded else MOST_TURNS):
+            for _ in range(0 if attempt.run.order.degraded else MOST_TURNS):
                 result = await self._take_turn(attempt)
                 if result is not None:
                     return result
         except StoreError as error:
             # A summary that cannot be stored is not worth a model's time: every request would make it anew.
             self._emit(StoreDegraded("take_lease", error.internal or str(error)))
-            attempt = replace(attempt, run=self._compactor.degrade(run))
+            attempt = replace(attempt, run=self._compactor.degrade(attempt.run))
         result = await self._make(attempt, None)
         if isinstance(result, Summarized):
             return replace(result, degraded=attempt.run.order.degraded)

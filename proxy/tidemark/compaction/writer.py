@@ -12,6 +12,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from pathlib import PurePath
 
+from tidemark.compaction.lost_summaries import LostSummaries
 from tidemark.compaction.order import CompactionOrder, NotSummarized
 from tidemark.core.bounded import BoundedCache
 from tidemark.core.breaker import CLOSED, Breaker
@@ -46,8 +47,9 @@ _MAX_BREAKERS = 1024
 class SummaryWriter:
     """Writes the texts of summaries.
 
-    The mutable state is the breakers of summarizers that failed lately. Each strategy, upstream and credential has its
-    own, so that one client's bad key does not stop the summarizer for the others (promise 8).
+    The mutable state is which summaries were lost, and the breakers of summarizers that failed lately. Each strategy,
+    upstream and credential has its own, so that one client's bad key does not stop the summarizer for the others
+    (promise 8).
 
     :param fallback: writes if the chosen strategy failed
     :param plain: writes if even reading took too long
@@ -72,6 +74,7 @@ class SummaryWriter:
         self._counter = counter
         self._emit = emit
         self._breakers: BoundedCache[_BreakerKey, Breaker] = BoundedCache(_MAX_BREAKERS)
+        self._lost = LostSummaries()
 
     def summarizer_for(self, order: CompactionOrder) -> Summarizer:
         """Return the summarizer of an order; the deterministic one if nothing can be stored."""
@@ -80,6 +83,12 @@ class SummaryWriter:
     def admits(self, order: CompactionOrder) -> bool:
         """Return whether the breaker of the order's summarizer lets a call through now."""
         return self._breaker(order, self.summarizer_for(order)).admits(self.timer())
+
+    def is_in_vain(self, order: CompactionOrder) -> bool:
+        """Return whether a model would write what the next request cannot use, so that rules are to write it."""
+        is_allowed = order.profile.policy.on_failure == "deterministic"
+        asks_model = self.summarizer_for(order).recipe.strategy != self.fallback.recipe.strategy
+        return is_allowed and asks_model and self._lost.are_made_for(order)
 
     def resting(self) -> int:
         """Return how many breakers are open now."""

@@ -1,14 +1,13 @@
-"""Goes on with a stored conversation whose answers the client repeats in other words (docs/adr/0019).
+"""Goes on with a stored conversation some of whose messages the client repeats in other words (docs/adr/0019).
 
-The step ``identify`` comes here only if a request leaves its conversation at an answer. It costs one more round
-trip to the store.
+The step ``identify`` comes here only if a request leaves its conversation and has more after that place. It costs one
+more round trip to the store.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from itertools import chain as joined
-from itertools import islice
 
 from tidemark.core.conversation.echoes import (
     ChangedEcho,
@@ -29,15 +28,12 @@ ReadStored = Callable[[Sequence[bytes]], Sequence[Message]]
 """Reads stored messages of any dialect, in any thread; raises ``InvalidRequest`` if one is of none."""
 
 
-def leaves_at_answer(stored: ConversationState, messages: Sequence[Message], count: int) -> bool:
-    """Return whether a request has an answer where its conversation has another message, and something after it.
+def may_repeat(stored: ConversationState, count: int) -> bool:
+    """Return whether a request leaves its conversation, and has more after the place where it does.
 
     :param count: how many of the messages are no system messages
     """
-    shared = stored.stored_count
-    if not stored.diverges or not 0 < shared < count - 1:
-        return False
-    return next(islice(_others(messages), shared, None)).role == "assistant"
+    return stored.diverges and 0 < stored.stored_count < count - 1
 
 
 @frozen

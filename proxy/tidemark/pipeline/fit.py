@@ -368,9 +368,10 @@ class BudgetFitter:
         if recalled_tokens:
             high_water, prepare_mark = budget.high_water - recalled_tokens, budget.prepare_mark - recalled_tokens
             budget = replace(budget, high_water=high_water, prepare_mark=prepare_mark)
-        summary = context.stored.summary
+        stored = context.stored
+        summary = stored.summary
         # A preparation did not know the retention of this request.
-        prepared = context.stored.prepared if context.controls.retention is None else None
+        prepared = stored.prepared if context.controls.retention is None else None
         return PlanInput(
             messages=context.request.messages,
             tokens=context.count.messages,
@@ -386,6 +387,7 @@ class BudgetFitter:
             left_out=context.count.left_out,
             asks_provider=self._natives.is_due(context),
             masks_results=context.profile.policy.mask_results,
+            settled=stored.stored_count if context.mode == "auto" and (stored.diverges or stored.echo) else None,
             is_cold=budget.price is not None and context.idle_seconds > budget.price.cache_seconds > 0,
         )
 

@@ -1,7 +1,7 @@
 """The step ``identify`` finds a request's tenant, its stored conversation, its size and its budget.
 
 It comes after the catalog and before any decision. It makes one round trip to the store, and counts
-what is new. A request that repeats an answer in other words takes one more (``changed_echoes.py``).
+what is new. A request that repeats a message in other words takes one more (``changed_echoes.py``).
 
 The caches hold pure results, prefix chains and budgets that an earlier request needed too, so that a turn hashes its
 new messages only. Losing them costs time only.
@@ -39,7 +39,7 @@ from tidemark.core.ports import (
     TokenCounter,
     Upstream,
 )
-from tidemark.pipeline.changed_echoes import EchoFinder, ReadStored, leaves_at_answer
+from tidemark.pipeline.changed_echoes import EchoFinder, ReadStored, may_repeat
 from tidemark.pipeline.prompt_watch import PromptWatch
 from tidemark.pipeline.values import Controls, ConversationPlace, RequestContext
 from tidemark.pipeline.walk import Walk
@@ -175,8 +175,8 @@ class Identifier:
     async def _with_changed_answers(
         self, stored: ConversationState, request: ModelRequest, chain: PrefixChain
     ) -> ConversationState:
-        """Return the state of the conversation whose answers the request repeats in other words, if there is one."""
-        if self._echoes is None or not leaves_at_answer(stored, request.messages, len(chain)):
+        """Return the state of the conversation that the request repeats in other words, if there is one."""
+        if self._echoes is None or not may_repeat(stored, len(chain)):
             return stored
         try:
             return await self._echoes.find(stored, request.messages, chain)

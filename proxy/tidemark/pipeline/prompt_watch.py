@@ -15,6 +15,7 @@ from itertools import chain as joined
 from itertools import islice
 
 from tidemark.core.bounded import BoundedCache
+from tidemark.core.conversation.echoes import ChangedEcho
 from tidemark.core.conversation.messages import JsonValue
 from tidemark.core.conversation.prefix import PrefixChain
 from tidemark.core.conversation.prompt_changes import PromptChange, SentPrompt, first_change
@@ -75,14 +76,13 @@ class PromptWatch:
         if not stored.prompt_record and stored.echo is not None:
             return NO_NEWS
         news = news_of(stored.prompt_record, prompt, is_fork=stored.diverges)
-        if (
-            not stored.diverges
-            or not stored.prompt_record
-            or not has_earlier
-            or is_told(stored.prompt_record, "message")
-        ):
+        if not stored.prompt_record or not has_earlier or is_told(stored.prompt_record, "message"):
             return news
-        change = await self._edited(request, stored, stored.conversation, chain)
+        change = None
+        if stored.diverges:
+            change = await self._edited(request, stored, stored.conversation, chain)
+        elif stored.echo is not None:
+            change = _shortened(request, stored.echo)
         return news if change is None else told_news(news, change)
 
     async def _prompt_of(self, request: ModelRequest) -> bytes:
@@ -127,6 +127,14 @@ class PromptWatch:
             return None
 
         return await offloaded(change, list(joined.from_iterable(rests)))
+
+
+def _shortened(request: ModelRequest, echo: ChangedEcho) -> PromptChange | None:
+    """Return the first question or result that a request repeats in part; an answer in other words is no change."""
+    others = [message for message in request.messages if not message.is_system]
+    places = (position - 1 for position in echo.positions if others[position - 1].role != "assistant")
+    first = next(places, None)
+    return None if first is None else PromptChange("message", first)
 
 
 async def _digests(

@@ -33,7 +33,7 @@ key                      type     content
 ``tm:{F}:d``             string   of a family that its client named: the conversation that the name leads to
 ``tm:{F}:o:OWN``         hash     response id -> its record (``responses.py``); digest -> a long member of responses
 ``tm:{F}:g:HASH``        list     the newest 16 conversations that forked after the prefix with that hash
-``tm:{F}:v:OWN``         hash     position -> the stored answer that the client repeats in other words since
+``tm:{F}:v:OWN``         hash     position -> the stored message that the client repeats in other words since
 ``tm:{F}:x:OWN``         string   when it was forgotten; for ten minutes, so that no turn under way restores it
 ``tm:i:OWNER``           zset     a credential's conversations by time of last use; in a slot of its own
 ``tm:i:all``             zset     the conversations of all credentials, for the operator
@@ -303,7 +303,7 @@ def newest_answer(conversation: str) -> str:
 
 
 def answer_hash(conversation: str) -> str:
-    """Return the key of the answers that a conversation's client repeats in other words."""
+    """Return the key of the messages that a conversation's client repeats in other words."""
     return _part("v", conversation)
 
 

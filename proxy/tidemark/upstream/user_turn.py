@@ -1,7 +1,8 @@
 """Writes a compacted chat request for servers that take one system message, or want a user's turn first.
 
 ``chat_sending.py`` calls it. The summary goes to the beginning of the user message behind it, or becomes a user message
-of its own, as in the Messages API. Other system messages at the beginning become one. All other bytes stay.
+of its own, as in the Messages API. Other system messages at the beginning become one. In what Tidemark itself put into
+this format, later ones become the user's, as Claude Code's reminders do for models without them. All other bytes stay.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ Members = Mapping[str, bytes]
 def in_user_turn(body: bytes, *, is_bridged: bool = False, only_before_answer: bool = False) -> bytes | None:
     """Return the body with its summary in the user's turn.
 
-    :param is_bridged: whether its system messages become one even without a summary, since Tidemark wrote them
+    :param is_bridged: whether its system messages move even without a summary, since Tidemark wrote them
     :param only_before_answer: change nothing but an answer that would come first
     :returns: None if nothing has to change, or the body cannot be read
     """
@@ -36,6 +37,8 @@ def in_user_turn(body: bytes, *, is_bridged: bool = False, only_before_answer: b
         is_summary = [_is_summary(system) for system in leading]
         summaries = list(compress(leading, is_summary))
         behind = raws[len(leading) :]
+        if is_bridged and not only_before_answer:
+            behind = _without_systems(behind)
         follower = read_members(behind[0], bounded=False) if behind else {}
         is_asked = follower.get("role") == b'"user"'
         if (only_before_answer and is_asked) or not (summaries or is_bridged):
@@ -63,6 +66,22 @@ def _leading_systems(raws: Sequence[bytes]) -> list[Members]:
             break
         leading.append(members)
     return leading
+
+
+def _without_systems(raws: Sequence[bytes]) -> list[bytes]:
+    """Return messages with each system message as a user's, or at the end of the user message before it."""
+    changed: list[bytes] = []
+    for raw in raws:
+        members = read_members(raw, bounded=False)
+        if members.get("role") not in SYSTEM_ROLES:
+            changed.append(raw)
+            continue
+        before = read_members(changed[-1], bounded=False) if changed else {}
+        if before.get("role") == b'"user"':
+            changed[-1] = body_of(before, {"content": _joined([before["content"], members["content"]])})
+        else:
+            changed.append(body_of(members, {"role": b'"user"'}))
+    return changed
 
 
 def _is_summary(system: Members) -> bool:

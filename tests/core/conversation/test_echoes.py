@@ -156,3 +156,28 @@ def test_only_changed_answers_are_taken_for_stored_ones(
     messages, stored = [say(role, text) for role, text in sent], [say(role, text) for role, text in kept]
     for before, after in zip(messages, with_stored_answers(stored, messages), strict=True):
         assert after is before or (before.role == after.role == "assistant" and after in stored)
+
+
+def result(text: str, call_id: str) -> Message:
+    """What a tool returned."""
+    return say("tool", text, tool_call_id=call_id)
+
+
+@pytest.mark.parametrize("text", ["[Old tool result content cleared]", prose(3, 900), ""])
+def test_another_text_for_the_same_call_goes_on_with_the_branch(text: str) -> None:
+    """Agents put a mark in the place of what a tool returned; the result of another call is another talk."""
+    branch = [calling("{}", "call7"), result(prose(1), "call7"), answer(ANSWER)]
+    on = say("user", "on")
+    assert repeated_branch([branch[0], result(text, "call7"), branch[2], on], [branch]) == (0, (1,))
+    assert repeated_branch([branch[0], result(text, "call8"), branch[2], on], [branch]) is None
+    assert repeated_branch([branch[0], result(text, "call7"), answer(prose(2)), on], [branch]) is None
+
+
+def test_a_question_without_what_its_agent_added_goes_on_with_the_branch() -> None:
+    """A reminder leaves a question when the next one comes; the answer after it tells that it is the same question."""
+    branch = [say("user", f"Repair it.\n<reminder>{prose(1)}</reminder>"), answer(ANSWER)]
+    on = say("user", "on")
+    assert repeated_branch([say("user", "Repair it."), branch[1], on], [branch]) == (0, (0,))
+    for question, reply in (("Repair it.", answer(prose(2))), ("Repair them.", branch[1]), ("", branch[1])):
+        assert repeated_branch([say("user", question), reply, on], [branch]) is None
+    assert repeated_branch([say("user", "Repair it."), on], [branch[:1]]) is None

@@ -11,7 +11,7 @@ import pytest
 from tests.dialects.messages.anthropic_talk import CACHED, assistant, calls, result, text, thinking, user, whole_reply
 from tests.request.conftest import Bench, Client
 from tests.request.talk import long
-from tests.support.scripted import Answer, Received
+from tests.support.scripted import Answer, Received, error, says
 from tidemark.core.conversation.summary import OPENING
 
 BETAS = "claude-code-20250219,interleaved-thinking-2025-05-14,context-management-2025-06-27,effort-2025-11-24"
@@ -119,3 +119,35 @@ def test_what_stays_of_a_compacted_session_is_byte_for_byte_the_clients(
     sent = bench.upstream.last.json["messages"]
     assert sent[1:] == body["messages"][-len(sent) + 1 :]
     assert len(sent) > 2
+
+
+@pytest.mark.parametrize("stream", [False, True])
+def test_reminders_reach_a_server_that_takes_one_system_message(
+    bench: Bench, request: pytest.FixtureRequest, *, stream: bool
+) -> None:
+    """Claude Code tells reminders as system messages; where a chat template refuses them, they are the user's."""
+
+    def strict(received: Received) -> Answer:
+        later = [said["role"] for said in received.json["messages"][1:]]
+        if "system" in later:
+            return error(400, "Jinja Exception: System message must be at the beginning.")
+        return says("Fine.")(received)
+
+    bench.upstream.script, bench.upstream.dialects = strict, {"chat"}
+    client = bench.client(request.node.nodeid)
+    reminder = {"role": "system", "content": "The date has changed."}
+    messages = [
+        user("Hello."),
+        assistant(calls("Read", "toolu_1", path="a.py")),
+        user(result("toolu_1", "x")),
+        reminder,
+    ]
+    for _ in range(2):
+        answer = send(client, {**body_of(1, messages[:3]), "messages": messages, "stream": stream})
+        assert answer.status_code == 200, answer.text
+        assert "Fine." in answer.text
+    roles = [said["role"] for said in bench.upstream.last.json["messages"]]
+    assert roles == ["system", "user", "assistant", "tool", "user"]
+    assert bench.upstream.last.json["messages"][-1]["content"] == reminder["content"]
+    sent = [received for received in bench.upstream.received if received.dialect == "chat"]
+    assert len(sent) == 3, "the second request is not refused first"

@@ -1,7 +1,8 @@
-"""Changed echoes: finds the stored answers that a request repeats in other words.
+"""Changed echoes: finds the stored messages that a request repeats in other words.
 
-Clients take reasoning out of an answer, change its line ends, cut it off or add a footer before they send it back. The
-step ``identify`` asks this module when a request leaves its stored conversation at an answer (docs/adr/0019).
+Clients take reasoning out of an answer, change its line ends, cut it off or add a footer before they send it back.
+Agents leave out what old tools returned, and take reminders out of earlier questions. The step ``identify`` asks this
+module when a request leaves its stored conversation (docs/adr/0019).
 """
 
 from __future__ import annotations
@@ -57,9 +58,9 @@ class DivergingBranches:
 
 @frozen
 class ChangedEcho:
-    """A conversation some of whose answers a request repeats in other words.
+    """A conversation some of whose messages a request repeats in other words.
 
-    The write of the turn puts the request's words in place of these answers, if the conversation is still the same.
+    The write of the turn puts the request's words in their place, if the conversation is still the same.
     """
 
     conversation: str
@@ -68,7 +69,7 @@ class ChangedEcho:
     tip: bytes
     """The chain hash over all of them."""
     positions: tuple[int, ...]
-    """The positions of the changed answers; 1 is the first message that is no system message."""
+    """The positions of the changed messages; 1 is the first message that is no system message."""
 
 
 def repeated_branch(
@@ -76,12 +77,13 @@ def repeated_branch(
 ) -> tuple[int, tuple[int, ...]] | None:
     """Find the branch that a request goes on with, although it repeats some of its answers in other words.
 
-    The request must have everything that the branch was asked with, at the same places, and something after it. Of
-    several branches the one with the most similar answers is taken, of equally similar ones the first.
+    The request must have everything that the branch was asked with, at the same places, and something after it. Of a
+    question before the same answer a part is enough, and the result of a call may be another text. Of several branches
+    the one with the most similar answers is taken, of equally similar ones the first.
 
     :param messages: the request's messages after the shared ones; none is a system message
     :param branches: the messages after the shared ones of stored conversations, newest conversation first
-    :returns: the branch's index and the places in ``messages`` of the changed answers; None if no branch is meant
+    :returns: the branch's index and the places in ``messages`` of the changed ones; None if no branch is meant
     """
     best: tuple[int, tuple[int, ...]] | None = None
     highest = -1.0
@@ -91,9 +93,11 @@ def repeated_branch(
         if not places:
             continue
         compared: list[float] = []
-        for place in {places[0], places[-1]}:
+        answers = [place for place in places if branch[place].role == "assistant"]
+        for place in {answers[0], answers[-1]} if answers else ():
             sketch = sketches.setdefault(place, _sketch(messages[place].text))
             compared.append(_similarity(branch[place], messages[place], sketch))
+        compared = compared or [1.0]  # the calls tell that these are the same results
         likeness = min(compared)
         if likeness >= 0 and sum(compared) > highest * len(compared):
             best, highest = (index, places), sum(compared) / len(compared)
@@ -197,7 +201,7 @@ def _tells_talk(unchanged: Sequence[Message], *, asked_once: bool) -> bool:
 
 
 def _changed_places(messages: Sequence[Message], branch: Sequence[Message]) -> tuple[int, ...]:
-    """Return where a request changed a branch's answers; none if the branch was asked with anything else."""
+    """Return where a request changed a branch's messages; none if it was asked with anything else."""
     if not 0 < len(branch) < len(messages):
         return ()
     places: list[int] = []
@@ -205,10 +209,29 @@ def _changed_places(messages: Sequence[Message], branch: Sequence[Message]) -> t
         repeated = messages[place]
         if stored.digest == repeated.digest:
             continue
-        if stored.role != "assistant" or repeated.role != "assistant" or _share_calls(stored, repeated) is False:
+        if stored.role != repeated.role:
+            return ()
+        if stored.role == "assistant":
+            is_echo = _share_calls(stored, repeated) is not False
+        elif stored.role == "tool":
+            is_echo = bool(stored.answers) and stored.answers == repeated.answers
+        else:
+            after = slice(place + 1, place + 2)
+            is_echo = _lacks_addition(stored, repeated) and _are_equal(branch[after], messages[after])
+        if not is_echo:
             return ()
         places.append(place)
     return tuple(places)
+
+
+def _lacks_addition(stored: Message, repeated: Message) -> bool:
+    """Return whether a client took out of a question what it had added before or after it, as agents do."""
+    question = repeated.text.strip()
+    return bool(question) and stored.media == repeated.media and stored.text.strip() != question in stored.text
+
+
+def _are_equal(stored: Sequence[Message], repeated: Sequence[Message]) -> bool:
+    return bool(stored) and [message.digest for message in stored] == [message.digest for message in repeated]
 
 
 def _share_calls(answer: Message, echo: Message) -> bool | None:

@@ -51,7 +51,7 @@ class ConversationState:
     """What thinking of the conversation is bound to, oldest first: keys and prefixes of ``KEY_BYTES`` each
     (``pipeline/bound_thinking.py``). Thinking without an entry is bound to the client's own bytes."""
     echo: ChangedEcho | None = None
-    """Present if the request repeats answers of the conversation in other words, after ``stored_count``."""
+    """Present if the request repeats messages of the conversation in other words, after ``stored_count``."""
     prompt_record: bytes = b""
     """What was sent before the messages, and what was told of its changes (``sent_prompts.py``); empty in
     conversations of earlier versions."""

@@ -222,7 +222,9 @@ class Candidates:
         """
         # What masked results stand before may be summarized up to the same message.
         first = self.start + (self.summarized == self.start)
-        every = [covered for covered in range(first, self.count) if self.is_open(covered)]
+        settled = self.plan_input.settled
+        end = self.count if settled is None else min(self.count, settled + 1)
+        every = [covered for covered in range(first, end) if self.is_open(covered)]
         if not self.plan_input.asks_provider:
             return every
         return [covered for covered in every if self.suits_provider(covered)] or every

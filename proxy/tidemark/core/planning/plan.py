@@ -45,6 +45,8 @@ def plan(plan_input: PlanInput) -> CompactionPlan:
         planned = current
     else:
         planned = candidates.plan_due(current)
+    if plan_input.settled is not None and _is_crowded(planned, budget):
+        return plan(replace(plan_input, settled=None))
     if isinstance(planned, CannotFit) and plan_input.asks_provider:
         return plan(replace(plan_input, asks_provider=False))
     if isinstance(planned, CannotFit) and candidates.summary is not None:
@@ -52,6 +54,13 @@ def plan(plan_input: PlanInput) -> CompactionPlan:
         # were left out, that needs them.
         return plan(replace(plan_input, summary=None))
     return planned
+
+
+def _is_crowded(planned: CompactionPlan, budget: Budget) -> bool:
+    """Return whether a plan leaves a request above its high water, or cannot be performed."""
+    if isinstance(planned, Compact):
+        return planned.rest_tokens + planned.max_summary_tokens > budget.high_water
+    return isinstance(planned, CannotFit)
 
 
 def plan_at_once(
@@ -139,7 +148,7 @@ def _nearer(candidates: Candidates, waiting: Candidates, coming: int) -> Compact
 
 def least_tokens(plan_input: PlanInput) -> int:
     """Return the fewest tokens that a compaction can bring a request to."""
-    return Candidates(plan_input).least_tokens()
+    return Candidates(replace(plan_input, settled=None)).least_tokens()
 
 
 def rest_tokens(plan_input: PlanInput, covered: int) -> int:

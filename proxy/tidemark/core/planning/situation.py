@@ -73,6 +73,12 @@ class PlanInput:
     masks_results: bool = False
     """Whether old results of tools are masked before anything is summarized."""
 
+    settled: int | None = None
+    """How many client messages stand before the one that the client has just changed; None if it changed none.
+
+    It may change the following ones with its next request, and no summary of them would be used again.
+    """
+
     is_cold: bool = False
     """Whether the provider's cache has lost the conversation since its last turn."""
 

@@ -289,7 +289,7 @@ class ConversationReader:
         """Return a message as it is shown, whichever dialect it came in.
 
         :param covered: how many messages the summary in use stands for
-        :param original: the answer as it was given, if the client repeats it in other words since
+        :param original: the message as it came first, if the client repeats it in other words since
         """
         if message.unreadable:
             return MessageEntry(message, "unreadable", b"")

@@ -70,7 +70,7 @@ class MessageEntry:
     count: ProviderCount | None = None
     """The provider's count, if the message is an answer (FR-4.1.1)."""
     original: bytes = b""
-    """The answer as it was given, if the client repeats it in other words since (docs/adr/0019)."""
+    """The message as it came first, if the client repeats it in other words since (docs/adr/0019)."""
 
 
 @frozen
