@@ -193,6 +193,21 @@ def test_a_page_of_settings_keeps_what_was_entered_if_the_log_is_away(console: C
     assert "What you entered is kept" in answer.text
 
 
+@pytest.mark.parametrize("is_empty", [True, False], ids=["no entry", "entries"])
+def test_a_full_store_is_named_by_what_it_refuses(console: Console, conversation: str, *, is_empty: bool) -> None:
+    """Deleting is what an operator tries then. The answer says why it fails, and what helps."""
+    with redis.Redis.from_url(console.store.url) as admin:
+        if is_empty:
+            admin.delete("tm:{audit}:s", "tm:{audit}:h")
+        admin.config_set("maxmemory", "1")
+        answer = ask(console, "DELETE", f"/tidemark/conversations/{conversation}")
+        admin.config_set("maxmemory", "0")
+    assert answer.status_code == 503
+    assert answer.json()["error"]["code"] == "store_unavailable"
+    assert "it is full. Raise its maxmemory" in answer.json()["error"]["message"]
+    assert ask(console, "DELETE", f"/tidemark/conversations/{conversation}").is_success
+
+
 def test_sign_ins_and_what_was_refused_are_named(console: Console, conversation: str) -> None:
     """With the role of who came in; a wrong token stands nowhere."""
     http = console.visitor(signed_in=False).http

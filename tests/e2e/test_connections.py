@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import socket
 import subprocess
 import sys
@@ -147,3 +148,21 @@ def test_who_comes_after_the_signal_is_refused_at_once(machine: Machine, workers
         assert all("[DONE]" in one.result() for one in streams)
     assert tidemark.process.wait(WAIT_SECONDS) == 0
     assert "Traceback" not in tidemark.text
+
+
+def test_a_terminal_that_closes_lets_a_stream_finish(machine: Machine) -> None:
+    """SIGHUP ends the command as SIGTERM does. It had cut every stream, and the log said nothing."""
+    tidemark = limited(machine)
+    machine.upstream.script = lambda _: streamed(long(1, 10), pace=0.2)
+    body = {"model": "small", "messages": [user("hi")], "stream": True}
+
+    def ask() -> httpx.Response:
+        return httpx.post(tidemark.url + "/v1/chat/completions", json=body, timeout=WAIT_SECONDS, verify=NO_TLS)
+
+    with ThreadPoolExecutor(1) as pool:
+        stream = pool.submit(ask)
+        wait_until(lambda: bool(machine.upstream.received), WAIT_SECONDS)
+        tidemark.process.send_signal(signal.SIGHUP)
+        assert "[DONE]" in stream.result().text
+    assert tidemark.process.wait(WAIT_SECONDS) == 0
+    assert "Shutting down" in tidemark.text

@@ -91,13 +91,18 @@ def serve(config: Path | None, host: str | None, port: int | None, workers: int 
 def _ended_by_signals() -> Iterator[None]:
     """Let SIGTERM unwind the stack as Ctrl-C does, so that everything started is stopped.
 
-    While uvicorn serves, it handles both signals, lets open streams finish, and raises the signal again.
+    While uvicorn serves, it handles both signals, lets open streams finish, and raises the signal again. SIGHUP, of a
+    terminal that closes, does as SIGTERM, unless ``nohup`` has it ignored; a parent of several workers begins them
+    anew.
     """
 
     def leave(number: int, _: object) -> NoReturn:
         sys.exit(128 + number if number != signal.SIGTERM else 0)
 
     before = signal.signal(signal.SIGTERM, leave)
+    hangup = getattr(signal, "SIGHUP", None)  # Windows has none
+    if hangup is not None and signal.getsignal(hangup) is signal.SIG_DFL:
+        signal.signal(hangup, lambda *_: os.kill(os.getpid(), signal.SIGTERM))
     try:
         yield
     except KeyboardInterrupt:

@@ -17,6 +17,7 @@ from tidemark.pipeline.bound_thinking import ThinkingGuard
 from tidemark.pipeline.commands import Commands, TakeOutCommands
 from tidemark.pipeline.continue_from_earlier import ContinueFromEarlier
 from tidemark.pipeline.continuing import ContinuedRequests
+from tidemark.pipeline.dropping_clients import DroppingClients
 from tidemark.pipeline.fit import BudgetFitter
 from tidemark.pipeline.identify import Identifier, Identify
 from tidemark.pipeline.lossless import LosslessResults, with_saved_tokens
@@ -51,6 +52,7 @@ class Pipeline:
         *,
         history: StoredHistory,
         continued: ContinuedRequests,
+        dropping: DroppingClients,
         commands: Commands,
         catalog: ModelCatalog,
         identifier: Identifier,
@@ -88,6 +90,7 @@ class Pipeline:
         self.steps: tuple[Step, ...] = (
             ContinueFromEarlier(continued, sealed, upstream, self._run_rest),  # from a response, or items of one
             TakeTurn(history, repeats),  # of a conversation whose history is stored here
+            dropping,  # what a client leaves out to stay within its own bound
             take_out_commands,  # /summarize and /context in the text of a message
             self._identify,  # the model, what is stored of the conversation, and the size
             CheckAccounts(accounts),  # the caller may reach the files that it names

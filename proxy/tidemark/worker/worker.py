@@ -22,6 +22,7 @@ from tidemark.pipeline.command_text import mark_of
 from tidemark.pipeline.commands import Commands
 from tidemark.pipeline.continued_answers import ContinuedAnswers
 from tidemark.pipeline.continuing import ContinuedRequests
+from tidemark.pipeline.dropping_clients import DroppingClients
 from tidemark.pipeline.fit import BudgetFitter
 from tidemark.pipeline.identify import Identifier
 from tidemark.pipeline.kept_conversations import KeptConversations
@@ -195,6 +196,7 @@ class Worker(StoreParts):
         return Pipeline(
             history=self.history,
             continued=self.continued,
+            dropping=DroppingClients(self.upstream, self.store, self.formats),
             commands=Commands(fitter=self.fitter, store=self.store, mark_for=mark_for, emit=self.emit, clock=time.time),
             catalog=self.catalog,
             identifier=self.identifier,

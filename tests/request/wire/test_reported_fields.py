@@ -16,6 +16,7 @@ from tidemark.core.report import Report
 from tidemark.dialects.chat.dialect import ChatDialect
 from tidemark.pipeline.bound_thinking import ThinkingGuard
 from tidemark.pipeline.commands import Commands
+from tidemark.pipeline.dropping_clients import DroppingClients
 from tidemark.pipeline.fit import BudgetFitter
 from tidemark.pipeline.identify import Identifier, tenant_of
 from tidemark.pipeline.lossless import LosslessResults
@@ -118,6 +119,7 @@ def _exchanged(controls: Controls) -> tuple[Exchange, Any]:
     pipeline = Pipeline(
         history=ports,
         continued=ports,
+        dropping=DroppingClients(ports, ports, ports),
         commands=commands,
         upstream=ports,
         searches=searches,

@@ -95,7 +95,8 @@ _FAULTS: tuple[tuple[str, Fault], ...] = (
         r"(?:^|[\s-])OOM\b|used memory > 'maxmemory'",
         Fault(
             f"{_REFUSES}: it is full.",
-            "Raise its maxmemory (embedded: store.max_mb), or shorten store.ttl_days and delete old conversations.",
+            "Raise its maxmemory (embedded: store.max_mb). Then shorten store.ttl_days, or delete old conversations; "
+            "while it is full, it cannot note who deleted them.",
         ),
     ),
     (
