@@ -301,6 +301,34 @@ def test_a_stream_that_only_says_that_it_was_too_long_is_replayed(
     assert shown(unknown)["window"] == WINDOW
 
 
+@pytest.mark.parametrize("stream", [False, True])
+def test_a_body_of_status_200_that_only_says_that_it_was_too_long_is_replayed(
+    bench: Bench, unknown: Client, monkeypatch: pytest.MonkeyPatch, *, stream: bool
+) -> None:
+    """OpenRouter gives some of its providers' refusals so; clients would find no reply in it."""
+    monkeypatch.setattr(opened_reply, "HOLD_SECONDS", 20.0)  # also on a busy machine
+    told = json.dumps(WORDINGS["openrouter"][1]).encode()
+
+    def script(request: Received) -> Answer:
+        if len(request.messages) == len(LONG):
+            return Answer([b"\n         \n", told])
+        return streamed("All is well.") if stream else whole("All is well.")
+
+    bench.upstream.script = script
+    got = unknown.post({"model": MODEL, "messages": LONG, "max_tokens": 100, "stream": stream})
+    assert ("well." in got.text, "error" in got.text, len(bench.upstream.received)) == (True, False, 2)
+    assert shown(unknown)["window"] == WINDOW
+
+
+def test_a_body_of_status_200_with_another_error_is_the_clients(bench: Bench, unknown: Client) -> None:
+    """To the byte: it is not for Tidemark to say what it means."""
+    told = b'{"error":{"message":"Rate limit exceeded: free-models-per-day","code":429},"user_id":"u"}'
+    bench.upstream.script = lambda _: Answer([told])
+    got = unknown.chat(LONG, model=MODEL)
+    assert (got.status_code, got.content, len(bench.upstream.received)) == (200, told, 1)
+    assert shown(unknown)["source"] == "default"
+
+
 def test_nothing_is_replayed_where_nothing_can_be_made_smaller(bench: Bench, unknown: Client) -> None:
     """One message of the user: the upstream's refusal is the answer, and the window is known from now on."""
     bench.upstream.script = refusing(unknown, WORDINGS["openai"])
