@@ -49,6 +49,17 @@ def test_nothing_is_known_before_the_first_event_with_data_has_ended(refusal: st
     assert {opening_error(whole[:cut]) for cut in range(len(whole) - 1)} == {None}
 
 
+def test_a_body_that_is_no_stream_is_a_refusal_if_it_has_an_error_and_no_reply() -> None:
+    """OpenRouter's, with status 200; nothing is known before its end, and a reply that has begun never waits for it."""
+    body = b'\n    \n{"error": {"message": "No.", "code": 400}, "user_id": "u"}'
+    assert {opening_error(body[:cut]) for cut in range(len(body))} == {None}
+    error = opening_error(body)
+    assert error is not None
+    assert json.loads(error) == {"error": {"message": "No.", "code": 400}}
+    for reply in (b'{"id": "c", "choices": [', b'{"content": [], "error": {"message": "No."}}', b'{"error": null}'):
+        assert opening_error(reply) == b""
+
+
 @given(st.binary(max_size=80))
 def test_any_bytes_are_read_or_passed_over(data: bytes) -> None:
     """What a server sends is no fault of the client's."""

@@ -64,8 +64,14 @@ def test_what_cannot_be_tried_is_lenient(template: str) -> None:
         ("Invalid API key", False),
         ("messages with role 'tool' must follow calls", True),
         ("Your IAM role has no rights", False),
+        ("After the (optional) system message(s), user and assistant roles should be alternating.", True),
+        ("invalid params, invalid chat setting (2013)", True),
+        ("invalid params, chat content has invalid message role: system (2013)", True),
+        ("The messages parameter is illegal. Please check the documentation.", True),
+        ("Incorrect role information", True),
+        ("invalid params, context window exceeds limit (2013)", False),
     ],
 )
 def test_a_refusal_that_names_roles_may_be_about_them(words: str, *, is_about: bool) -> None:
-    """Words of llama.cpp, vLLM, Bedrock and Mistral."""
+    """Words of llama.cpp, vLLM, Bedrock, Mistral, Perplexity, MiniMax and GLM."""
     assert is_about_roles(words.encode()) is is_about

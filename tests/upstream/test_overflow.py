@@ -94,6 +94,133 @@ WORDINGS = [
         Overflow(4096),
         id="lm-studio",
     ),
+    pytest.param(
+        "This model's maximum context length is 128000 tokens. However, you requested 65535 output "
+        "tokens and your prompt contains at least 62466 input tokens, for a total of at least 128001 "
+        "tokens.",
+        Overflow(128000, 62466),
+        id="vllm-0.15",
+    ),
+    pytest.param(
+        "This model's maximum context length is 4096 tokens. However, you requested 100 output tokens "
+        "and your prompt contains 99999 characters (more than 57536 characters, which is the upper bound"
+        " for 3996 input tokens).",
+        Overflow(4096),
+        id="vllm-0.15-characters",
+    ),
+    pytest.param(
+        "You passed 99999 input characters and requested 500 output tokens. However, the model's context"
+        " length is only 4096 tokens, resulting in a maximum input length of 3596 tokens",
+        Overflow(4096),
+        id="vllm-0.11-characters",
+    ),
+    pytest.param(
+        "The prompt (total length 5000) is too long to fit into the model (context length 4096). Make "
+        "sure that `max_model_len` is no smaller than the number of text tokens plus multimodal tokens.",
+        Overflow(4096, 5000),
+        id="vllm-images",
+    ),
+    pytest.param(
+        "The input (265330 tokens) is longer than the model's context length (262144 tokens).",
+        Overflow(262144, 265330),
+        id="sglang-input",
+    ),
+    pytest.param(
+        "This endpoint's maximum context length is 262000 tokens. However, you requested about 263390 "
+        "tokens (658 of text input, 732 of tool input, 262000 in the output).",
+        Overflow(262000, 1390),
+        id="openrouter-tools",
+    ),
+    pytest.param(
+        "Input length 131393 exceeds the maximum allowed input length of 131040 tokens.",
+        Overflow(131040, 131393),
+        id="poolside",
+    ),
+    pytest.param(
+        "Input length (265330) exceeds model's maximum context length (262144).",
+        Overflow(262144, 265330),
+        id="compatible",
+    ),
+    pytest.param(
+        "The prompt is too long: 264613, model maximum context length: 262141",
+        Overflow(262141, 264613),
+        id="fireworks",
+    ),
+    pytest.param(
+        "<400> InternalError.Algo.InvalidParameter: Range of input length should be [1, 30720]",
+        Overflow(30720),
+        id="qwen",
+    ),
+    pytest.param(
+        "Invalid request: Your request exceeded model token limit: 131072 (requested: 135244)",
+        Overflow(131072, 135244),
+        id="kimi",
+    ),
+    pytest.param(
+        "prompt token count of 135000 exceeds the limit of 128000",
+        Overflow(128000, 135000),
+        id="copilot",
+    ),
+    pytest.param(
+        "invalid params, context window exceeds limit (2013)",
+        Overflow(),
+        id="minimax",
+    ),
+    pytest.param(
+        "Prompt exceeds max length",
+        Overflow(),
+        id="glm",
+    ),
+    pytest.param(
+        "Please reduce the length of the messages or completion. Current length is 42328 while limit is 40000",
+        Overflow(40000, 42328),
+        id="cerebras",
+    ),
+    pytest.param(
+        "Prompt has 40,000 tokens, but the configured context size is 32,768 tokens",
+        Overflow(32768, 40000),
+        id="ds4",
+    ),
+    pytest.param(
+        "Total tokens of image and text exceed max message tokens. Request id: 02171",
+        Overflow(),
+        id="volcengine",
+    ),
+    pytest.param(
+        "Requested tokens (1017) exceed context window of 512",
+        Overflow(512, 1017),
+        id="llama-cpp-python",
+    ),
+    pytest.param(
+        "Request length 71599 + 2048 is greater than max_seq_len 65536",
+        Overflow(65536, 71599),
+        id="tabby",
+    ),
+    pytest.param(
+        "Input validation error: `inputs` must have less than 4095 tokens. Given: 5000",
+        Overflow(4095, 5000),
+        id="tgi-input",
+    ),
+    pytest.param(
+        "The input token count exceeds the maximum number of tokens allowed (1048576).",
+        Overflow(1048576),
+        id="gemini-2.5",
+    ),
+    pytest.param(
+        "Unable to submit request because the input token count is 1100000 but model only supports up to 1048576.",
+        Overflow(1048576, 1100000),
+        id="vertex",
+    ),
+    pytest.param(
+        "Input Tokens Exceeded: Number of input tokens exceeds maximum length",
+        Overflow(),
+        id="bedrock-nova",
+    ),
+    pytest.param(
+        "Cannot truncate prompt with n_keep (6244) >= n_ctx (4096)",
+        Overflow(4096),
+        id="lm-studio-n-keep",
+    ),
 ]
 
 
@@ -129,6 +256,35 @@ def test_the_code_alone_is_enough() -> None:
         (429, b'{"error":{"message":"prompt is too long: 2 tokens > 1 maximum"}}'),
         (400, b'{"error":{"message":"max_tokens is too large: 100000. At most 16384 are supported"}}'),
         (400, b'{"error":{"message":"Unknown role","code":"invalid_value"}}'),
+        (402, b'{"error":{"message":"Prompt tokens limit exceeded: 27842 > 12345. To increase, visit the settings"}}'),
+        (
+            402,
+            (
+                b'{"error":{"message":"This request requires more credits, or fewer max_tokens. You requested up to '
+                b'64000 tokens, but can only afford 5300."}}'
+            ),
+        ),
+        (
+            413,
+            (
+                b'{"error":{"message":"Request too large for model `m` in organization `o` on tokens per minute (TPM): '
+                b'Limit 12000, Requested 15210, please reduce your message size and try again.","type":"tokens"}}'
+            ),
+        ),
+        (400, b'{"message":"ThrottlingException: Too many tokens, please wait before trying again."}'),
+        (400, b'{"error":{"message":"Range of max_tokens should be [1, 8192]"}}'),
+        (
+            400,
+            b'{"error":{"message":"max_completion_tokens is too large: 262144. This model supports at most 256000"}}',
+        ),
+        (
+            400,
+            b'{"error":{"message":"max_tokens: 250000 > 128000, the maximum allowed number of output tokens"}}',
+        ),
+        (400, b'{"error":{"message":"maxOutputTokens value of 100000 but the supported range is from 1 to 65537"}}'),
+        (422, b'{"error":"Input validation error: `max_new_tokens` must be <= 192. Given: 250"}'),
+        (400, b'{"error":{"message":"image exceeds 5 MB maximum: 6000000 bytes > 5242880 bytes"}}'),
+        (400, b'{"error":{"message":"array too long. Expected an array with maximum length 128, but got length 140"}}'),
         (401, b'{"error":{"message":"prompt is too long: 2 tokens > 1 maximum"}}'),
         (400, b""),
         (400, b"\xff\xfe"),
@@ -137,6 +293,6 @@ def test_the_code_alone_is_enough() -> None:
     ],
 )
 def test_other_errors_are_none(status: int, body: bytes) -> None:
-    """Rate limits, bad parameters and answers that are no JSON are not taken for an overflow."""
+    """Rate limits, credits, bad parameters and answers that are no JSON are not taken for an overflow."""
     found = parse_overflow(status, body)
     assert found is None or (found.window_tokens is None and b"n_ctx" in body)

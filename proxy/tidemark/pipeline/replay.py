@@ -3,8 +3,9 @@
 It is the last step. What the refusal says of the model's window is learned for all later requests.
 
 OpenAI answers a streamed request of the Responses API with status 200 and says only in the first events that the input
-was too long, and LM Studio every streamed request. So the step looks at how a stream opens, but only if the request may
-be too long, or the window is unknown. No content of a reply waits: the events that wait say only that it was begun.
+was too long, LM Studio every streamed request, and OpenRouter some that are not streamed. So the step looks at how an
+answer opens, but only if the request may be too long, or the window is unknown. No content of a stream waits: the
+events that wait say only that it was begun.
 """
 
 from __future__ import annotations
@@ -48,11 +49,11 @@ class Replay:
             return exchange
         context = walk.context
         if exchange.reply.status < 400:
-            return await self._replay_stream(context, exchange, walk.progress)
+            return await self._replay_opened(context, exchange, walk.progress)
         return await self._replay(context, exchange, walk.progress)
 
-    async def _replay_stream(self, context: RequestContext, exchange: Exchange, progress: Progress) -> Result:
-        """Send a request once more if the reply is a stream that only says that it was too long."""
+    async def _replay_opened(self, context: RequestContext, exchange: Exchange, progress: Progress) -> Result:
+        """Send a request once more if the reply, of status 200, only says that it was too long."""
         exchange, refused = await look_at_opening(context, exchange)
         if refused is None:
             return exchange
@@ -103,10 +104,10 @@ class Replay:
 
 
 async def look_at_opening(context: RequestContext, exchange: Exchange) -> tuple[Exchange, Exchange | None]:
-    """Look at the first events of a stream.
+    """Look at the first events of a stream, or at a body.
 
-    :returns: the exchange to go on with; if its stream only says that the request was refused, the same refusal
-        as an answer without a stream, else None
+    :returns: the exchange to go on with; if its reply only says that the request was refused, the same refusal
+        as an answer with an error's status, else None
     """
     reply = exchange.reply
     if not _may_be_too_long(context, exchange) or codings_of(reply.headers):
@@ -117,9 +118,9 @@ async def look_at_opening(context: RequestContext, exchange: Exchange) -> tuple[
 
 
 def _may_be_too_long(context: RequestContext, exchange: Exchange) -> bool:
-    """Return whether the upstream may find a streamed request too long, as far as its size is known here."""
+    """Return whether the upstream may find an accepted request too long, as far as its size is known here."""
     request, report = context.request, exchange.report
-    if not request.stream or exchange.reply.status >= REFUSED:
+    if exchange.reply.status >= REFUSED:
         return False
     at_upstream = request.continuation is not None and bool(request.continuation.upstream_has)
     is_unknown = at_upstream or bool(request.left_to_upstream) or context.profile.window.source == "default"

@@ -31,7 +31,8 @@ MOST_TEMPLATE_CHARS = 200_000
 _DROPS = re.compile(r"gpt-oss|r1-distill", re.IGNORECASE)
 """In the names of models whose templates drop all system messages but the first, or but the last."""
 _NAMED = re.compile(
-    rb"system (?:message|role|prompt)|roles? must|role ['\"]|alternat|chat.?template|jinja|user (?:message|turn)",
+    rb"system (?:message|role|prompt)|roles? must|role ['\"]|alternat|chat.?template|jinja|user (?:message|turn)"
+    rb"|invalid message role|incorrect role|invalid chat setting|messages parameter is illegal",  # MiniMax, GLM
     re.IGNORECASE,
 )
 """What a refusal names that may be about the order of messages."""

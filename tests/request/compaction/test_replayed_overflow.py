@@ -110,6 +110,63 @@ WORDINGS: dict[str, tuple[int, Any]] = {
             f"length is only {WINDOW} tokens, resulting in a maximum input length of {WINDOW - 100} tokens."
         ),
     ),
+    "vllm 0.15": (
+        400,
+        openai(
+            f"This model's maximum context length is {WINDOW} tokens. However, you requested 100 output tokens and "
+            f"your prompt contains at least {WINDOW - 99} input tokens, for a total of at least {WINDOW + 1} tokens. "
+            f"Please reduce the length of the input prompt. (parameter=input_tokens, value={WINDOW - 99})"
+        ),
+    ),
+    "sglang": (
+        400,
+        {
+            "object": "error",
+            "message": f"The input ({REQUESTED} tokens) is longer than the model's context length ({WINDOW} tokens).",
+            "type": "BadRequestError",
+            "param": None,
+            "code": 400,
+        },
+    ),
+    "openrouter": (
+        400,
+        {
+            "error": {
+                "message": f"This endpoint's maximum context length is {WINDOW} tokens. However, you requested about "
+                f"{REQUESTED + 100} tokens ({REQUESTED - 200} of text input, 200 of tool input, 100 in the output). "
+                "Please reduce the length of either one, or use the context-compression plugin.",
+                "code": 400,
+                "metadata": {"provider_name": None},
+            }
+        },
+    ),
+    "openrouter, a provider's": (
+        400,
+        {
+            "error": {
+                "message": "Provider returned error",
+                "code": 400,
+                "metadata": {
+                    "raw": json.dumps(
+                        openai(f"Input length ({REQUESTED}) exceeds model's maximum context length ({WINDOW}).")
+                    )
+                },
+            }
+        },
+    ),
+    "fireworks": (400, openai(f"The prompt is too long: {REQUESTED}, model maximum context length: {WINDOW}")),
+    "qwen": (400, openai(f"<400> InternalError.Algo.InvalidParameter: Range of input length should be [1, {WINDOW}]")),
+    "kimi": (
+        400,
+        openai(f"Invalid request: Your request exceeded model token limit: {WINDOW} (requested: {REQUESTED})"),
+    ),
+    "cerebras": (
+        400,
+        coded(
+            "Please reduce the length of the messages or completion. Current length is "
+            f"{REQUESTED} while limit is {WINDOW}"
+        ),
+    ),
     "mistral": (
         400,
         {
@@ -131,6 +188,8 @@ NUMBERLESS: dict[str, tuple[int, Any]] = {
         500,
         {"error": {"code": 500, "message": "the request exceeds the available context size. try increasing it"}},
     ),
+    "minimax": (400, openai("invalid params, context window exceeds limit (2013)")),
+    "glm": (400, {"error": {"code": "1261", "message": "Prompt exceeds max length"}}),
     "openai responses": (400, coded("Your input exceeds the context window of this model. Please adjust your input.")),
 }
 
@@ -240,6 +299,34 @@ def test_a_stream_that_only_says_that_it_was_too_long_is_replayed(
     got = unknown.post({"model": MODEL, "messages": LONG, "max_tokens": 100, "stream": True})
     assert ("well." in got.text, "error" in got.text, len(bench.upstream.received)) == (True, False, 2)
     assert shown(unknown)["window"] == WINDOW
+
+
+@pytest.mark.parametrize("stream", [False, True])
+def test_a_body_of_status_200_that_only_says_that_it_was_too_long_is_replayed(
+    bench: Bench, unknown: Client, monkeypatch: pytest.MonkeyPatch, *, stream: bool
+) -> None:
+    """OpenRouter gives some of its providers' refusals so; clients would find no reply in it."""
+    monkeypatch.setattr(opened_reply, "HOLD_SECONDS", 20.0)  # also on a busy machine
+    told = json.dumps(WORDINGS["openrouter"][1]).encode()
+
+    def script(request: Received) -> Answer:
+        if len(request.messages) == len(LONG):
+            return Answer([b"\n         \n", told])
+        return streamed("All is well.") if stream else whole("All is well.")
+
+    bench.upstream.script = script
+    got = unknown.post({"model": MODEL, "messages": LONG, "max_tokens": 100, "stream": stream})
+    assert ("well." in got.text, "error" in got.text, len(bench.upstream.received)) == (True, False, 2)
+    assert shown(unknown)["window"] == WINDOW
+
+
+def test_a_body_of_status_200_with_another_error_is_the_clients(bench: Bench, unknown: Client) -> None:
+    """To the byte: it is not for Tidemark to say what it means."""
+    told = b'{"error":{"message":"Rate limit exceeded: free-models-per-day","code":429},"user_id":"u"}'
+    bench.upstream.script = lambda _: Answer([told])
+    got = unknown.chat(LONG, model=MODEL)
+    assert (got.status_code, got.content, len(bench.upstream.received)) == (200, told, 1)
+    assert shown(unknown)["source"] == "default"
 
 
 def test_nothing_is_replayed_where_nothing_can_be_made_smaller(bench: Bench, unknown: Client) -> None:

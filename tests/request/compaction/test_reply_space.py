@@ -35,6 +35,12 @@ WORDINGS: dict[str, Callable[[int, int, int], str]] = {
         f"'max_tokens' or 'max_completion_tokens' is too large: {asked}. This model's maximum context length is "
         f"{window} tokens and your request has {sent} input tokens ({asked} > {window} - {sent})."
     ),
+    "vllm 0.15": lambda window, sent, asked: (
+        f"This model's maximum context length is {window} tokens. However, you requested {asked} output tokens and "
+        f"your prompt contains at least {max(window - asked + 1, 1)} input tokens, for a total of at least "
+        f"{window + 1} tokens. Please reduce the length of the input prompt or the number of requested output tokens. "
+        f"(parameter=input_tokens, value={sent})"
+    ),
     "vllm 0.11": lambda window, sent, asked: (
         f"You passed {sent} input tokens and requested {asked} output tokens. However, the model's context length is "
         f"only {window} tokens, resulting in a maximum input length of {window - asked} tokens."

@@ -70,6 +70,20 @@ def test_after_one_refusal_the_summary_stands_in_the_users_turn(
             assert bodies[turn + refused].startswith(before)
 
 
+def test_minimax_takes_one_system_message_and_does_not_say_so(bench: Bench) -> None:
+    """Its words name no role; the talk goes on after one refusal."""
+
+    def script(request: Received) -> Answer:
+        if [said["role"] for said in request.messages].count("system") > 1:
+            return error(400, "invalid params, invalid chat setting (2013)")
+        return NOTED(request)
+
+    bench.upstream.script = script
+    actions = talk(bench.client("k", more=", keep_last_messages: 3"))
+    assert len(bench.upstream.received) == len(actions) + 1
+    assert all(roles == ["user"] for roles in places(bench.upstream.received)[1:])
+
+
 @pytest.mark.parametrize("template", [ALTERNATING, DROPPING], ids=["refusing", "dropping"])
 def test_a_server_that_shows_its_template_refuses_nothing(bench: Bench, template: str) -> None:
     """llama.cpp does; a template that drops the summary without a word would lose it for good."""
