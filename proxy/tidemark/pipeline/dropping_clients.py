@@ -16,7 +16,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from tidemark.core.bounded import SizedCache
-from tidemark.core.conversation.dropping import PROOF, dropped_messages, drops_some
+from tidemark.core.conversation.dropping import PROOF, dropped_messages
 from tidemark.core.conversation.messages import digest_of
 from tidemark.core.conversation.records import REDACTED
 from tidemark.core.conversation.request import ModelRequest
@@ -83,7 +83,8 @@ class ComparedRequest:
     def _compare(self, before: _EarlierRequest) -> None:
         summarized, head = before.summarized - before.missing, before.head if before.missing else None
         dropped = dropped_messages(before.digests, self._digests, summarized, head=head)
-        if (dropped is not None and dropped.count) or drops_some(before.digests, self._digests):
+        whatever_follows = dropped or dropped_messages(before.digests, self._digests, head=head)
+        if whatever_follows is not None and whatever_follows.count:
             self._drops = before.drops + 1
         elif before.whole_requests < PATIENCE:
             self._drops, self._whole_requests = before.drops, before.whole_requests + 1
