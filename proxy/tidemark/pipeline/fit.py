@@ -181,7 +181,7 @@ class BudgetFitter:
         recalled_tokens = recalled_before_next(report, context.budget)
 
         async def prepare(conversation: str) -> None:
-            plan_input = self.plan_input(context, recalled_tokens)
+            plan_input = replace(self.plan_input(context, recalled_tokens), lasting=stored.stored_count or None)
             try:
                 planned = await offload_if_many(len(plan_input.messages), partial(plan_ahead, plan_input))
             except EarlierMessagesNeeded:  # the next compaction is made when it is due, with all messages

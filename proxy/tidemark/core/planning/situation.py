@@ -73,6 +73,10 @@ class PlanInput:
     masks_results: bool = False
     """Whether old results of tools are masked before anything is summarized."""
 
+    lasting: int | None = None
+    """How many client messages the request shares with the one before it. A client that changed what follows will do so
+    again, so no summary of that is prepared. None: nothing came before."""
+
     is_cold: bool = False
     """Whether the provider's cache has lost the conversation since its last turn."""
 
