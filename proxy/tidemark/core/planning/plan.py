@@ -103,7 +103,8 @@ def _next(candidates: Candidates, coming: int) -> Compact | None:
     retention = candidates.budget.retention
     # The request that crosses the high water adds a message, so one less of the present ones is needed.
     most = candidates.count if candidates.plan_input.lasting is None else candidates.plan_input.lasting
-    choices = [one for one in candidates.candidates() if one <= most and candidates.keeps_last_messages(one - 1)]
+    lasting = [covered for covered in candidates.candidates() if covered <= most]
+    choices = [covered for covered in lasting if candidates.keeps_last_messages(covered - 1)]
     after = candidates.client_tokens_after
     within = [covered for covered in choices if after(covered) <= retention - coming] or choices[-1:]
     # One cut before those within the retention is offered too, so that the retention is left at the high water.
