@@ -7,7 +7,7 @@ for a summary of its own.
 
 So each process remembers what its clients sent. It prepares nothing for a client that drops messages, as long as its
 requests fit. If they do not, and the client has dropped messages more than once, those that the summary of its last
-request stands for are read from the store, and the conversation goes on (docs/adr/0053).
+request stands for are read from the store, and the conversation goes on (docs/adr/0052).
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from tidemark.core.bounded import SizedCache
-from tidemark.core.conversation.dropping import PROOF, dropped_messages, drops_some
+from tidemark.core.conversation.dropping import PROOF, dropped_messages
 from tidemark.core.conversation.messages import digest_of
 from tidemark.core.conversation.records import REDACTED
 from tidemark.core.conversation.request import ModelRequest
@@ -60,17 +60,17 @@ class _EarlierRequest:
 
 
 _Remembered = SizedCache[bytes, _EarlierRequest]
-"""By the two messages before the newest one of a request."""
+"""By the two newest messages of a request, and by the two before the newest."""
 
 
 class ComparedRequest:
     """A request beside the one before it. It is remembered when its reply begins."""
 
     def __init__(
-        self, remembered: _Remembered, key: bytes, digests: tuple[bytes, ...], before: _EarlierRequest | None
+        self, remembered: _Remembered, keys: Sequence[bytes], digests: tuple[bytes, ...], before: _EarlierRequest | None
     ) -> None:
         self._remembered = remembered
-        self._key = key
+        self._keys = keys
         self._digests = digests
         self._drops = self._whole_requests = 0
         self.conversation = ""
@@ -83,7 +83,8 @@ class ComparedRequest:
     def _compare(self, before: _EarlierRequest) -> None:
         summarized, head = before.summarized - before.missing, before.head if before.missing else None
         dropped = dropped_messages(before.digests, self._digests, summarized, head=head)
-        if (dropped is not None and dropped.count) or drops_some(before.digests, self._digests):
+        whatever_follows = dropped or dropped_messages(before.digests, self._digests, head=head)
+        if whatever_follows is not None and whatever_follows.count:
             self._drops = before.drops + 1
         elif before.whole_requests < PATIENCE:
             self._drops, self._whole_requests = before.drops, before.whole_requests + 1
@@ -111,7 +112,8 @@ class ComparedRequest:
             self._drops,
             self._whole_requests,
         )
-        self._remembered.put(self._key, request)
+        for key in self._keys:
+            self._remembered.put(key, request)
         if self._drops and not report.summarized:
             return replace(result, turn=replace(result.turn, prepare=None))
         return result
@@ -161,13 +163,10 @@ class DroppingClients:
             return None
         tenant = tenant_of(walk.caller, await self._upstream.resolve(request.model))
         owner = digest_of(tenant.encode(), request.model.encode(), (walk.controls.conversation or "").encode())
-        newest = len(digests) - 1
-        before = None
-        for end in range(newest, max(newest - LOOKED_BACK, 1), -1):
-            before = self._remembered.get(_key(owner, digests, end))
-            if before is not None:
-                break
-        return ComparedRequest(self._remembered, _key(owner, digests, newest), digests, before)
+        stop = len(digests)
+        keys = [_key(owner, digests, end) for end in range(stop, max(stop - LOOKED_BACK, 2), -1)]
+        before = next((self._remembered[key] for key in keys if key in self._remembered), None)
+        return ComparedRequest(self._remembered, keys[:2], digests, before)
 
     async def _whole(self, request: ModelRequest, compared: ComparedRequest) -> ModelRequest | None:
         """Return a request with the messages that its client has dropped; None if the store has them not as sent."""
@@ -189,9 +188,10 @@ class DroppingClients:
         return await dialect.parse(body, bounded=False)
 
 
-def _key(owner: bytes, digests: Sequence[bytes], newest: int) -> bytes:
-    """Return the name of a request whose newest message is at this place: the two before it.
+def _key(owner: bytes, digests: Sequence[bytes], end: int) -> bytes:
+    """Return the name of a request by the two messages up to a place.
 
-    A client may send its newest message in other words later, without what it had looked up for it.
+    One name is not enough: a client may send its newest message in other words later, without what it had looked up
+    for it, or may have moved a note between the others.
     """
-    return digest_of(owner, *digests[newest - 2 : newest])
+    return digest_of(owner, *digests[end - 2 : end])

@@ -154,6 +154,15 @@ def test_other_clients_have_their_summaries_prepared(bench: Bench, request: pyte
     assert not talk.waited
 
 
+def test_a_note_that_moves_has_no_summaries_prepared_in_vain(bench: Bench, request: pytest.FixtureRequest) -> None:
+    """Each turn changes the note's place, so a prepared summary reaches no further than what stays the same."""
+    talk = front_end(bench, request.node.nodeid, with_a_note(1_000))
+    actions = [got.headers["x-tidemark-action"] for got in talk.turns(50)]
+    assert actions.count("compacted") >= 3
+    assert talk.asked <= actions.count("compacted") + 3
+    assert not talk.waited
+
+
 def test_a_deleted_message_is_in_no_summary(bench: Bench, request: pytest.FixtureRequest) -> None:
     """A person who deletes the first question once wants it forgotten: no habit is seen in that."""
     talk = front_end(bench, request.node.nodeid, list, strategy="extractive")

@@ -57,16 +57,6 @@ def _count(before: Sequence[bytes], now: Sequence[bytes], summarized: int) -> in
     return None
 
 
-def drops_some(before: Sequence[bytes], now: Sequence[bytes]) -> bool:
-    """Return whether messages are gone before others that stayed, behind the first ones that both have.
-
-    A client may always send its first message, and then the last twenty.
-    """
-    pairs = zip(before, now, strict=False)
-    head = next((place for place, (first, second) in enumerate(pairs) if first != second), None)
-    return head is not None and any(_starts(before[head:], now[head:]))
-
-
 def _starts(before: Sequence[bytes], now: Sequence[bytes]) -> Iterator[int]:
     """Find the places of an earlier request at which a later one may begin."""
     for place in range(len(before) - PROOF + 1):
