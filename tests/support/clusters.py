@@ -11,7 +11,7 @@ import socket
 import subprocess
 import time
 from collections.abc import Callable, Iterator, Sequence
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -264,7 +264,7 @@ def free_ports(count: int) -> list[int]:
     """
     ports: list[int] = []
     while len(ports) < count:
-        port = next(_PORTS)
+        port = next(_order_of_ports(_worker()))
         if port not in _KEPT and _is_free(port):
             ports.append(port)
     return ports
@@ -275,7 +275,7 @@ def port_before_bus(distance: int) -> int:
     while True:
         (port,) = free_ports(1)
         bus = port + distance
-        if bus in _OWN_PORTS and bus not in _KEPT and _is_free(bus):
+        if bus in _ports_of(_worker()) and bus not in _KEPT and _is_free(bus):
             _KEPT.add(bus)
             return port
 
@@ -287,10 +287,22 @@ def _is_free(port: int) -> bool:
     return False
 
 
-_WORKER = int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw")) % MOST_WORKERS
-_OWN_PORTS = range(PORTS_START + _WORKER, PORTS_END, MOST_WORKERS)
-# In an order of each run's own, since a run before may have left some.
-_PORTS = itertools.cycle(random.sample(_OWN_PORTS, len(_OWN_PORTS)))
+def _worker() -> int:
+    """The number of this process among those of the tests; a forked one gets it after this module was read."""
+    return int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw")) % MOST_WORKERS
+
+
+def _ports_of(worker: int) -> range:
+    return range(PORTS_START + worker, PORTS_END, MOST_WORKERS)
+
+
+@cache
+def _order_of_ports(worker: int) -> Iterator[int]:
+    """In an order of each run's own, since a run before may have left some."""
+    ports = _ports_of(worker)
+    return itertools.cycle(random.sample(ports, len(ports)))
+
+
 _KEPT: set[int] = set()
 
 

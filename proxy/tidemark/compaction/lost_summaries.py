@@ -1,8 +1,7 @@
 """Lost summaries: notices a client that changes, with each request, what the summary before stood for.
 
-A client with a clock in its first message does so, and one that drops its oldest messages. Each of its requests would
-ask a model for a summary that no other request can use. ``immediate.py`` writes such summaries without a model, and
-``background.py`` prepares none.
+A client with a clock in its first message does so. Each of its requests would ask a model for a summary that no other
+request can use. ``immediate.py`` writes such summaries without a model, and ``background.py`` prepares none.
 """
 
 from __future__ import annotations
