@@ -7,6 +7,7 @@ message, and its prefix is no stored conversation's. ``pipeline/dropping_clients
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from itertools import islice
 
 from tidemark.core.frozen import frozen
 
@@ -14,6 +15,8 @@ PROOF = 4
 """So many messages in a row, which both requests have, show that both are of one talk."""
 MOST_DROPPED = 0.5
 """A client that drops a larger part of its messages at once begins anew, or has another setting."""
+MOST_STARTS = 16
+"""Places that are compared as a whole. A talk of equal messages has as many as messages."""
 MOST_HEAD = 2
 """Some clients keep so many of the first messages. Whoever deletes in the middle of a talk means these messages."""
 
@@ -51,7 +54,7 @@ def dropped_messages(
 
 
 def _count(before: Sequence[bytes], now: Sequence[bytes], summarized: int) -> int | None:
-    for count in _starts(before, now):
+    for count in islice(_starts(before, now), MOST_STARTS):
         if count <= MOST_DROPPED * len(before) and before[count:summarized] == now[: max(summarized - count, 0)]:
             return count
     return None
