@@ -13,7 +13,7 @@ from tidemark.core.conversation.messages import JsonValue
 from tidemark.core.money import CACHE_SECONDS, ModelPrice, Rates
 from tidemark.core.ports import Route
 from tidemark.upstream.headers import is_anthropic
-from tidemark.upstream.wire import is_openai
+from tidemark.upstream.providers import is_openai
 
 REMEMBERED = 1024
 """The most models whose prices are cached. Clients choose the names, so the cache needs a bound."""

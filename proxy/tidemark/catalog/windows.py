@@ -18,8 +18,7 @@ from tidemark.core.conversation.messages import JsonValue
 from tidemark.core.planning.budget import ModelWindow
 from tidemark.core.ports import Caller, Route
 from tidemark.upstream.headers import beta_values
-from tidemark.upstream.providers import KEYLESS
-from tidemark.upstream.wire import is_openai
+from tidemark.upstream.providers import KEYLESS, is_openai
 
 REMEMBERED = 1024
 """The most models whose data are cached. Clients choose the names, so the caches need a bound."""

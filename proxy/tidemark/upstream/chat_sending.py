@@ -13,9 +13,11 @@ from tidemark.core.ports import Caller, Clock, Route, UpstreamReply
 from tidemark.dialects.openings import opening_error
 from tidemark.upstream.bridges.bridge import ReadReply
 from tidemark.upstream.chat_templates import ChatTemplates, drops_systems, is_about_roles
+from tidemark.upstream.configured_members import with_members
+from tidemark.upstream.providers import is_openai
 from tidemark.upstream.translate import TranslateLane
 from tidemark.upstream.user_turn import OPENING_BYTES, in_user_turn
-from tidemark.upstream.wire import CHAT_PATH, WireLane, is_openai
+from tidemark.upstream.wire import CHAT_PATH, WireLane
 
 REFUSED = frozenset(
     {
@@ -54,6 +56,8 @@ class ChatSender:
         :param is_bridged: whether the client sent the request in another dialect, so that its form is Tidemark's
         :raises UpstreamUnreachable, UpstreamTimedOut: there was no answer
         """
+        if route.members is not None:
+            body = with_members(body, route.members)
         has_summary = OPENING_BYTES in body
 
         def send(form: bytes) -> Awaitable[UpstreamReply]:

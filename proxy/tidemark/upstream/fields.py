@@ -50,13 +50,28 @@ archive, and litellm reads ``metadata`` as instructions to its loggers and route
 BESIDE_OPENAIS = frozenset({"thinking", "top_k"})
 """Those of these fields that are not OpenAI's; the SDK beneath litellm takes no argument of their name."""
 
+SERVER_FIELDS = frozenset(
+    {
+        "cache_prompt",
+        "chat_template_kwargs",
+        "ignore_eos",
+        "min_p",
+        "min_tokens",
+        "repetition_penalty",
+        "structured_outputs",
+    }
+)
+"""Members that vLLM, SGLang and llama.cpp document for chat completions beside OpenAI's. litellm passes on any name
+that it does not know; here only these count, because an unknown name in an entry may be a credential."""
+
 WRITTEN_BY_LITELLM = frozenset({"model", "stream"})
 """Members of a request that litellm writes from arguments of its own."""
 
 CONFIGURED_FOR_LITELLM = (CHAT_FIELDS | {"additional_drop_params", "api_version", "extra_body", "mock_response"}) - {
     "messages"
 }
-"""Entries of ``litellm_params`` that the wire lane cannot apply; ``lane: auto`` translates if one is set."""
+"""Entries of ``litellm_params`` that litellm applies. ``lane: auto`` translates if one is set, unless the upstream is a
+server of OpenAI's format and the wire lane can write them."""
 
 ROUTER_FIELDS = frozenset(
     {

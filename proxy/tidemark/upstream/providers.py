@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import ipaddress
 from collections.abc import Mapping
+from functools import lru_cache
 from urllib.parse import urlsplit
 
 from tidemark.core.ports import Lane
@@ -82,6 +83,7 @@ FAMILIES: Mapping[str, str] = {
 }
 """Beginnings of names that belong to one provider. litellm removes retired models from its map and then cannot
 resolve them."""
+MAX_CACHED_BASES = 256
 LOCAL_ENDS = (".internal", ".intranet", ".lan", ".local", ".localhost", ".home.arpa")
 """Ends of host names in private networks: RFC 6761, 6762 and 8375, ICANN's ``.internal``, and routers' names."""
 
@@ -104,6 +106,12 @@ def why_closed(name: str, provider: str, lane: Lane, base_url: str | None) -> st
     if lane == "translate" and "://" in name:
         return "a model's name may not hold an address"
     return None
+
+
+@lru_cache(maxsize=MAX_CACHED_BASES)
+def is_openai(base_url: str) -> bool:
+    """Tell whether a base URL is OpenAI's own."""
+    return urlsplit(base_url).hostname == "api.openai.com"
 
 
 def is_local(base_url: str) -> bool:

@@ -18,6 +18,7 @@ from tidemark.core.errors import ConfigError
 from tidemark.core.frozen import frozen
 from tidemark.core.ports import Headers
 from tidemark.upstream import providers
+from tidemark.upstream.configured_members import are_writable
 from tidemark.upstream.fields import CONFIGURED_FOR_LITELLM
 
 LaneChoice = Literal["auto", "wire", "translate"]
@@ -97,9 +98,23 @@ class Destination:
             case "translate":
                 return False
             case "auto":
-                return not CONFIGURED_FOR_LITELLM & self.params.keys()
+                return not self.needs_litellm
             case _:
                 assert_never(self.lane)
+
+    @property
+    def needs_litellm(self) -> bool:
+        """Tell whether it has request parameters that only litellm applies, as for OpenAI's own models.
+
+        litellm writes some parameters in other words for providers that it knows. A server of OpenAI's format that the
+        entry itself names takes them as they are.
+        """
+        if not CONFIGURED_FOR_LITELLM & self.params.keys():
+            return False
+        stated = self.without_litellm
+        if stated is not None and providers.is_openai(stated[2] or ""):
+            return True
+        return not are_writable(self.params, renamed=stated is None)
 
     @property
     def bare_model(self) -> str:

@@ -23,6 +23,7 @@ from tidemark.upstream import litellm, providers
 from tidemark.upstream.answers import text_of
 from tidemark.upstream.bridges.asking import WriteMessage
 from tidemark.upstream.chat_sending import ChatSender
+from tidemark.upstream.configured_members import carried_with, members_of
 from tidemark.upstream.errors import ANY_MODEL
 from tidemark.upstream.fields import CONFIGURED_FOR_LITELLM
 from tidemark.upstream.headers import caller_key, is_anthropic
@@ -35,11 +36,11 @@ from tidemark.upstream.other_dialects import (
     not_served,
     not_spoken,
 )
-from tidemark.upstream.providers import CLAUDES_CLOUDS, endpoint, is_local, trimmed, why_closed
+from tidemark.upstream.providers import CLAUDES_CLOUDS, endpoint, is_local, is_openai, trimmed, why_closed
 from tidemark.upstream.refusals import Refusal
 from tidemark.upstream.routes import DIALECTS, Destination, find, read_entries, served_at, sole_destination
 from tidemark.upstream.translate import TranslateLane, credential_for
-from tidemark.upstream.wire import WireLane, is_openai
+from tidemark.upstream.wire import WireLane
 
 CHAT, RESPONSES, MESSAGES = DIALECTS
 MAX_CACHED_ROUTES = 1024
@@ -175,6 +176,8 @@ class LiteLLMUpstream:
             return await self._others.send(route, path, body, caller)
         if carrying is None:
             raise not_served(route, path)
+        if carrying.members is not None and method == "POST" and isinstance(body, bytes):
+            body = carried_with(body, path, carrying.members)
         return await self.wire.forward(carrying, method, path, body, caller)
 
     def _carrying_route(self, route: Route, caller: Caller) -> Route | None:
@@ -373,6 +376,7 @@ def _route(lane: Lane, names: tuple[str, str], provider: str, base: str | None, 
         dialects=entry.dialects or _through_litellm(provider, entry),
         thinking_binding=entry.thinking_binding,
         native_compaction=entry.native_compaction,
+        members=members_of(entry.params) if lane == "wire" else None,
     )
 
 
@@ -388,7 +392,7 @@ async def _lane_of(entry: Destination, provider: str, base: str | None) -> Lane:
         case "wire" | "translate":
             return entry.lane
         case "auto":
-            if base is None or CONFIGURED_FOR_LITELLM & entry.params.keys():
+            if base is None or entry.needs_litellm:
                 return "translate"
             return "wire" if await _speaks_wire(provider) else "translate"
         case _:

@@ -13,7 +13,6 @@ from collections.abc import AsyncIterator, Sequence
 from functools import lru_cache
 from math import inf
 from typing import TYPE_CHECKING, Protocol
-from urllib.parse import urlsplit
 
 import msgspec
 
@@ -22,11 +21,12 @@ from tidemark.core.errors import UpstreamError
 from tidemark.core.http_headers import end_to_end
 from tidemark.core.ports import Caller, Headers, Route, TextRequest, Upload, UpstreamReply
 from tidemark.upstream.answer_bounds import AnswerBounds, OpenEvent, has_plain_events
+from tidemark.upstream.configured_members import with_members
 from tidemark.upstream.errors import TIMEOUT_REMEDY, broken, refused, stalled, timed_out, unreachable
 from tidemark.upstream.headers import carried, outgoing
 from tidemark.upstream.http1.failures import ConnectionGone, ConnectTimedOut
 from tidemark.upstream.http1.pool import Pool
-from tidemark.upstream.providers import endpoint
+from tidemark.upstream.providers import endpoint, is_openai
 from tidemark.upstream.reaching import TlsQuestions, failure_of, proxy_of
 
 if TYPE_CHECKING:
@@ -215,6 +215,8 @@ class WireLane:
         before = [msgspec.Raw(raw) for raw in prefix.raws] if prefix else []
         members = {"messages": [*before, *request.messages], bound: request.max_tokens, "stream": False}
         body = msgspec.json.encode({"model": route.upstream_model, **fields, **members})
+        if route.members is not None:
+            body = with_members(body, route.members)
         headers = [pair for pair in outgoing(route, caller) if pair[0] not in (b"content-type", b"accept")]
         headers += [JSON_CONTENT, (b"accept", b"application/json")]
         url = url_of(route.base_url, CHAT_PATH)
@@ -301,12 +303,6 @@ class WireLane:
 def url_of(base_url: str, path: str) -> str:
     """Return the URL of an endpoint: the very same text each time, so that its hash is cached."""
     return endpoint(base_url, path)
-
-
-@lru_cache(maxsize=MAX_CACHED_URLS)
-def is_openai(base_url: str) -> bool:
-    """Tell whether a base URL is OpenAI's own."""
-    return urlsplit(base_url).hostname == "api.openai.com"
 
 
 def _proxy_url(url: str) -> str | None:

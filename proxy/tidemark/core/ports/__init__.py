@@ -26,6 +26,7 @@ from tidemark.core.ports.summarizing import AskProvider, ChooseSummarizer, Summa
 from tidemark.core.ports.upstream import (
     NO_CREDENTIAL,
     Caller,
+    ConfiguredMembers,
     Headers,
     Lane,
     ModelCatalog,
@@ -48,6 +49,7 @@ __all__ = [
     "Caller",
     "ChooseSummarizer",
     "Clock",
+    "ConfiguredMembers",
     "ConsumerState",
     "ConversationStore",
     "DeadLetter",

@@ -64,6 +64,18 @@ NO_CREDENTIAL = Caller(b"", ())
 
 
 @frozen
+class ConfiguredMembers:
+    """What an entry's parameters make of the body of each request on the wire lane, as raw JSON by name."""
+
+    stated: Mapping[str, bytes]
+    """Parameters of chat completions."""
+    extra_body: Mapping[str, bytes]
+    """Members of requests of every kind."""
+    left_out: frozenset[str]
+    """Names of members that the upstream does not get."""
+
+
+@frozen
 class Route:
     """The upstream of a model, and how its requests are sent."""
 
@@ -93,6 +105,8 @@ class Route:
     address is to say so."""
     silence_seconds: float = 600.0
     """The longest time between two pieces of a reply; comments of a stream are pieces, too."""
+    members: ConfiguredMembers | None = None
+    """The configured request parameters, if the wire lane writes them; None if there are none."""
     takes_bytes: bool = False
     """Whether only ``transport.lane`` sends its requests through litellm. What litellm has no call for goes there as
     bytes."""
