@@ -17,6 +17,7 @@ from tidemark.core.ports import Headers, Route
 from tidemark.upstream.answer_bounds import AnswerBounds
 from tidemark.upstream.errors import broken, stalled
 from tidemark.upstream.headers import returned_headers
+from tidemark.upstream.plain_chunks import PlainChunks
 from tidemark.upstream.refusals import is_timeout, provider_message
 
 EVENT_STREAM = (b"content-type", b"text/event-stream")
@@ -39,6 +40,7 @@ class StreamedReply:
     def __init__(self, stream: Any, route: Route, bounds: AnswerBounds, *, usage: bool) -> None:
         self.headers: Headers = (EVENT_STREAM, *answer_headers(stream))
         self._stream = stream
+        self._plain = PlainChunks(stream)
         self._route = route
         self._bounds = bounds
         self._usage = usage
@@ -61,7 +63,7 @@ class StreamedReply:
         chunk, self._first = self._first, None
         try:
             while chunk is not None:
-                for event in events_of(chunk, usage=self._usage):
+                for event in self._events_of(chunk):
                     # A completion has one id (the reference). For Gemini and Ollama litellm gives each chunk its own.
                     self._id = event["id"] = self._id or event.get("id")
                     if any(choice.get("finish_reason") for choice in event["choices"]):
@@ -82,6 +84,15 @@ class StreamedReply:
             raise self._broken(error) from error
         finally:
             await self.close()
+
+    def _events_of(self, chunk: Any) -> list[dict[str, Any]]:
+        plain_event = self._plain.event_of(chunk)
+        if plain_event is not None:
+            return [plain_event]
+        events = events_of(chunk, usage=self._usage)
+        if events:
+            self._plain.note(events[0])
+        return events
 
     async def close(self) -> None:
         """Cancel the call: first the read in progress, then the provider's own response."""
