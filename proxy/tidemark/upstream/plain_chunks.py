@@ -70,7 +70,7 @@ def plain_text(chunk: Any) -> str | None:
     if choice["finish_reason"] is not None or choice["index"] or choice.get("logprobs") is not None:
         return None
     delta = choice["delta"]
-    said = [value for value in delta.__pydantic_extra__.values() if value is not None]
+    values = [value for value in delta.__pydantic_extra__.values() if value is not None]
     text = delta.__pydantic_extra__["content"]
-    is_plain = isinstance(text, str) and text and said == [text] and delta.provider_specific_fields is None
+    is_plain = isinstance(text, str) and text and values == [text] and delta.provider_specific_fields is None
     return text if is_plain else None
