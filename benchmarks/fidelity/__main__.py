@@ -19,7 +19,7 @@ from typing import IO
 import click
 
 from benchmarks.fidelity.compacting import CaseCompactions, served_model
-from benchmarks.fidelity.corpora import KINDS, corpus_cases
+from benchmarks.fidelity.corpora import FOLDER, HELD_OUT, KINDS, corpus_cases
 from benchmarks.fidelity.drawing import draw_figures
 from benchmarks.fidelity.generated import generated_cases
 from benchmarks.fidelity.locomo import locomo_cases
@@ -46,6 +46,7 @@ CASE_KINDS = ("all", "rule", "identifier", "preference")
     metavar="KINDS",
     help=f"Written talks of these kinds, measured instead of the others: all, or some of {','.join(KINDS)}.",
 )
+@click.option("--held-out", is_flag=True, help="Of the written talks, those by authors who knew no rule.")
 @click.option(
     "--recall",
     type=click.IntRange(0, 99),
@@ -62,6 +63,7 @@ def main(
     config: Path | None,
     talks: IO[bytes] | None,
     kinds: str | None,
+    held_out: bool,
     recall: int,
     plot: Path | None,
     strategy: Strategy,
@@ -78,7 +80,12 @@ def main(
     if recall >= min(percent):
         raise click.BadParameter("use less than the smallest budget", param_hint="--recall")
     refuse_unasked(strategy, templates, models)
-    subject = _subject(talks, percent, recall=recall) if kinds is None else _corpora_subject(kinds, percent, recall)
+    if kinds is None and held_out:
+        raise click.BadParameter("name the kinds, as in --corpora all", param_hint="--held-out")
+    if kinds is None:
+        subject = _subject(talks, percent, recall=recall)
+    else:
+        subject = _corpora_subject(kinds, percent, recall, HELD_OUT if held_out else FOLDER)
     rows = asyncio.run(_measure(config, subject, strategy, templates, models))
     if plot:
         _draw(rows, plot)
@@ -113,7 +120,7 @@ def _subject(talks: IO[bytes] | None, percent: list[int], *, recall: int) -> Sub
     return Subject((len(cases) * (2 if recall else 1) + rounds) * len(percent), measured)
 
 
-def _corpora_subject(kinds: str, percent: list[int], recall: int) -> Subject:
+def _corpora_subject(kinds: str, percent: list[int], recall: int, folder: Path) -> Subject:
     """Return the written talks; those that nobody asks about are measured without recall.
 
     :raises click.BadParameter: there are no talks of that kind
@@ -122,7 +129,7 @@ def _corpora_subject(kinds: str, percent: list[int], recall: int) -> Subject:
     if unknown := [kind for kind in chosen if kind not in KINDS]:
         message = f"there is no corpus {unknown[0]!r}; use all, or some of {', '.join(KINDS)}"
         raise click.BadParameter(message, param_hint="--corpora")
-    cases = corpus_cases(chosen)
+    cases = corpus_cases(chosen, folder)
     with_questions = [case for case in cases if recall and all(fact.question for fact in case.facts)]
     without_questions = [case for case in cases if case not in with_questions]
 

@@ -24,7 +24,7 @@ from tidemark.summarizers.fitting import cut_to_bound, estimated_tokens, is_larg
 from tidemark.summarizers.rules import is_rule
 from tidemark.summarizers.salience import FIXED_TOKENS, candidates_of
 from tidemark.summarizers.sentences import words_of
-from tidemark.summarizers.signals import is_decision, is_fact
+from tidemark.summarizers.signals import is_decision
 from tidemark.summarizers.transcript import join_lines
 
 _EARLIER_SHARE = 0.8
@@ -81,7 +81,7 @@ class ExtractiveSummarizer:
     @cached_property
     def recipe(self) -> SummaryRecipe:
         """Return what its summaries depend on: these rules only."""
-        return SummaryRecipe("extractive", "", version=16)
+        return SummaryRecipe("extractive", "", version=17)
 
     async def summarize(self, task: SummaryTask) -> SummaryText:
         """Return the best sentences within the bound; a large task is weighed in a thread.
@@ -93,12 +93,23 @@ class ExtractiveSummarizer:
             return SummaryText(await in_thread(deadline, self._summarize, task, deadline), "extractive")
         return SummaryText(self._summarize(task), "extractive")
 
+    def _candidates(self, task: SummaryTask, deadline: Deadline, *, with_bulk: bool = False) -> list[Candidate]:
+        return candidates_of(
+            task.messages,
+            task.previous,
+            task.max_tokens,
+            with_bulk=with_bulk,
+            rank_of=lambda word: self._counter.rank_of(word, task.model),
+            reading=task.reading,
+            deadline=deadline,
+        )
+
     def _summarize(self, task: SummaryTask, deadline: Deadline = UNBOUNDED) -> str:
         task = task if task.reading else replace(task, reading=Reading())
         earlier_lines = (task.previous or "").split("\n")
         if task.earlier and NARRATIVE not in earlier_lines:  # what a model wrote is in no message, and goes on
             task = replace(task, messages=[*task.earlier, *task.messages], previous=None, earlier=())
-        candidates = _candidates(task, deadline)
+        candidates = self._candidates(task, deadline)
         if not candidates:
             return cut_to_bound(_NOTHING, task, self._counter)
         ranked = _ranked(candidates)
@@ -107,7 +118,7 @@ class ExtractiveSummarizer:
         text = self._filled(ranked, task, deadline)
         if text and self._counter.count_text(text, task.model) < _GOOD_FILL * task.max_tokens:
             # All informative sentences are in and tokens are free: add the bulk of what tools returned.
-            everything = _candidates(task, deadline, with_bulk=True)
+            everything = self._candidates(task, deadline, with_bulk=True)
             if len(everything) > len(candidates):
                 text = max(text, self._filled(_ranked(everything), task, deadline), key=len)
         # If no sentence fits a bound of a few words, the beginning of the most important one does.
@@ -165,17 +176,6 @@ class ExtractiveSummarizer:
         return text
 
 
-def _candidates(task: SummaryTask, deadline: Deadline, *, with_bulk: bool = False) -> list[Candidate]:
-    return candidates_of(
-        task.messages,
-        task.previous,
-        task.max_tokens,
-        with_bulk=with_bulk,
-        reading=task.reading,
-        deadline=deadline,
-    )
-
-
 def _needed_tokens(candidates: Sequence[Candidate]) -> float:
     """Return an estimate of the tokens of all candidates, each on a line of its own."""
     return sum([candidate.tokens + _LINE_TOKENS for candidate in candidates])
@@ -195,22 +195,16 @@ def _shortened(ranked: Sequence[Candidate], tokens: float, deadline: Deadline) -
     return [*_ranked(best), *ranked[len(best) :]]
 
 
-def _is_ledgers(text: str) -> bool:
-    """Return whether a sentence is a fact or a decision."""
-    words = words_of(text)
-    return is_fact(text, words) or is_decision(text, words)
-
-
 def _shorter(candidate: Candidate) -> Candidate:
     """Return an ordinary sentence without its articles.
 
-    Rules, facts, decisions, the request and bulk stay as they are: what the ledger carries is the speaker's own words.
+    Rules, decisions, the request and bulk stay as they are: what the ledger carries is the speaker's own words.
     """
     is_rule_too = candidate.label and is_rule(candidate.text, words_of(candidate.text))  # a newer one outranks it
     if candidate.tier != 1 or is_rule_too:
         return candidate
     text = shorten(candidate.text)
-    if text == candidate.text or _is_ledgers(candidate.text):
+    if text == candidate.text or is_decision(candidate.text, words_of(candidate.text)):
         return candidate
     tokens = candidate.tokens - estimated_tokens(candidate.text) + estimated_tokens(text)
     density = candidate.density * (candidate.tokens + FIXED_TOKENS) / (tokens + FIXED_TOKENS)

@@ -6,9 +6,10 @@ tokenized here, so 100,000 tokens take about a tenth of a second.
 
 from __future__ import annotations
 
+import math
 import re
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from itertools import chain
 from operator import attrgetter
@@ -56,7 +57,6 @@ _CODE_STARTS = (
 _CODE_FIRST = frozenset(start[0] for start in _CODE_STARTS)
 _CODE_ENDS = ("{", ";", "(", "},", "],")
 _NAME = re.compile(r"[ (\"'«„“¿¡][A-ZÀ-ÖØ-ÞČĆŁŚŠŽŻŹΑ-ΩА-Я]\w")
-_PATH = re.compile(r"[\w.-]{1,64}(?:/[\w.-]{1,64}){1,16}")
 _NUMBER = re.compile(r"\d\d*(?:[.,:/-]\d+)*")
 _COMMON_TEXT = """
 a about after again all also am an and any are as at back be because been before being but by can
@@ -75,8 +75,6 @@ _ROLE_WEIGHT = {"Assistant": 0.95, "Tool": 0.5, "System": 0.7}
 """The factor for a role. Of two sentences that tell as much, the user's comes first."""
 _ODD = 0.75
 """What a line of a result gains that is unlike all others of its list, as an error there."""
-_NEW_PATH = 1.5
-"""Worth of the first call with a path, beside its words, which other paths have in common with it."""
 _TAKEN_UP = 1.5
 """The factor for a line of a result that somebody takes up later."""
 _MARK_CHARS = 2.8
@@ -86,8 +84,8 @@ _REPEATED = 0.3
 _LEAST_WORTH = 0.05
 _LABELLED = 8.0
 """What a label adds to a weight."""
-_REPLY, _TIME, _TO_LISTENER = 1.0, 0.3, 0.7
-"""What a sentence of a talk gains after a question and by a time; the factor for "you"."""
+_REPLY, _TIME = 1.0, 0.3
+"""What a sentence of a talk gains after a question and by a time."""
 _TIME_TEXT = """
 yesterday today tomorrow tonight ago last next week weekend month year years weeks months days summer winter spring
 autumn morning evening since monday tuesday wednesday thursday friday saturday sunday january february march april
@@ -95,10 +93,10 @@ june july august september october november december
 gestern heute morgen woche monat jahr hier demain semaine mois année ayer mañana semana mes año
 """
 _TIME_WORDS = frozenset(_TIME_TEXT.split())
-_SECOND_PERSON_TEXT = "you your du dein euch tu ton ta votre vous tú usted"
-_SECOND_PERSON = frozenset(_SECOND_PERSON_TEXT.split())
 _RARE, _UNCOMMON = 3, 10
 """Mentions up to which a word is rare, and up to which it is uncommon, in this conversation."""
+_EVERYDAY, _SPREAD, _RAREST = 4.0, 7.0, 1.2
+"""The logarithm of a rank that tells nothing, how many more are worth 1, and the highest worth."""
 _AT_ONCE = 1_000
 """The pieces whose words are counted in one call."""
 _ENCODED_WEIGHT = 0.05
@@ -121,11 +119,13 @@ def candidates_of(
     max_tokens: int,
     *,
     with_bulk: bool = False,
+    rank_of: Callable[[str], int | None] = lambda _: None,
     reading: Reading | None = None,
     deadline: Deadline = UNBOUNDED,
 ) -> list[Candidate]:
     """Return the sentences that a summary may keep, weighed, without repetitions.
 
+    :param rank_of: the place of a word in a list of words, frequent ones first; None if it is not there
     :param with_bulk: also return the bulk of long results and words, for a bound that the rest does not fill
     :param reading: what was read before of the same texts
     :raises SummaryOverdue: the deadline has passed
@@ -147,6 +147,7 @@ def candidates_of(
     pieces = pieces_of(old, new, with_bulk=with_bulk, reading=reading or Reading(), deadline=deadline)
     weights = _word_weights(pieces)
     pieces = with_subjects(without_asides(pieces, weights), deadline)
+    weights = {word: worth * _rarity(rank_of(word)) for word, worth in weights.items()}
     weighing = _Weighing(len(pieces), weights, days)
     weighing.phrases.update(words_of(text) for text in sentences(request.within(*max_chars) if request else ""))
     weighing.read(pieces, deadline)
@@ -256,7 +257,7 @@ def _bounded_request(line: Utterance, max_chars: tuple[int, int]) -> Utterance:
 
 
 def _word_weights(pieces: Sequence[Piece]) -> dict[str, float]:
-    """Return the worth of the next mention of each word; common words are missing."""
+    """Return the worth of the next mention of each word in this conversation; common words are missing."""
     counts: Counter[str] = Counter()
     for first in range(0, len(pieces), _AT_ONCE):  # one call for millions of words would keep the interpreter
         counts.update(chain.from_iterable([piece.phrase.words for piece in pieces[first : first + _AT_ONCE]]))
@@ -265,6 +266,11 @@ def _word_weights(pieces: Sequence[Piece]) -> dict[str, float]:
         for word, count in counts.items()
         if len(word) > 1 and word not in _COMMON and not word.isdigit()
     }
+
+
+def _rarity(rank: int | None) -> float:
+    """Return the factor for a word by its rank in its language, as information grows with the logarithm (Zipf)."""
+    return _RAREST if rank is None else min(max((math.log(rank + 1) - _EVERYDAY) / _SPREAD, 0.0), _RAREST)
 
 
 def _weigh(piece: Piece, place: int, weights: dict[str, float], recency: float, days: Sequence[str]) -> Candidate:
@@ -284,15 +290,13 @@ def _weigh(piece: Piece, place: int, weights: dict[str, float], recency: float, 
     if not (text.isascii() and text[1:].islower()):  # it has a capital beside the first letter
         weight += min(len(_NAME.findall(text)), 4)
     if "`" in text or "/" in text or "_" in text:
-        weight += 1.0  # names and paths have no other wording
+        weight += 1.5  # names and paths have no other wording
     tier = 2 if piece.kind.bulk else -1 if speaker == REQUEST else 0 if piece.rule else 1
     label = label_of(text) if ":" in text and tier in (0, 1) else ""
-    if label or phrase.is_fact or phrase.is_decision or phrase.is_error:
+    if label or phrase.is_decision or phrase.is_error:
         weight += _wording(phrase) + (_LABELLED if label else 0.0)
     if tier == 1 and not label and not speaker.startswith("Tool"):
         weight = _in_talk(piece, weight)
-    if "/" in text and text.startswith(CALLED):
-        weight += _new_paths(text, weights)
     weight *= _ROLE_WEIGHT.get(speaker.partition(" ")[0], 1.0)
     weight *= _form_weight(text)
     # An earlier summary kept the best of its time; among equal sentences the newer one matters more.
@@ -324,24 +328,11 @@ def _worth_of(words: Sequence[str], weights: dict[str, float]) -> float:
     return total
 
 
-def _new_paths(call: str, weights: dict[str, float]) -> float:
-    """Return the worth of the paths of a call, and lower it for the calls after it."""
-    total = 0.0
-    for path in _PATH.findall(call)[:_MOST_NUMBERS]:
-        worth = weights.get(path, _NEW_PATH)
-        total += worth
-        weights[path] = worth * _REPEATED
-    return total
-
-
 def _in_talk(piece: Piece, weight: float) -> float:
-    """Return the weight of a sentence of a talk: answers and times tell more, words about the listener less."""
-    words = piece.phrase.words
+    """Return the weight of a sentence of a talk: answers and times tell more."""
     if piece.question and weight:
         weight += _REPLY
-    if not _TIME_WORDS.isdisjoint(words):
-        weight += _TIME
-    return weight if _SECOND_PERSON.isdisjoint(words) else weight * _TO_LISTENER
+    return weight if _TIME_WORDS.isdisjoint(piece.phrase.words) else weight + _TIME
 
 
 def _form_weight(text: str) -> float:
@@ -355,8 +346,7 @@ def _form_weight(text: str) -> float:
 
 
 def _wording(phrase: Phrase) -> float:
-    weight = 2.0 if phrase.is_fact else 0.0
-    weight += 1.5 if phrase.is_decision else 0.0
+    weight = 1.5 if phrase.is_decision else 0.0
     return weight + (1.5 if phrase.is_error else 0.0)
 
 

@@ -158,6 +158,13 @@ class LocalTokenCounter:
     def count_text(self, text: str, model: str) -> int:
         return self._text(self._scheme_of(model), text)
 
+    def rank_of(self, word: str, model: str) -> int | None:
+        try:
+            return self._vocabulary(self._scheme_of(model).family.encoding).rank(word)
+        except TokenizerFailed as error:
+            self._estimating(error)
+            return None
+
     def cut_text(self, text: str, model: str, max_tokens: int) -> str:
         family = self._scheme_of(model).family
         try:

@@ -68,6 +68,16 @@ class Vocabulary:
             return len(self._encode(text)) if text else 0
         return sum(len(self._encode(piece)) for piece in pieces(text))
 
+    def rank(self, word: str) -> int | None:
+        """Return the rank of a word with a blank before it; None if it is not one token.
+
+        The ranks are the order of byte-pair merges (Sennrich et al. 2016), so that frequent words come first.
+        """
+        try:
+            return self._encoder.encode_single_token(" " + word)
+        except KeyError:
+            return None
+
     def cut(self, text: str, max_tokens: int) -> str:
         """Return the longest beginning that has at most ``max_tokens`` tokens when it is counted alone."""
         end, remaining = 0, max_tokens

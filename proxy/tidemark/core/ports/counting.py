@@ -64,6 +64,13 @@ class TokenCounter(Protocol):
         """Count a text without any overhead."""
         ...
 
+    def rank_of(self, word: str, model: str) -> int | None:
+        """Return the place of a word in the tokenizer's vocabulary, which lists frequent ones first.
+
+        None if it is not one token, or the vocabulary is missing.
+        """
+        ...
+
     def cut_text(self, text: str, model: str, max_tokens: int) -> str:
         """Return the longest beginning of ``text`` of at most ``max_tokens`` tokens, whole characters only."""
         ...
