@@ -38,11 +38,13 @@ from tidemark.features.conversations.search_index import MessageSearch
 from tidemark.features.conversations.standing_summaries import StandingSummaries
 from tidemark.features.conversations.transfer import Transfer
 from tidemark.features.feature import Feature
+from tidemark.pipeline.history_reader import HistoryReader
 from tidemark.server.access import OPERATORS, ConversationAccess
 from tidemark.server.encodings import read_plain_body
 from tidemark.server.headers import conversation_name
 from tidemark.server.names import NamedRoute
 from tidemark.server.responses import to_json, with_error_envelope
+from tidemark.store.bills import RedisBills
 from tidemark.worker.worker import Worker
 
 MAX_QUERY_CHARACTERS = 1000
@@ -63,8 +65,9 @@ class ConversationsFeature(Feature):
         self.reading = ConversationReader(
             access=rights,
             store=store,
-            summaries=summaries,
-            search=MessageSearch(),
+            bills=RedisBills(store.ask),
+            standing=summaries,
+            index=MessageSearch(),
             deletion_hooks=worker.deletion_hooks,
             dialect=dialect,
             formats=formats,
@@ -99,7 +102,7 @@ class ConversationsFeature(Feature):
             pipeline=worker.pipeline,
             fitter=worker.fitter,
             dialect=worker.chat,
-            formats=worker.formats,
+            reader=HistoryReader(worker.store, worker.formats),
         )
 
     def routes(self) -> Sequence[BaseRoute]:

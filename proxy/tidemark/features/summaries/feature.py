@@ -34,6 +34,7 @@ from tidemark.features.summaries.compaction_requests import CompactionRequests
 from tidemark.features.summaries.receipts import ReceiptPage, ReceiptReader, SummaryReceipt
 from tidemark.features.summaries.summarize import ManualCompaction, ManualSummary, SummarizeRequest
 from tidemark.features.summaries.summary_changes import PreviewOptions, SummaryChanges
+from tidemark.pipeline.history_reader import HistoryReader
 from tidemark.server.access import ConversationAccess
 from tidemark.server.encodings import read_plain_body
 from tidemark.server.headers import report_lines
@@ -66,10 +67,9 @@ class SummariesFeature(Feature):
         self._requests = CompactionRequests(
             pipeline=worker.pipeline,
             upstream=worker.upstream,
-            store=worker.store,
             heads=worker.request_heads,
             dialect=worker.chat,
-            formats=worker.formats,
+            reader=HistoryReader(worker.store, worker.formats),
         )
 
     @cached_property
