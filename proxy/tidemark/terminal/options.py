@@ -5,12 +5,13 @@ Each command of ``tidemark`` that reads the configuration takes its file by ``co
 
 from __future__ import annotations
 
+import asyncio
 import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from contextlib import ExitStack
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
     from tidemark.config import Settings
     from tidemark.core.ports import Caller
 
+Done = TypeVar("Done")
 DEFAULT_FILE = "tidemark.yaml"
 """What ``tidemark init`` writes, and all commands read if no file is named."""
 
@@ -76,6 +78,28 @@ def store_url(settings: Settings, stack: ExitStack, *, tell: Callable[[str], Non
 
     folder, options = settings.data_dir / "store", memory_options(settings.store.max_mb)
     return running_url(folder) or stack.enter_context(EmbeddedValkey(folder, options=options, tell=tell)).url
+
+
+def with_store(
+    config: Path | None,
+    work: Callable[[Settings, str], Coroutine[Any, Any, Done]],
+    *,
+    tell: Callable[[str], None] | None = None,
+) -> Done:
+    """Return what the work does with the configuration and the store's address; end what was started for it.
+
+    :param tell: mend the files of an embedded store if they are damaged, and say so
+    """
+    from tidemark.config import load
+
+    settings = load(config, os.environ)
+    with ExitStack() as stack:
+        return asyncio.run(work(settings, store_url(settings, stack, tell=tell)))
+
+
+def warn(warning: str) -> None:
+    """Print a warning on standard error."""
+    click.echo(f"warning: {warning}", err=True)
 
 
 def sender() -> Caller:

@@ -6,13 +6,10 @@ elsewhere: only by it a whole store that was set back is found.
 
 from __future__ import annotations
 
-import asyncio
 import json
-import os
 import re
 import sys
 from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import ExitStack
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
@@ -20,7 +17,7 @@ from typing import TYPE_CHECKING, TypeVar
 import click
 
 from tidemark.terminal.examples import example
-from tidemark.terminal.options import config_option, json_option, store_url
+from tidemark.terminal.options import config_option, json_option, warn, with_store
 from tidemark.terminal.tables import print_json, printable
 
 if TYPE_CHECKING:
@@ -126,26 +123,18 @@ async def _lines(log: AuditLog, oldest: float) -> AsyncIterator[bytes]:
 
 def _with_log(config: Path | None, work: Callable[[AuditLog], Awaitable[Done]]) -> Done:
     """Return what the work does with the log, and stop everything that this started."""
-    from tidemark.config import load
     from tidemark.config.signing import secret_of
     from tidemark.worker.worker import Worker
 
     async def run(settings: Settings, url: str) -> Done:
-        worker = Worker(
-            settings,
-            lambda warning: click.echo(f"warning: {warning}", err=True),
-            store_url=url,
-            secret=secret_of(settings),
-        )
+        worker = Worker(settings, warn, store_url=url, secret=secret_of(settings))
         try:
             await worker.store.check_schema()
             return await work(worker.audit_log)
         finally:
             await worker.aclose()
 
-    settings = load(config, os.environ)
-    with ExitStack() as stack:
-        return asyncio.run(run(settings, store_url(settings, stack)))
+    return with_store(config, run)
 
 
 COMMANDS = (audit,)

@@ -17,7 +17,7 @@ import click
 
 from tidemark.terminal.examples import example
 from tidemark.terminal.http_client import request, url_option
-from tidemark.terminal.options import config_option, json_option
+from tidemark.terminal.options import config_option, json_option, warn
 from tidemark.terminal.tables import print_json, print_table
 
 PATH = "/tidemark/keys"
@@ -116,7 +116,7 @@ def _ask(
     body = None if fields is None else json.dumps(fields).encode()
     answer: dict[str, Any] = json.loads(b"".join(request(server, method, PATH + path, body)))
     for warning in answer.get("warnings", ()):
-        click.echo(f"warning: {warning}", err=True)
+        warn(warning)
     return answer
 
 

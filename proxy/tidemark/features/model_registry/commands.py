@@ -5,10 +5,7 @@
 
 from __future__ import annotations
 
-import asyncio
-import os
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -16,7 +13,7 @@ import click
 
 from tidemark.terminal.audited import audit
 from tidemark.terminal.examples import example
-from tidemark.terminal.options import config_option, json_option, store_url
+from tidemark.terminal.options import config_option, json_option, warn, with_store
 from tidemark.terminal.tables import print_json, print_table
 
 if TYPE_CHECKING:
@@ -109,13 +106,12 @@ def _ask_registry(config: Path | None, ask: Ask, action: str = "", model: str = 
 
     :param action: what the audit log says of it; empty if it only reads
     """
-    from tidemark.config import load
     from tidemark.core.ports import NO_CREDENTIAL
     from tidemark.features.model_registry.feature import ModelRegistryFeature
     from tidemark.worker.worker import Worker
 
     async def run(settings: Settings, url: str) -> Mapping[str, Any]:
-        worker = Worker(settings, lambda warning: click.echo(f"warning: {warning}", err=True), store_url=url)
+        worker = Worker(settings, warn, store_url=url)
         try:
             await worker.store.check_schema()
             await worker.live.refresh()
@@ -125,9 +121,7 @@ def _ask_registry(config: Path | None, ask: Ask, action: str = "", model: str = 
         finally:
             await worker.aclose()
 
-    settings = load(config, os.environ)
-    with ExitStack() as stack:
-        return asyncio.run(run(settings, store_url(settings, stack)))
+    return with_store(config, run)
 
 
 def _print(answer: Mapping[str, Any], rows: Sequence[Mapping[str, Any]], *, as_json: bool) -> None:
