@@ -23,8 +23,7 @@ import click
 
 from tidemark.core.errors import ConfigError
 from tidemark.core.hosts import is_loopback
-from tidemark.terminal.examples import example
-from tidemark.terminal.options import config_option, warn
+from tidemark.terminal.options import config_option, example, warn
 from tidemark.terminal.run_file import announced
 
 if TYPE_CHECKING:

@@ -27,9 +27,8 @@ from tidemark.cli.metrics_text import MetricsReading, read_metrics
 from tidemark.cli.unwrap import install
 from tidemark.core.errors import TidemarkError
 from tidemark.core.frozen import frozen
-from tidemark.terminal.examples import example
 from tidemark.terminal.http_client import configured_url, page, running_url
-from tidemark.terminal.options import config_option
+from tidemark.terminal.options import config_option, example
 
 if TYPE_CHECKING:
     from tidemark.config import Settings

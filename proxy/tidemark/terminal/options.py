@@ -1,4 +1,4 @@
-"""The options that several commands have, and the address of the store that they read.
+"""What several commands have: options, examples beneath their help, and the address of the store that they read.
 
 Each command of ``tidemark`` that reads the configuration takes its file by ``config_option``.
 """
@@ -22,6 +22,11 @@ if TYPE_CHECKING:
 Done = TypeVar("Done")
 DEFAULT_FILE = "tidemark.yaml"
 """What ``tidemark init`` writes, and all commands read if no file is named."""
+
+
+def example(*lines: str) -> str:
+    """Return the end of a command's help: what somebody may type, one command line each."""
+    return "\n".join(("\b", "Example:" if len(lines) == 1 else "Examples:", *(f"  {line}" for line in lines)))
 
 
 def _own_or_default(_: click.Context, __: click.Parameter, file: Path | None) -> Path | None:

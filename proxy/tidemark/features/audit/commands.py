@@ -16,8 +16,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 import click
 
-from tidemark.terminal.examples import example
-from tidemark.terminal.options import config_option, json_option, warn, with_store
+from tidemark.terminal.options import config_option, example, json_option, warn, with_store
 from tidemark.terminal.tables import print_json, printable
 
 if TYPE_CHECKING:

@@ -15,9 +15,8 @@ from urllib.parse import quote
 
 import click
 
-from tidemark.terminal.examples import example
 from tidemark.terminal.http_client import request, url_option
-from tidemark.terminal.options import config_option, json_option, warn
+from tidemark.terminal.options import config_option, example, json_option, warn
 from tidemark.terminal.tables import print_json, print_table
 
 PATH = "/tidemark/keys"

@@ -18,8 +18,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from tidemark.terminal.audited import audit
-from tidemark.terminal.examples import example
-from tidemark.terminal.options import config_option, json_option, warn, with_store
+from tidemark.terminal.options import config_option, example, json_option, warn, with_store
 from tidemark.terminal.tables import print_json, print_table
 
 if TYPE_CHECKING:

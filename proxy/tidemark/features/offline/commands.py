@@ -11,8 +11,7 @@ from typing import IO, TYPE_CHECKING, get_args
 import click
 
 from tidemark.core.conversation.summary import Strategy
-from tidemark.terminal.examples import example
-from tidemark.terminal.options import config_option, sender, warn
+from tidemark.terminal.options import config_option, example, sender, warn
 
 if TYPE_CHECKING:
     from tidemark.features.offline.service import OfflineService

@@ -15,8 +15,7 @@ import click
 
 from tidemark.core.errors import ConfigError, InvalidRequest
 from tidemark.terminal.audited import audit
-from tidemark.terminal.examples import example
-from tidemark.terminal.options import config_option, confirm, json_option, warn, with_store, yes_option
+from tidemark.terminal.options import config_option, confirm, example, json_option, warn, with_store, yes_option
 from tidemark.terminal.tables import print_json, printable
 
 if TYPE_CHECKING:

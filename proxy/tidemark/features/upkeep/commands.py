@@ -16,8 +16,7 @@ import click
 
 from tidemark.core.errors import ConfigError
 from tidemark.terminal.audited import audit
-from tidemark.terminal.examples import example
-from tidemark.terminal.options import config_option, json_option, warn, with_store
+from tidemark.terminal.options import config_option, example, json_option, warn, with_store
 from tidemark.terminal.progress import progress
 from tidemark.terminal.tables import print_json, printable
 
