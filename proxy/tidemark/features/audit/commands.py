@@ -48,7 +48,7 @@ def audit() -> None:
 def verify(config: Path | None, as_json: bool, noted: str | None, files: tuple[Path, ...]) -> None:
     """Examine every entry by the servers' secret. The exit code is 1 if one was changed, added or is missing."""
     from tidemark.core.audit_chain import ChainKey, read_head
-    from tidemark.features.audit.verification import verify as examine
+    from tidemark.features.audit.reading import verify as examine
 
     head: ChainHead | None = None
     if noted is not None:
