@@ -172,7 +172,6 @@ class BillFigures:
 
     @property
     def input(self) -> int:
-        """Return all input tokens."""
         return self.fresh + self.cached + self.cache_writes
 
     @property

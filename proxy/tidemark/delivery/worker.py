@@ -68,7 +68,6 @@ class FlushWorker:
         self.leads = False
 
     def start(self) -> None:
-        """Start to work, in the running loop."""
         self._task = asyncio.create_task(self._keep_leading())
 
     def nudge(self) -> None:

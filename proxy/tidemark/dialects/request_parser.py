@@ -222,7 +222,6 @@ class RequestParser(Generic[Element]):
         return elements
 
     def _parse_new(self, raw: bytes, index: int) -> Element:
-        """Parse an element and cache it."""
         element = self._format.read(raw, index)
         if len(raw) >= LARGE_BYTES:
             return element  # a lookup in the cache would take as long as the parse

@@ -38,7 +38,6 @@ class CountedReply:
             yield piece
 
     async def close(self) -> None:
-        """Cancel the rest of the upstream call."""
         await self._reply.close()
 
 

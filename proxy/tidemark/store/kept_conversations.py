@@ -57,7 +57,6 @@ class RedisKeptConversations:
     redactor: Redactor | None = None
 
     async def create(self, owner: str, conversation: KeptConversation, items: Sequence[KeptItem]) -> None:
-        """Store a new conversation."""
         await self.codec.prepare(owner)
         head = await self._packed_head(owner, conversation)
         await self._write(owner, conversation, items, head=head, is_new=True)

@@ -58,7 +58,6 @@ class RedisModels:
         return version, self._merged(settings, {})
 
     async def records(self) -> Sequence[ModelRecord]:
-        """Return all records, by id."""
         _, settings, observations = await self._all()
         return sorted(self._merged(settings, observations), key=lambda record: record.id)
 

@@ -197,7 +197,6 @@ class ChatDialect(OpenAIErrors, BaseDialect):
         return StreamFold(msgspec.json.decode)
 
     def before_end(self, data: bytes) -> bytes:
-        """Return the events before ``[DONE]``."""
         done = data.rfind(b"[DONE]")
         return data if done < 0 else data[: max(data.rfind(b"data:", 0, done), 0)]
 

@@ -133,7 +133,6 @@ class MessagesThinking(SignedThinking):
         return first
 
     def dropping(self, fields: Mapping[str, bytes]) -> Mapping[str, bytes]:
-        """Return members that tell the upstream to drop invalid thinking."""
         thinking = {**self._thinking_of(fields), "block_binding": {"prefix_mismatch_behavior": "drop_block"}}
         return {**fields, "thinking": encode_json(thinking)}
 

@@ -103,7 +103,6 @@ class ResponsesThinking(SignedThinking):
         super().__init__("input", ("instructions", "tools"))
 
     def is_in(self, data: bytes) -> bool:
-        """Return whether there is sealed thinking in these bytes."""
         return SEALED.encode() in data
 
     def key_of(self, element: bytes) -> bytes:
@@ -190,7 +189,6 @@ class ResponsesDialect(ResponsesErrors, BaseDialect):
         return list(read_stored([line for line in data.splitlines() if line.strip()]))
 
     def before_end(self, data: bytes) -> bytes:
-        """Return the events before the last one."""
         return before_final(data, FINAL)
 
     def usage(self, usage: Mapping[str, JsonValue]) -> Usage:

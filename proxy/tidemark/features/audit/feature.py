@@ -51,7 +51,6 @@ class AuditFeature(Feature):
         return [Route("/tidemark/audit", with_error_envelope(self._list), methods=["GET"])]
 
     async def aclose(self) -> None:
-        """Append what waits."""
         await self._writer.aclose()
 
     async def _append(self, fact: Audited) -> None:

@@ -52,7 +52,6 @@ class BillFeature(Feature):
         return (self._counter.on_event,)
 
     async def aclose(self) -> None:
-        """Write the figures that wait."""
         await self._counter.aclose()
 
     async def _gain(self, request: Request) -> Response:

@@ -45,7 +45,6 @@ class RequestLogFeature(Feature):
         return (self._writer.on_event,) if self._writer is not None else ()
 
     async def aclose(self) -> None:
-        """Write what waits."""
         if self._writer is not None:
             await self._writer.aclose()
 

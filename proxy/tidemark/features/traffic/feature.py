@@ -63,7 +63,6 @@ class TrafficFeature(Feature):
         return [Route("/tidemark/stats", with_error_envelope(self._stats), methods=["GET"])]
 
     async def aclose(self) -> None:
-        """Write the figures that wait."""
         await self._counter.aclose()
 
     async def _stats(self, request: Request) -> Response:
