@@ -198,12 +198,6 @@ class BillFigures:
         return (self.uncompacted_nano - self.requests_nano - self.summaries_nano) / NANO
 
     @property
-    def saved_share(self) -> float | None:
-        """Return the saving as a share of the uncompacted cost; None without one."""
-        saved = self.saved_usd
-        return saved * NANO / self.uncompacted_nano if saved is not None and self.uncompacted_nano else None
-
-    @property
     def has_money(self) -> bool:
         """Whether anything has a price. What is free costs nothing, and what is unknown may cost anything."""
         return bool(self.requests_nano or self.summaries_nano) or self._has_priced_requests
