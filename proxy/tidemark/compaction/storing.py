@@ -76,18 +76,7 @@ class SummaryStorage:
             case Trigger.REQUEST:
                 return await self._put_into_use(order, summary, lease, is_usable, begun_at=begun_at)
             case Trigger.PREPARATION:
-                await self.store.keep_summary(
-                    order.tenant,
-                    order.conversation,
-                    order.chain,
-                    summary,
-                    waiting=True,
-                    lease=lease,
-                    upon=order.in_use,
-                    begun_at=begun_at,
-                    owner=order.owner,
-                    model=order.model,
-                )
+                await self._keeping(order, summary, lease, begun_at)(waiting=True)
                 return SummaryOutcome(summary, stored=True)
             case Trigger.MANUAL:
                 for flush in self.flushes if order.keep == "all" else ():
@@ -98,6 +87,23 @@ class SummaryStorage:
                 return SummaryOutcome(summary, stored=False)
             case _:
                 assert_never(trigger)
+
+    def _keeping(
+        self, order: CompactionOrder, summary: PrefixSummary, lease: Lease | None, begun_at: float
+    ) -> Callable[..., Awaitable[PrefixSummary | None]]:
+        """Return what stores a summary."""
+        return partial(
+            self.store.keep_summary,
+            order.tenant,
+            order.conversation,
+            order.chain,
+            summary,
+            lease=lease,
+            upon=order.in_use,
+            begun_at=begun_at,
+            owner=order.owner,
+            model=order.model,
+        )
 
     async def _put_into_use(
         self,
@@ -114,18 +120,7 @@ class SummaryStorage:
         """
         if order.degraded:
             return self._flushed(order, summary, stored=False)
-        keep = partial(
-            self.store.keep_summary,
-            order.tenant,
-            order.conversation,
-            order.chain,
-            summary,
-            lease=lease,
-            upon=order.in_use,
-            begun_at=begun_at,
-            owner=order.owner,
-            model=order.model,
-        )
+        keep = self._keeping(order, summary, lease, begun_at)
         try:
             keeping = keep()
             if not self.flushes or order.keep != "all":
