@@ -85,14 +85,14 @@ def role_of(message: Mapping[str, JsonValue], roles: Mapping[str, Role], where: 
     return role
 
 
-def check_names(names: Iterable[str], known: Sequence[str]) -> None:
+def check_names(names: Iterable[str], allowed: Sequence[str]) -> None:
     """Refuse a body with an unknown member, so that a typing error shows.
 
     :raises InvalidRequest: it has one
     """
-    unknown = next((name[:80] for name in names if name not in known), None)
+    unknown = next((name[:80] for name in names if name not in allowed), None)
     if unknown is not None:
-        message = f"Unknown parameter: {unknown!r}; use {', '.join(known)}."
+        message = f"Unknown parameter: {unknown!r}; use {', '.join(allowed)}."
         raise InvalidRequest(message, param=unknown, code="unknown_parameter")
 
 
