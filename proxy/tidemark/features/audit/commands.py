@@ -10,6 +10,7 @@ import json
 import re
 import sys
 from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import aclosing
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
@@ -126,12 +127,9 @@ def _with_log(config: Path | None, work: Callable[[AuditLog], Awaitable[Done]]) 
     from tidemark.worker.worker import Worker
 
     async def run(settings: Settings, url: str) -> Done:
-        worker = Worker(settings, warn, store_url=url, secret=secret_of(settings))
-        try:
+        async with aclosing(Worker(settings, warn, store_url=url, secret=secret_of(settings))) as worker:
             await worker.store.check_schema()
             return await work(worker.audit_log)
-        finally:
-            await worker.aclose()
 
     return with_store(config, run)
 

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import aclosing
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -110,15 +111,12 @@ def _ask_registry(config: Path | None, ask: Ask, action: str = "", model: str = 
     from tidemark.worker.worker import Worker
 
     async def run(settings: Settings, url: str) -> Mapping[str, Any]:
-        worker = Worker(settings, warn, store_url=url)
-        try:
+        async with aclosing(Worker(settings, warn, store_url=url)) as worker:
             await worker.store.check_schema()
             await worker.live.refresh()
             if action:
                 await audit(worker.store.ask, settings, action, model)
             return await ask(ModelRegistryFeature(worker).registry, NO_CREDENTIAL)
-        finally:
-            await worker.aclose()
 
     return with_store(config, run)
 
