@@ -7,7 +7,7 @@ shipped data of models. ``app`` passes the settings on; no other package reads t
 from __future__ import annotations
 
 from tidemark.config.access_sections import QuotaSettings
-from tidemark.config.exposure import exposure_warnings
+from tidemark.config.credentials import exposure_warnings
 from tidemark.config.loading import load, load_model_defaults, shipped_file
 from tidemark.config.masking import Address, Secret
 from tidemark.config.models import ModelEntry, WindowNote
