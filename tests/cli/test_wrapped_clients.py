@@ -12,9 +12,9 @@ import pytest
 from click.testing import CliRunner, Result
 
 from tidemark.cli.agents import AGENTS
-from tidemark.cli.bill import bill_between, read_gain
 from tidemark.cli.main import cli
 from tidemark.cli.unwrap import InstallRefusal
+from tidemark.cli.wrap import bill_between, read_gain
 
 URL = "http://127.0.0.1:8787"
 BODY_OF_CLAUDE = "model_list:\n  - {model_name: '*', litellm_params: {model: 'anthropic/*'%s}}\n"

@@ -28,6 +28,7 @@ from tidemark.core.ports import Caller, Route, SummaryTask
 from tidemark.store.codec import Codec
 from tidemark.store.conversations import RedisStore
 from tidemark.store.leases import RedisLeases
+from tidemark.store.lifetimes import Lifetimes, lifetime
 from tidemark.store.summary_replacement import RedisSummaryReplacement
 from tidemark.summarizers import ExtractiveSummarizer, PlainSummarizer
 from tidemark.summarizers.receipts import ReceiptWriter
@@ -107,7 +108,7 @@ def compactor(strategy: Slow, store: RedisStore, events: list[Event] | None = No
         timer=lambda: 0.0,
         write_receipt=ReceiptWriter().receipt,
     )
-    replacement = RedisSummaryReplacement(store.ask, Codec(), ttl_seconds=60)
+    replacement = RedisSummaryReplacement(store.ask, Codec(), lifetimes=Lifetimes(lifetime(60)))
     storage = SummaryStorage(store=store, replace_stored=replacement.replace, emit=emit)
     made = Compactor(writer=writer, counter=COUNTER, emit=emit, clock=lambda: 1.0, storage=storage)
     return ImmediateCompaction(compactor=made, writer=writer, store=store, leases=RedisLeases(store.ask), emit=emit)

@@ -249,7 +249,6 @@ def test_the_summaries_are_part_of_what_was_paid() -> None:
     figures.add_summary(BilledTokens(fresh=1000, output=1000), SONNET)
     assert figures.paid_usd == pytest.approx(0.015 + 0.018)
     assert figures.saved_usd == pytest.approx(0.045 - 0.033)
-    assert figures.saved_share == pytest.approx(0.012 / 0.045)
     figures.add_summary(None, SONNET)
     assert figures.saved_usd is None
     assert figures.paid_usd is not None
@@ -285,7 +284,7 @@ def test_what_is_free_costs_nothing_and_is_known() -> None:
     """A server of one's own, with a price of 0."""
     figures = BillFigures()
     figures.add_turn(turn(BilledTokens(fresh=10), 20, 10), ModelPrice(Rates(0, 0, 0, 0)), None)
-    assert (figures.paid_usd, figures.saved_usd, figures.saved_share) == (0, 0, None)
+    assert (figures.paid_usd, figures.saved_usd) == (0, 0)
 
 
 def test_a_forecast_turn_has_the_same_new_tokens() -> None:

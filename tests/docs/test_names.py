@@ -252,7 +252,7 @@ def test_every_feature_is_on_the_page() -> None:
     """The list that plugs them in, and the folders, which are the same."""
     listed = [name.partition(".")[0] for name in FEATURES]
     assert sorted(names_in("docs/architecture.md", "feature")) == sorted(listed)
-    folders = (ROOT / "proxy/tidemark/features").glob("*/feature.py")
+    folders = (ROOT / "proxy/tidemark/features").glob("*/__init__.py")
     assert sorted(path.parent.name for path in folders) == sorted(listed)
 
 

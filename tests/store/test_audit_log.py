@@ -10,7 +10,7 @@ import pytest
 from tidemark.core.audit_chain import HEAD_LOST, TRIMMED, ChainHead, ChainKey
 from tidemark.core.errors import StoreUnavailable
 from tidemark.core.events import Audited
-from tidemark.features.audit.verification import verify
+from tidemark.features.audit.reading import verify
 from tidemark.store import keys
 from tidemark.store.audit_log import DAY_MS, AuditLog
 from tidemark.store.conversations import RedisStore

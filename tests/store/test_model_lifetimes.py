@@ -122,7 +122,7 @@ async def test_a_fork_that_is_kept_for_less_shortens_nothing(store: RedisStore, 
     await store.keep_summary(tenant, fork, chain_of(tenant, edited), again, replacing=True)
     assert int(await store.ask("TTL", summary)) > SHORT
     lifetimes = Lifetimes(Lifetime(USUAL), None, IDLES.get, IDLES.values())
-    edits = RedisSummaryReplacement(store.ask, Codec(), ttl_seconds=None, lifetimes=lifetimes)
+    edits = RedisSummaryReplacement(store.ask, Codec(), lifetimes=lifetimes)
     await edits.replace(tenant, fork, summary_of(chain_of(tenant, edited), 2, "by a person"))
     assert int(await store.ask("TTL", summary)) > SHORT
 

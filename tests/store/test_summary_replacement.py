@@ -12,6 +12,7 @@ from tidemark.core.conversation.prefix import chain_of
 from tidemark.core.errors import SummaryConflict, SummaryOutdated
 from tidemark.store.codec import Codec
 from tidemark.store.conversations import RedisStore
+from tidemark.store.lifetimes import Lifetimes, lifetime
 from tidemark.store.previews import ID_BYTES, MAX_PREVIEWS, RedisPreviews
 from tidemark.store.summary_replacement import MAX_VERSIONS, RedisSummaryReplacement
 
@@ -19,7 +20,7 @@ from tidemark.store.summary_replacement import MAX_VERSIONS, RedisSummaryReplace
 @pytest.fixture
 def replacement(store: RedisStore) -> RedisSummaryReplacement:
     """On the store's connections."""
-    return RedisSummaryReplacement(store.ask, Codec(), ttl_seconds=60)
+    return RedisSummaryReplacement(store.ask, Codec(), lifetimes=Lifetimes(lifetime(60)))
 
 
 async def test_a_replaced_summary_is_the_one_in_use(client: Client, replacement: RedisSummaryReplacement) -> None:

@@ -32,10 +32,12 @@ FEATURES = (
     "offline.feature:OfflineFeature",
     "request_log.feature:RequestLogFeature",
     "audit.feature:AuditFeature",
-    "upkeep.feature:UpkeepFeature",
+    "upkeep",
     "tenants.feature:TenantsFeature",
 )
-"""The class of each feature, by its place in ``tidemark/features``; a command imports none that it does not need."""
+"""The class of each feature, by its place in ``tidemark/features``, or the folder of one that has commands alone.
+
+A command imports none that it does not need."""
 _ASKED_FOR: Mapping[str, tuple[str, Callable[[Settings], bool]]] = {
     "keys": ("auth.mode: keys", lambda settings: settings.auth.mode == "keys"),
     "live_events": ("events.webhook", lambda settings: settings.events.webhook is not None),
@@ -47,7 +49,8 @@ F = TypeVar("F", bound="Feature")
 
 def plug_in(worker: Worker) -> list[Feature]:
     """Make all features of a worker, and give it their listeners and hooks."""
-    features: list[Feature] = [resolve_name(f"tidemark.features.{name}")(worker) for name in FEATURES]
+    classes = [resolve_name(f"tidemark.features.{name}") for name in FEATURES if ":" in name]
+    features: list[Feature] = [make(worker) for make in classes]
     for feature in features:
         worker.emit.listeners += feature.listeners()
         worker.deletion_hooks += feature.deletion_hooks()

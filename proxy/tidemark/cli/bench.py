@@ -22,8 +22,8 @@ from click.core import ParameterSource
 from tidemark.cli.variants import Compactions, Variant, variants_of
 from tidemark.core.conversation.summary import Strategy
 from tidemark.core.frozen import frozen
-from tidemark.terminal.examples import example
 from tidemark.terminal.http_client import request, server_options
+from tidemark.terminal.options import example, warn
 from tidemark.terminal.progress import progress
 from tidemark.terminal.tables import print_json, print_table, printable
 
@@ -276,7 +276,7 @@ async def parts_of(config: Path | None) -> AsyncIterator[Worker]:
     from tidemark.config import load
     from tidemark.worker.worker import Worker
 
-    parts = Worker(load(config, os.environ), lambda warning: click.echo(f"warning: {warning}", err=True))
+    parts = Worker(load(config, os.environ), warn)
     try:
         yield parts
     finally:

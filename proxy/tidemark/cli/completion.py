@@ -13,7 +13,7 @@ from shlex import quote
 import click
 from click.shell_completion import get_completion_class
 
-from tidemark.terminal.examples import example
+from tidemark.terminal.options import example
 from tidemark.terminal.whole_files import write_whole
 
 SHELLS = ("bash", "zsh", "fish")

@@ -31,8 +31,7 @@ import click
 from tidemark.cli.agents import AGENTS
 from tidemark.core.errors import TidemarkError
 from tidemark.core.frozen import frozen
-from tidemark.terminal.examples import example
-from tidemark.terminal.options import DEFAULT_FILE, has_terminal
+from tidemark.terminal.options import DEFAULT_FILE, example, has_terminal
 
 STANDARD_OUTPUT = "-"
 OWNER_ONLY = 0o600

@@ -27,8 +27,7 @@ from tidemark.cli.top import top
 from tidemark.cli.unwrap import unwrap
 from tidemark.cli.wrap import wrap
 from tidemark.core.errors import ConfigError, TidemarkError
-from tidemark.terminal.examples import example
-from tidemark.terminal.options import config_option, json_option
+from tidemark.terminal.options import config_option, example, json_option
 from tidemark.terminal.tables import print_json, printable
 
 if TYPE_CHECKING:

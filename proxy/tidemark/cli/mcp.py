@@ -12,8 +12,8 @@ import click
 
 from tidemark.cli.serve import bound
 from tidemark.core.errors import ConfigError
-from tidemark.terminal.examples import example
 from tidemark.terminal.http_client import server_options, server_url
+from tidemark.terminal.options import example
 
 
 @click.command(

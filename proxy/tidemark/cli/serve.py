@@ -23,8 +23,7 @@ import click
 
 from tidemark.core.errors import ConfigError
 from tidemark.core.hosts import is_loopback
-from tidemark.terminal.examples import example
-from tidemark.terminal.options import config_option
+from tidemark.terminal.options import config_option, example, warn
 from tidemark.terminal.run_file import announced
 
 if TYPE_CHECKING:
@@ -69,12 +68,12 @@ def serve(config: Path | None, host: str | None, port: int | None, workers: int 
     arguments: dict[str, Any] = {"host": host, "port": port, "workers": workers}
     settings = load(config, os.environ).listening(**arguments)
     for warning in (*settings.warnings, *exposure_warnings(settings)):
-        click.echo(f"warning: {warning}", err=True)
+        warn(warning)
     check_settings(settings)
     tls = _tls(settings)
-    cipher = cipher_of(settings, lambda warning: click.echo(f"warning: {warning}", err=True))
+    cipher = cipher_of(settings, warn)
     if cipher is not None:
-        warn_of_lost_keys(cipher, lambda warning: click.echo(f"warning: {warning}", err=True))
+        warn_of_lost_keys(cipher, warn)
     with ExitStack() as stack:
         stack.enter_context(_ended_by_signals())
         listeners = inherited or bound(settings.server.host, settings.server.port)
@@ -163,7 +162,7 @@ def _tls(settings: Settings) -> TlsFiles | None:
         return None
     files = TlsFiles(tls.cert, tls.key, tls.client_ca)
     for warning in files.warnings():
-        click.echo(f"warning: {warning}", err=True)
+        warn(warning)
     Certificates(files, logging.getLogger("tidemark").warning)
     return files
 

@@ -22,9 +22,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from tidemark.cli.activity import EVENT_KINDS, EVENTS, Activity, WatchedServer, Watcher, listen
-from tidemark.terminal.examples import example
 from tidemark.terminal.http_client import ServerRefusal, own_certificate, server_url, url_option
-from tidemark.terminal.options import config_option, json_option
+from tidemark.terminal.options import config_option, example, json_option
 from tidemark.terminal.tables import plain_lines, print_json, printable
 
 if TYPE_CHECKING:

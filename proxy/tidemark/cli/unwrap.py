@@ -20,8 +20,7 @@ from tidemark.cli.agents.agent import Agent, Place
 from tidemark.cli.agents.settings_file import JsonFile, SettingsRefusal, TextFile
 from tidemark.core.errors import TidemarkError
 from tidemark.core.frozen import frozen
-from tidemark.terminal.examples import example
-from tidemark.terminal.options import config_option
+from tidemark.terminal.options import config_option, example
 from tidemark.terminal.whole_files import write_whole
 
 FOLDER = "wrapped"

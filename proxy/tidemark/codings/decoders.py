@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import sys
 import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from typing import Protocol
 
 import brotli
@@ -72,12 +72,8 @@ class _Gzip:
                     return
                 self._frames = _next_frame(self._frames)
                 self._reader = zlib.decompressobj(_GZIP)
-            chunk = view[at : at + _IN_BYTES]
-            piece = self._reader.decompress(chunk, OUT_BYTES)
-            at += len(chunk) - _left_over(self._reader)
-            if piece:
-                yield piece
-            elif not chunk and not self._reader.eof:
+            at += yield from _inflated(self._reader, view[at:])
+            if not self._reader.eof:
                 return
 
     def finish(self) -> None:
@@ -105,19 +101,9 @@ class _Deflate:
                 return
             data = self._start
             self._begin(data)
-        view, at = memoryview(data), 0
-        while True:
-            if self._reader.eof:
-                if at < len(view):
-                    raise ValueError(_MORE)
-                return
-            chunk = view[at : at + _IN_BYTES]
-            piece = self._reader.decompress(chunk, OUT_BYTES)
-            at += len(chunk) - _left_over(self._reader)
-            if piece:
-                yield piece
-            elif not chunk and not self._reader.eof:
-                return
+        read = 0 if self._reader.eof else (yield from _inflated(self._reader, memoryview(data)))
+        if self._reader.eof and read < len(data):
+            raise ValueError(_MORE)
 
     def finish(self) -> None:
         if not self._reader.eof:
@@ -184,9 +170,19 @@ class _Zstandard:
             raise ValueError(_CUT)
 
 
-def _left_over(reader: zlib._Decompress) -> int:
-    """Return how many of the last bytes were not read. At the end both attributes may have the same bytes."""
-    return len(reader.unused_data if reader.eof else reader.unconsumed_tail)
+def _inflated(reader: zlib._Decompress, view: memoryview) -> Generator[bytes, None, int]:
+    """Yield what bytes become, up to the reader's end or theirs, and return how many were read."""
+    at = 0
+    while True:
+        chunk = view[at : at + _IN_BYTES]
+        piece = reader.decompress(chunk, OUT_BYTES)
+        at += len(chunk) - len(
+            reader.unused_data if reader.eof else reader.unconsumed_tail
+        )  # at the end both may have it
+        if piece:
+            yield piece
+        if reader.eof or not (piece or chunk):
+            return at
 
 
 def _next_frame(frames: int) -> int:

@@ -40,6 +40,7 @@ class SummaryOutcome:
     """Whether it is not stored because a person replaced the summary that it was made upon."""
 
 
+@frozen(kw_only=True)
 class SummaryStorage:
     """Stores summaries and flushes what leaves the context; holds no state.
 
@@ -47,18 +48,10 @@ class SummaryStorage:
     :param flushes: receive what leaves the context; a feature may add itself to the list later
     """
 
-    def __init__(
-        self,
-        *,
-        store: ConversationStore,
-        replace_stored: ReplaceStored,
-        emit: Listener,
-        flushes: Sequence[MemoryFlush] = (),
-    ) -> None:
-        self._store = store
-        self._replace_stored = replace_stored
-        self._emit = emit
-        self._flushes = flushes
+    store: ConversationStore
+    replace_stored: ReplaceStored
+    emit: Listener
+    flushes: Sequence[MemoryFlush] = ()
 
     async def keep(
         self,
@@ -83,28 +76,34 @@ class SummaryStorage:
             case Trigger.REQUEST:
                 return await self._put_into_use(order, summary, lease, is_usable, begun_at=begun_at)
             case Trigger.PREPARATION:
-                await self._store.keep_summary(
-                    order.tenant,
-                    order.conversation,
-                    order.chain,
-                    summary,
-                    waiting=True,
-                    lease=lease,
-                    upon=order.in_use,
-                    begun_at=begun_at,
-                    owner=order.owner,
-                    model=order.model,
-                )
+                await self._keeping(order, summary, lease, begun_at)(waiting=True)
                 return SummaryOutcome(summary, stored=True)
             case Trigger.MANUAL:
-                for flush in self._flushes if order.keep == "all" else ():
+                for flush in self.flushes if order.keep == "all" else ():
                     await flush.intend(flush_of(order, summary))
-                await self._replace_stored(order.tenant, order.conversation, summary, owner=order.owner)
+                await self.replace_stored(order.tenant, order.conversation, summary, owner=order.owner)
                 return self._flushed(order, summary, stored=True)
             case Trigger.OFFLINE:
                 return SummaryOutcome(summary, stored=False)
             case _:
                 assert_never(trigger)
+
+    def _keeping(
+        self, order: CompactionOrder, summary: PrefixSummary, lease: Lease | None, begun_at: float
+    ) -> Callable[..., Awaitable[PrefixSummary | None]]:
+        """Return what stores a summary."""
+        return partial(
+            self.store.keep_summary,
+            order.tenant,
+            order.conversation,
+            order.chain,
+            summary,
+            lease=lease,
+            upon=order.in_use,
+            begun_at=begun_at,
+            owner=order.owner,
+            model=order.model,
+        )
 
     async def _put_into_use(
         self,
@@ -121,37 +120,26 @@ class SummaryStorage:
         """
         if order.degraded:
             return self._flushed(order, summary, stored=False)
-        keep = partial(
-            self._store.keep_summary,
-            order.tenant,
-            order.conversation,
-            order.chain,
-            summary,
-            lease=lease,
-            upon=order.in_use,
-            begun_at=begun_at,
-            owner=order.owner,
-            model=order.model,
-        )
+        keep = self._keeping(order, summary, lease, begun_at)
         try:
             keeping = keep()
-            if not self._flushes or order.keep != "all":
+            if not self.flushes or order.keep != "all":
                 stored = await keeping
             else:  # all at once, so that the client waits for one round trip only
                 leaving = flush_of(order, summary)
-                stored, *_ = await asyncio.gather(keeping, *[flush.intend(leaving) for flush in self._flushes])
+                stored, *_ = await asyncio.gather(keeping, *[flush.intend(leaving) for flush in self.flushes])
             if stored is not None and not is_usable(stored):
                 # The window got smaller since, or other system messages must be absorbed.
                 stored = await keep(replacing=True)
         except SummaryOutdated:  # this request began before a person replaced the text or deleted the conversation
             return replace(self._flushed(order, summary, stored=False), outdated=True)
         except StoreError as error:
-            self._emit(StoreDegraded("keep_summary", error.internal or str(error)))
+            self.emit(StoreDegraded("keep_summary", error.internal or str(error)))
             return self._flushed(order, summary, stored=False)
         return None if stored is None else self._flushed(order, stored, stored=True)
 
     def _flushed(self, order: CompactionOrder, summary: PrefixSummary, *, stored: bool) -> SummaryOutcome:
         """Hand over what leaves the context for a summary."""
-        for flush in self._flushes if order.keep == "all" else ():
+        for flush in self.flushes if order.keep == "all" else ():
             flush.put(flush_of(order, summary, stored=stored))
         return SummaryOutcome(summary, stored)

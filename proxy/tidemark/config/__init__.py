@@ -7,65 +7,22 @@ shipped data of models. ``app`` passes the settings on; no other package reads t
 from __future__ import annotations
 
 from tidemark.config.access_sections import QuotaSettings
-from tidemark.config.exposure import exposure_warnings
+from tidemark.config.credentials import exposure_warnings
 from tidemark.config.loading import load, load_model_defaults, shipped_file
-from tidemark.config.masking import Address, Parameters, Secret
-from tidemark.config.models import LaneChoice, ModelDefault, ModelDefaults, ModelEntry, WindowNote
+from tidemark.config.masking import Address, Secret
+from tidemark.config.models import ModelEntry, WindowNote
 from tidemark.config.report import check_json, check_report
 from tidemark.config.schema import configuration_schema
 from tidemark.config.sections import (
     AuthSettings,
     CompactionSettings,
     EventSettings,
-    HistorySettings,
-    KeyNote,
-    LimitSettings,
     MemoryFlushSettings,
     ServerSettings,
     StoreSettings,
-    SummarizerSettings,
     TenantSettings,
-    TokenizerSettings,
     TransportSettings,
     key_notes,
 )
-from tidemark.config.settings import CompactionByModel, Secrets, Settings
+from tidemark.config.settings import Settings
 from tidemark.config.stored import as_typed, read_override
-
-__all__ = [
-    "Address",
-    "AuthSettings",
-    "CompactionByModel",
-    "CompactionSettings",
-    "EventSettings",
-    "HistorySettings",
-    "KeyNote",
-    "LaneChoice",
-    "LimitSettings",
-    "MemoryFlushSettings",
-    "ModelDefault",
-    "ModelDefaults",
-    "ModelEntry",
-    "Parameters",
-    "QuotaSettings",
-    "Secret",
-    "Secrets",
-    "ServerSettings",
-    "Settings",
-    "StoreSettings",
-    "SummarizerSettings",
-    "TenantSettings",
-    "TokenizerSettings",
-    "TransportSettings",
-    "WindowNote",
-    "as_typed",
-    "check_json",
-    "check_report",
-    "configuration_schema",
-    "exposure_warnings",
-    "key_notes",
-    "load",
-    "load_model_defaults",
-    "read_override",
-    "shipped_file",
-]

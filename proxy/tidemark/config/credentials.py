@@ -1,4 +1,4 @@
-"""Reads the operator's token where LiteLLM's proxy has it, and looks for upstreams that nobody has a credential for.
+"""Reads the operator's token where LiteLLM's proxy has it, and looks for missing and for exposed credentials.
 
 ``loading.py`` asks it. With ``auth.mode: keys`` no client sends a credential that an upstream knows.
 """
@@ -9,12 +9,12 @@ import dataclasses
 from collections.abc import Collection, Mapping
 
 from tidemark.config.environment import warn_of_short
-from tidemark.config.exposure import CREDENTIAL_ENDS
 from tidemark.config.masking import Secret
 from tidemark.config.models import ModelEntry
 from tidemark.config.reader import REFERENCE, Reader
-from tidemark.config.settings import Secrets
+from tidemark.config.settings import Secrets, Settings
 from tidemark.config.tree import Scalar, Table
+from tidemark.core.hosts import is_loopback
 
 GENERAL, MASTER_KEY = "general_settings", "master_key"
 """The section and the key of LiteLLM's proxy that hold the operator's token."""
@@ -33,6 +33,8 @@ NO_KEY = (
     '"{name}" has no api_key in litellm_params, and with auth.mode: keys no client sends one: its requests go without '
     "a credential"
 )
+CREDENTIAL_ENDS = ("key", "token", "secret", "password", "credential", "credentials")
+"""Endings of names in ``litellm_params`` that hold a credential: ``api_key``, ``aws_secret_access_key`` and others."""
 _BY_ENVIRONMENT = ("bedrock/", "sagemaker/", "vertex_ai/")
 """Providers whose credentials are those of the machine."""
 
@@ -71,5 +73,24 @@ def check_credentials(reader: Reader, line: int, entries: Collection[ModelEntry]
 
 def _has_credential(entry: ModelEntry) -> bool:
     params = entry.litellm_params
-    is_stated = any(value and name.endswith(CREDENTIAL_ENDS) for name, value in params.items())
-    return is_stated or bool(params.get("extra_headers")) or str(params.get("model")).startswith(_BY_ENVIRONMENT)
+    has_headers, model = bool(params.get("extra_headers")), str(params.get("model"))
+    return _states_credential(entry) or has_headers or model.startswith(_BY_ENVIRONMENT)
+
+
+def _states_credential(entry: ModelEntry) -> bool:
+    return any(value and name.endswith(CREDENTIAL_ENDS) for name, value in entry.litellm_params.items())
+
+
+def exposure_warnings(settings: Settings) -> tuple[str, ...]:
+    """Return the warnings, before a port is opened, about a configured credential that other machines can use."""
+    host = settings.server.host
+    names = [entry.name for entry in settings.model_list if _states_credential(entry)]
+    is_closed = settings.auth.mode == "keys" or settings.secrets.admin_token is not None
+    if is_loopback(host) or not names or is_closed:
+        return ()
+    warning = (
+        f"every client that reaches {host} can use {names[0]} at your expense, and read messages of callers without "
+        "a key: the configuration has its credential, and Tidemark asks for none. Listen on 127.0.0.1, or put a "
+        "gateway in front that authenticates clients, and set TIDEMARK_ADMIN_TOKEN"
+    )
+    return (warning,)

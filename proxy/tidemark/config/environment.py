@@ -11,9 +11,9 @@ import sys
 from collections.abc import Mapping
 from pathlib import Path
 
+from tidemark.config.access_sections import KeysUrl
 from tidemark.config.kinds import Kind, Unfit, kind_of
 from tidemark.config.masking import Address, Secret
-from tidemark.config.people import KeysUrl
 from tidemark.config.reader import Reader
 from tidemark.config.sections import ROOT_KINDS, StoreUrl
 from tidemark.config.settings import Secrets

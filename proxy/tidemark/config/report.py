@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from tidemark.config.exposure import exposure_warnings
+from tidemark.config.credentials import exposure_warnings
 from tidemark.config.loading import load
 from tidemark.config.models import ModelEntry, WindowNote
 from tidemark.config.sections import CompactionSettings

@@ -13,7 +13,7 @@ from typing import Annotated, Any, Literal, TypeVar
 from msgspec import Meta, Struct
 from msgspec.structs import replace
 
-from tidemark.config.access_sections import QuotaSettings, RequestLogSettings, TlsSettings
+from tidemark.config import access_sections
 from tidemark.config.addresses import HeaderName, HostName, Ip, Origin, url
 from tidemark.config.kinds import (
     Auto,
@@ -33,7 +33,6 @@ from tidemark.config.kinds import (
     yaml_word,
 )
 from tidemark.config.masking import Address
-from tidemark.config.people import AuditSettings, EncryptionSettings, OpenIdSettings, PrivacySettings
 from tidemark.core.conversation.cache_marks import MarkPolicy
 from tidemark.core.conversation.records import Keep
 from tidemark.core.conversation.summary import Strategy
@@ -245,7 +244,7 @@ class ServerSettings(Struct, frozen=True, kw_only=True):
     """The interface. Loopback, because without a key of its own anyone who reaches the server may use it."""
     port: Annotated[int, Meta(description="a whole number from 0 to 65535", ge=0, le=65535)] = 8787
     """The TCP port; 0 takes any free port."""
-    tls: TlsSettings = TlsSettings()
+    tls: access_sections.TlsSettings = access_sections.TlsSettings()
     workers: Annotated[int, whole("processes", least=1, most=256)] = 1
     """The processes that share port and store. 1: enough for hundreds of streams, and simplest to watch."""
     max_body_mb: Annotated[int, whole("megabytes", least=1, most=4096)] = 64
@@ -293,7 +292,7 @@ class LimitSettings(Struct, frozen=True, kw_only=True):
     Beyond the first it answers 503 ``overloaded``, beyond the second 502 ``upstream_incomplete``.
     """
 
-    per_tenant: QuotaSettings = QuotaSettings()
+    per_tenant: access_sections.QuotaSettings = access_sections.QuotaSettings()
     max_streams: Annotated[int, whole("requests", least=1)] | None = None
     """The most that a worker answers at once, as streams or whole. null: as many as ``server.max_connections`` lets in,
     because 1,000 slow streams take 33 MB, and only the operator knows what the upstreams take."""
@@ -398,11 +397,11 @@ SECTIONS: Mapping[str, Any] = {
     "tokenizer": TokenizerSettings,
     "memory_flush": MemoryFlushSettings,
     "events": EventSettings,
-    "request_log": RequestLogSettings,
-    "audit": AuditSettings,
-    "openid": OpenIdSettings,
-    "encryption": EncryptionSettings,
-    "privacy": PrivacySettings,
+    "request_log": access_sections.RequestLogSettings,
+    "audit": access_sections.AuditSettings,
+    "openid": access_sections.OpenIdSettings,
+    "encryption": access_sections.EncryptionSettings,
+    "privacy": access_sections.PrivacySettings,
 }
 """The sections whose keys are all listed."""
 ROOT_KINDS: Mapping[str, Kind] = {

@@ -10,10 +10,16 @@ from collections.abc import Mapping
 from dataclasses import field
 from pathlib import Path
 
-from tidemark.config.access_sections import QuotaSettings, RequestLogSettings
+from tidemark.config.access_sections import (
+    AuditSettings,
+    EncryptionSettings,
+    OpenIdSettings,
+    PrivacySettings,
+    QuotaSettings,
+    RequestLogSettings,
+)
 from tidemark.config.masking import Address, Secret
 from tidemark.config.models import ModelDefaults, ModelEntry, WindowNote, most_specific
-from tidemark.config.people import AuditSettings, EncryptionSettings, OpenIdSettings, PrivacySettings
 from tidemark.config.sections import (
     AuthSettings,
     CompactionSettings,

@@ -182,7 +182,6 @@ class Sessions:
         return plain if hmac.compare_digest(digest, self.digest(purpose, plain)) else None
 
     def digest(self, purpose: str, plain: bytes) -> bytes:
-        """Return a signature for one purpose."""
         return hmac.digest(self._key, purpose.encode() + b"\0" + plain, "sha256")
 
     def form_token(self, session: Session) -> str:

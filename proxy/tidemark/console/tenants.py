@@ -51,7 +51,6 @@ class TenantSignIn:
         return {owner_of(fingerprint): name for fingerprint, name in tenants.items()}
 
     def visitor_now(self, visitor: Visitor) -> Visitor | None:
-        """Return a tenant with what its key allows now; None if the key is not valid any more."""
         if self.table is None:
             return visitor
         try:

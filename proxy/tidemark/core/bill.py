@@ -172,7 +172,6 @@ class BillFigures:
 
     @property
     def input(self) -> int:
-        """Return all input tokens."""
         return self.fresh + self.cached + self.cache_writes
 
     @property
@@ -197,12 +196,6 @@ class BillFigures:
         if self.unknown_summaries or not self._has_priced_requests:
             return None
         return (self.uncompacted_nano - self.requests_nano - self.summaries_nano) / NANO
-
-    @property
-    def saved_share(self) -> float | None:
-        """Return the saving as a share of the uncompacted cost; None without one."""
-        saved = self.saved_usd
-        return saved * NANO / self.uncompacted_nano if saved is not None and self.uncompacted_nano else None
 
     @property
     def has_money(self) -> bool:

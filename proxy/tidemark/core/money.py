@@ -33,7 +33,6 @@ class BilledTokens:
 
     @property
     def input(self) -> int:
-        """Return all input."""
         return self.fresh + self.cached + self.cache_writes
 
 

@@ -10,7 +10,6 @@ import asyncio
 import math
 import zlib
 from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 from tidemark.core.errors import EncryptionKeyLost, RecordUnreadable
@@ -19,6 +18,7 @@ from tidemark.core.ports import ConsumerState, DeadLetter, FlushEntry, QueueStat
 from tidemark.store import keys
 from tidemark.store.codec import Codec
 from tidemark.store.commands import Ask
+from tidemark.store.scripts import lua
 
 PAGE = 8
 """Entries of a page: each holds the messages that left at once, some hundred kilobytes before they are packed."""
@@ -26,16 +26,12 @@ INLINE_BYTES = 32 * 1024
 """What is longer is packed and unpacked in a thread, as the event loop has requests to serve."""
 MARKS_SECONDS = 86_400
 """The shortest time for which the key of an added entry is stored."""
-_FOLDER = Path(__file__).with_name("lua")
 
 
-def _script(name: str) -> str:
-    return "".join((_FOLDER / f"flush_{part}.lua").read_text("utf-8") for part in ("queue", name))
-
-
-_ADD, _READ, _CLAIM, _BEGIN, _DONE = (_script(name) for name in ("add", "read", "claim", "begin", "done"))
-_BURY, _RANGE, _REPLAY, _FORGET = (_script(name) for name in ("bury", "range", "replay", "forget"))
-_LEAD, _STATE = (_script(name) for name in ("lead", "state"))
+_ADD, _READ, _CLAIM, _BEGIN, _DONE, _BURY, _RANGE, _REPLAY, _FORGET, _LEAD, _STATE = (
+    lua(__file__, "flush_queue", f"flush_{name}")
+    for name in ("add", "read", "claim", "begin", "done", "bury", "range", "replay", "forget", "lead", "state")
+)
 
 
 @frozen

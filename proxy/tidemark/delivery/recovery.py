@@ -16,6 +16,7 @@ from tidemark.core.conversation.messages import Message, digest_of
 from tidemark.core.conversation.prefix import PrefixChain
 from tidemark.core.events import Listener
 from tidemark.core.flush_events import FlushDropped, FlushQueued
+from tidemark.core.frozen import frozen
 from tidemark.core.ports import FlushEntry
 from tidemark.delivery.queue import RedisFlushQueue
 from tidemark.store.conversations import RedisStore
@@ -52,19 +53,17 @@ def note_of(flush: Flush, at: float) -> bytes:
     return json.dumps(fields).encode()
 
 
+@frozen
 class Recovery:
     """Queues the flushes that notes describe; holds no state.
 
     :param clock: Unix time in seconds, the clock by which notes are written
     """
 
-    def __init__(
-        self, queue: RedisFlushQueue, store: RedisStore, *, emit: Listener, clock: Callable[[], float]
-    ) -> None:
-        self._queue = queue
-        self._store = store
-        self._emit = emit
-        self._clock = clock
+    queue: RedisFlushQueue
+    store: RedisStore
+    emit: Listener
+    clock: Callable[[], float]
 
     async def sweep(self, settled_seconds: float = SETTLED_SECONDS) -> int:
         """Read all notes, and return how many entries were queued for them.
@@ -74,26 +73,26 @@ class Recovery:
         :raises StoreUnavailable: the store did not answer in time
         """
         added = 0
-        for key, packed in (await self._queue.intents()).items():
+        for key, packed in (await self.queue.intents()).items():
             note = _read(packed)
-            age = self._clock() - note.get("at", 0.0)
+            age = self.clock() - note.get("at", 0.0)
             if note and age < settled_seconds:
                 continue
             entry = await self._entry(key, note) if note else None
             if entry is not None:
-                if await self._queue.add(entry) and entry.body:
+                if await self.queue.add(entry) and entry.body:
                     added += 1
                     messages = int(note["last"]) - int(note["first"]) + 1 + len(note["systems"])
-                    self._emit(FlushQueued(entry.conversation, key, messages, age))
+                    self.emit(FlushQueued(entry.conversation, key, messages, age))
             elif age > ABANDON_SECONDS:
                 if await self._was_used(note):
-                    self._emit(FlushDropped(note["conversation"], "its messages never came into the history"))
-                await self._queue.forget_intent(key)
+                    self.emit(FlushDropped(note["conversation"], "its messages never came into the history"))
+                await self.queue.forget_intent(key)
         return added
 
     async def _was_used(self, note: Mapping[str, Any]) -> bool:
         """Return whether the note's summary was put into use; if it was not, no message left the context."""
-        summaries = await self._store.summaries(note["conversation"]) if note else ()
+        summaries = await self.store.summaries(note["conversation"]) if note else ()
         return any(summary.prefix.hex() == note["prefix"] and summary.masked is None for summary in summaries)
 
     async def _entry(self, key: str, note: Mapping[str, Any]) -> FlushEntry | None:
@@ -105,15 +104,15 @@ class Recovery:
         prefix = bytes.fromhex(note["prefix"])
         summaries = [
             summary  # with masked results, the messages still stand
-            for summary in await self._store.summaries(conversation)
+            for summary in await self.store.summaries(conversation)
             if summary.prefix == prefix and summary.masked is None
         ]
-        stored = await self._store.messages(conversation, start=first, stop=last) if first <= last else []
+        stored = await self.store.messages(conversation, start=first, stop=last) if first <= last else []
         if not summaries or [message.position for message in stored] != list(range(first, last + 1)):
             return None
         if stored and (stored[-1].message_id != note["prefix"] or any(message.unreadable for message in stored)):
             return None
-        systems: Mapping[bytes, bytes] = await self._store.system_messages(conversation) if note["systems"] else {}
+        systems: Mapping[bytes, bytes] = await self.store.system_messages(conversation) if note["systems"] else {}
         if not {bytes.fromhex(digest) for digest, _, _ in note["systems"]} <= systems.keys():
             return None
         messages = [LeavingMessage(message.position, _message(message.raw), message.tokens) for message in stored]

@@ -17,6 +17,7 @@ from tidemark.core.flush_events import FlushLost, FlushWaiting
 from tidemark.delivery.courier import Courier
 from tidemark.delivery.queue import RedisFlushQueue
 from tidemark.delivery.recovery import Recovery
+from tidemark.store.repetition import RepeatedLook
 
 POLL_SECONDS = 1.0
 """Pause between two reads of the queue. What this process queues itself is delivered at once."""
@@ -67,7 +68,6 @@ class FlushWorker:
         self.leads = False
 
     def start(self) -> None:
-        """Start to work, in the running loop."""
         self._task = asyncio.create_task(self._keep_leading())
 
     def nudge(self) -> None:
@@ -161,18 +161,9 @@ class QueueWatch:
     def __init__(self, queue: RedisFlushQueue, emit: Listener, seconds: float = WATCH_SECONDS) -> None:
         self._queue = queue
         self._emit = emit
-        self._seconds = seconds
         self._lost: dict[str, int] = {}
-        self._task: asyncio.Task[None] | None = None
-
-    def start(self) -> None:
-        """Start to watch, in the running loop."""
-        self._task = asyncio.create_task(self._run())
-
-    async def aclose(self) -> None:
-        if self._task is not None:
-            self._task.cancel()
-            await asyncio.gather(self._task, return_exceptions=True)
+        self._looks = RepeatedLook(self._look, seconds)
+        self.start, self.aclose = self._looks.start, self._looks.aclose
 
     async def report(self) -> None:
         """Read the queue's state and emit it.
@@ -188,8 +179,6 @@ class QueueWatch:
                 self._lost[name] = lost
                 self._emit(FlushLost(name, lost))
 
-    async def _run(self) -> None:
-        while True:
-            with contextlib.suppress(StoreError):
-                await self.report()
-            await asyncio.sleep(self._seconds)
+    async def _look(self) -> None:
+        with contextlib.suppress(StoreError):
+            await self.report()

@@ -74,3 +74,12 @@ def array_without(array: bytes, messages: Sequence[Message], places: Collection[
     remaining = [place for place in range(len(messages)) if place not in places]
     pieces = [piece for place in remaining for piece in (gaps[place], messages[place].raw)]
     return b"".join([gaps[0], *pieces[1:], array[ends[-1] :]])
+
+
+def paired(text: str) -> str:
+    """Return the text; surrogates of one character that came in two pieces become a pair (RFC 8259, section 7)."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "surrogatepass")
+    return text

@@ -18,7 +18,7 @@ from tidemark.core.conversation.request import Dialect, ModelRequest, ReuseHints
 from tidemark.core.errors import InvalidRequest
 from tidemark.dialects.json_bounds import LIGHT_BYTES, check_messages
 from tidemark.dialects.json_steps import LARGE_BYTES
-from tidemark.dialects.members import flag_of, model_of
+from tidemark.dialects.members import flag_of, missing, model_of, wrong_type
 from tidemark.dialects.prefix_reuse import (
     ALL_STAYS,
     ChangingEnd,
@@ -194,13 +194,11 @@ class RequestParser(Generic[Element]):
         if member not in fields:
             if may_be_empty:
                 return []
-            raise InvalidRequest(
-                f"Missing required parameter: '{member}'.", param=member, code="missing_required_parameter"
-            )
+            raise missing(member)
         try:
             raws = self._format.raws_of(fields[member])
         except (ValueError, RecursionError) as error:
-            raise InvalidRequest(f"'{member}' must be an array.", param=member, code="invalid_type") from error
+            raise wrong_type(member, "an array") from error
         if not raws and not may_be_empty:
             raise InvalidRequest(f"'{member}' must hold at least one message.", param=member, code="empty_array")
         if bounded:
@@ -224,7 +222,6 @@ class RequestParser(Generic[Element]):
         return elements
 
     def _parse_new(self, raw: bytes, index: int) -> Element:
-        """Parse an element and cache it."""
         element = self._format.read(raw, index)
         if len(raw) >= LARGE_BYTES:
             return element  # a lookup in the cache would take as long as the parse

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from dataclasses import replace
 
@@ -20,6 +21,27 @@ PARAMETERS: Mapping[str, JsonValue] = {
     "additionalProperties": False,
 }
 """The JSON schema of a call's arguments."""
+
+
+class SearchFunction:
+    """``SearchFunctionFormat``, as far as it is the same in each dialect; it has no state."""
+
+    no_calls = b'"none"'
+    """The value of ``tool_choice`` that forbids calls."""
+
+    def without_calls(self, request: ModelRequest, offering: ModelRequest) -> ModelRequest:
+        """Return the client's own request or, if it has no tools, the offering one with calls forbidden.
+
+        Anthropic and others refuse a conversation with calls in a request that has no tools.
+        """
+        if member_of(request.fields, "tools"):
+            return request
+        return with_member(offering, "tool_choice", self.no_calls)
+
+    def is_refused(self, body: bytes) -> bool:
+        """Return whether a refusal names tools or functions, and is not about the length, which may name them too."""
+        text = body.lower()
+        return (b"tool" in text or b"function" in text) and b"context" not in text
 
 
 def with_function(request: ModelRequest, definition: bytes) -> ModelRequest | None:
@@ -46,10 +68,13 @@ def member_of(fields: Mapping[str, bytes], name: str) -> JsonValue:
     return decode_value(fields[name], name) if name in fields else None
 
 
-def is_about_functions(body: bytes) -> bool:
-    """Return whether a refusal names tools or functions, and is not about the length, which may name them too."""
-    text = body.lower()
-    return (b"tool" in text or b"function" in text) and b"context" not in text
+def arguments_of(value: JsonValue) -> str:
+    """Return the arguments of a call; an empty object if the model's are no JSON object."""
+    try:
+        is_object = isinstance(value, str) and isinstance(json.loads(value), dict)
+    except (ValueError, RecursionError):
+        is_object = False
+    return str(value) if is_object else "{}"
 
 
 def sum_of(first: Mapping[str, JsonValue], second: Mapping[str, JsonValue]) -> dict[str, JsonValue]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from contextlib import ExitStack
+from contextlib import ExitStack, aclosing
 
 from tidemark.config import Settings
 from tidemark.core.errors import TidemarkError
@@ -66,8 +66,5 @@ def _check_keys(ring: KeyRing) -> list[Finding]:
 
 
 async def _survey(url: str, ring: KeyRing, codec: Codec) -> tuple[int, int]:
-    whole = WholeStore(url)
-    try:
+    async with aclosing(WholeStore(url)) as whole:
         return await StoreRotation(whole, codec, ring).survey(MOST_KEYS)
-    finally:
-        await whole.aclose()

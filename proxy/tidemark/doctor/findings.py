@@ -10,7 +10,7 @@ from dataclasses import replace
 from typing import Literal
 
 from tidemark.config import Settings
-from tidemark.config.exposure import CREDENTIAL_ENDS
+from tidemark.config.credentials import CREDENTIAL_ENDS
 from tidemark.core.frozen import frozen
 from tidemark.store.connection.url import read_login
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterator
+from contextlib import aclosing
 
 from tidemark.config import Settings
 from tidemark.core.errors import TidemarkError, UpstreamUnreachable
@@ -20,12 +21,9 @@ MOST_ADDRESSES = 32
 
 async def reach_warnings(settings: Settings) -> list[str]:
     """Return a warning for each configured address that cannot be reached."""
-    lane = WireLane()
-    try:
+    async with aclosing(WireLane()) as lane:
         examined = [_warning(lane, route) for route in list(_routes(settings))[:MOST_ADDRESSES]]
         return [warning for warning in await asyncio.gather(*examined) if warning]
-    finally:
-        await lane.aclose()
 
 
 def _routes(settings: Settings) -> Iterator[Route]:

@@ -13,21 +13,6 @@ from tidemark.fidelity.exported import (
     Compact,
     Count,
     ExportedConversation,
-    ExportMeasurement,
     measure_exported,
 )
 from tidemark.fidelity.figures import NEWEST, Figure, Meter, Spending, Sums
-
-__all__ = [
-    "LEAST_MESSAGES",
-    "NEWEST",
-    "Compact",
-    "Count",
-    "ExportMeasurement",
-    "ExportedConversation",
-    "Figure",
-    "Meter",
-    "Spending",
-    "Sums",
-    "measure_exported",
-]

@@ -60,11 +60,9 @@ class TextRedactor:
         return redacted
 
     async def raws(self, raws: Sequence[bytes]) -> Sequence[bytes]:
-        """Return redacted JSON."""
         return await self._run(lambda text: [redact_raw(raw, text) for raw in raws]) if raws else raws
 
     async def texts(self, texts: Sequence[str]) -> Sequence[str]:
-        """Return redacted texts."""
         return await self._run(lambda text: [redact_text(one, text) for one in texts]) if any(texts) else texts
 
     async def _run(self, work: Callable[[Callable[[str], str]], T]) -> T:

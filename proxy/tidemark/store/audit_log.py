@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Sequence
-from pathlib import Path
 from typing import Any
 
 from tidemark.core.audit_chain import (
@@ -29,6 +28,7 @@ from tidemark.core.events import Audited
 from tidemark.core.frozen import frozen
 from tidemark.store import keys
 from tidemark.store.commands import Ask
+from tidemark.store.scripts import lua
 
 MAX_TRIES = 200
 """So often an entry is tried while others append; each loses to one that was added."""
@@ -36,7 +36,7 @@ PAGE = 500
 DAY_MS = 86_400_000
 TRIM_MS = 3_600_000
 """How often a worker looks for entries that are too old."""
-_ADD = (Path(__file__).with_name("lua") / "audit_add.lua").read_text("utf-8")
+_ADD = lua(__file__, "audit_add")
 
 
 @frozen

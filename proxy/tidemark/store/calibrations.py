@@ -11,7 +11,6 @@ import asyncio
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from pathlib import Path
 
 from tidemark.core.bounded import BoundedCache
 from tidemark.core.errors import RecordUnreadable, StoreError, StoreUnavailable
@@ -20,6 +19,7 @@ from tidemark.store import keys
 from tidemark.store.codec import Codec
 from tidemark.store.commands import Ask
 from tidemark.store.models import MOST_MODELS
+from tidemark.store.scripts import lua
 
 MOST_TOOL_SETS = 256
 """Of one credential, over all models; further tool sets use their model's own calibration."""
@@ -28,7 +28,7 @@ LEARN_SECONDS = 1.0
 TRIES = 16
 """Replies that may end at the same instant and all be learned from; of more, some may be lost."""
 _CACHED = 1024
-_KEEP = (Path(__file__).with_name("lua") / "calibrate.lua").read_text("utf-8")
+_KEEP = lua(__file__, "calibrate")
 
 
 class RedisCalibrations:

@@ -176,10 +176,6 @@ class Codec:
         return plain if self.cipher is None else self.cipher.seal(plain, owner, place)
 
     def open(self, stored: bytes, *place: str | bytes) -> bytes:
-        """Return the bytes that were sealed for a place.
-
-        :raises RecordUnreadable: they were changed since, or sealed for another place
-        """
         return stored if self.cipher is None else self.cipher.open(stored, place)
 
     def seal_text(self, text: str, owner: str, *place: str | bytes) -> str:

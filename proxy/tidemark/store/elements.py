@@ -6,15 +6,15 @@ The features ``upkeep`` and ``tenants`` use it, so that no key needs more memory
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Sequence
-from pathlib import Path
 from typing import Any
 
 from tidemark.core.frozen import frozen
+from tidemark.store.scripts import lua
 from tidemark.store.whole_store import WholeStore
 
 ELEMENTS = 200
 """Elements of one page; a message is a kilobyte or a few."""
-_PAGE = (Path(__file__).with_name("lua") / "page.lua").read_text("utf-8")
+_PAGE = lua(__file__, "page")
 
 
 @frozen

@@ -13,6 +13,7 @@ from typing import Any
 
 from tidemark.core.conversation.kept import KeptConversation, KeptHistory, KeptItem
 from tidemark.core.errors import RecordUnreadable
+from tidemark.core.frozen import frozen
 from tidemark.core.ports import Redactor
 from tidemark.store import keys
 from tidemark.store.codec import Codec, unreadable
@@ -39,6 +40,7 @@ return type(size) == 'number' and size or -redis.call('EXISTS', KEYS[1])
 """The bytes of memory of a conversation; 0 if it is gone, -1 if the server does not report them."""
 
 
+@frozen
 class RedisKeptConversations:
     """Conversations in Redis. All state is the server's.
 
@@ -47,39 +49,28 @@ class RedisKeptConversations:
     :param note_size: takes an owner and how many bytes were stored
     """
 
-    def __init__(
-        self,
-        ask: Ask,
-        codec: Codec,
-        lifetimes: Lifetimes,
-        clock: Callable[[], float] = time.time,
-        note_size: Callable[[str, int], None] = lambda *_: None,
-        *,
-        redactor: Redactor | None = None,
-    ) -> None:
-        self._ask = ask
-        self._codec = codec
-        self._lifetimes = lifetimes
-        self._clock = clock
-        self._note_size = note_size
-        self._redactor = redactor
+    ask: Ask
+    codec: Codec
+    lifetimes: Lifetimes
+    clock: Callable[[], float] = time.time
+    note_size: Callable[[str, int], None] = lambda *_: None
+    redactor: Redactor | None = None
 
     async def create(self, owner: str, conversation: KeptConversation, items: Sequence[KeptItem]) -> None:
-        """Store a new conversation."""
-        await self._codec.prepare(owner)
+        await self.codec.prepare(owner)
         head = await self._packed_head(owner, conversation)
         await self._write(owner, conversation, items, head=head, is_new=True)
-        index, longest = keys.kept_index(owner), self._lifetimes.longest
-        await self._ask("SADD", index, conversation.id)
-        await (self._ask("EXPIRE", index, longest) if longest else self._ask("PERSIST", index))
+        index, longest = keys.kept_index(owner), self.lifetimes.longest
+        await self.ask("SADD", index, conversation.id)
+        await (self.ask("EXPIRE", index, longest) if longest else self.ask("PERSIST", index))
 
     async def find(self, owner: str, identifier: str) -> KeptHistory | None:
         at = keys.kept_conversation(owner, identifier)
-        fields = await self._ask("HGETALL", at)
+        fields = await self.ask("HGETALL", at)
         if _HEAD not in fields:
             return None
         try:
-            head = self._codec.unpack_json(fields[_HEAD], at, _HEAD)
+            head = self.codec.unpack_json(fields[_HEAD], at, _HEAD)
         except RecordUnreadable:
             return None
         conversation = KeptConversation(
@@ -88,7 +79,7 @@ class RedisKeptConversations:
         items: list[KeptItem] = []
         for number in sorted(int(name) for name in fields if name.isdigit()):
             try:
-                items.append(_item(self._codec, fields[b"%d" % number], at))
+                items.append(_item(self.codec, fields[b"%d" % number], at))
             except RecordUnreadable:
                 continue
         if not await self._write(owner, conversation, ()):  # it has expired meanwhile
@@ -108,25 +99,25 @@ class RedisKeptConversations:
     async def remove(self, owner: str, conversation: KeptConversation, item: str) -> bool:
         """Delete the items with an id, and return whether there was one."""
         at, numbers = keys.kept_conversation(owner, conversation.id), []
-        for name, packed in (await self._ask("HGETALL", at)).items():
-            if name.isdigit() and _has_id(self._codec, packed, at, item):
+        for name, packed in (await self.ask("HGETALL", at)).items():
+            if name.isdigit() and _has_id(self.codec, packed, at, item):
                 numbers.append(name)
-        return bool(numbers) and bool(await self._ask("HDEL", at, *numbers))
+        return bool(numbers) and bool(await self.ask("HDEL", at, *numbers))
 
     async def weigh(self, owner: str) -> int:
         """Return the bytes of memory of all that an owner has here; those that are gone leave the owner's list."""
         total, index = 0, keys.kept_index(owner)
-        for name in await self._ask("SMEMBERS", index):
-            size = await self._ask("EVAL", _WEIGH, 1, keys.kept_conversation(owner, name.decode()))
+        for name in await self.ask("SMEMBERS", index):
+            size = await self.ask("EVAL", _WEIGH, 1, keys.kept_conversation(owner, name.decode()))
             total += max(size, 0)
             if size == 0:
-                await self._ask("SREM", index, name)
+                await self.ask("SREM", index, name)
         return total
 
     async def forget(self, owner: str, identifier: str) -> bool:
         """Delete a conversation, and return whether it was there."""
-        await self._ask("SREM", keys.kept_index(owner), identifier)
-        return bool(await self._ask("DEL", keys.kept_conversation(owner, identifier)))
+        await self.ask("SREM", keys.kept_index(owner), identifier)
+        return bool(await self.ask("DEL", keys.kept_conversation(owner, identifier)))
 
     async def _write(
         self,
@@ -138,32 +129,32 @@ class RedisKeptConversations:
         tenant: str = "",
         is_new: bool = False,
     ) -> bool:
-        await self._codec.prepare(owner)
-        if self._redactor is not None:
-            raws = await self._redactor.raws([item.raw for item in items])
+        await self.codec.prepare(owner)
+        if self.redactor is not None:
+            raws = await self.redactor.raws([item.raw for item in items])
             items = [replace(item, raw=raw) for item, raw in zip(items, raws, strict=True)]
-        at, pack = keys.kept_conversation(owner, conversation.id), self._codec.pack_json
+        at, pack = keys.kept_conversation(owner, conversation.id), self.codec.pack_json
         packed = [pack([item.id, item.raw.decode("utf-8", "surrogatepass")], owner, at, "item") for item in items]
         arguments = (head, tenant, self._seconds(owner, conversation), int(is_new), *packed)
-        is_written = bool(await self._ask("EVAL", _WRITE, 1, at, *arguments))
+        is_written = bool(await self.ask("EVAL", _WRITE, 1, at, *arguments))
         if is_written and packed:
-            self._note_size(owner, sum(map(len, packed)))
+            self.note_size(owner, sum(map(len, packed)))
         return is_written
 
     async def _packed_head(self, owner: str, conversation: KeptConversation) -> bytes:
         raw = conversation.metadata
-        if self._redactor is not None:
-            (raw,) = await self._redactor.raws([raw])
+        if self.redactor is not None:
+            (raw,) = await self.redactor.raws([raw])
         metadata = raw.decode("utf-8", "surrogatepass")
         at = keys.kept_conversation(owner, conversation.id)
-        return self._codec.pack_json({"created_at": conversation.created_at, "metadata": metadata}, owner, at, _HEAD)
+        return self.codec.pack_json({"created_at": conversation.created_at, "metadata": metadata}, owner, at, _HEAD)
 
     def _seconds(self, owner: str, conversation: KeptConversation) -> int:
         """Return how long a conversation lives on after this use; 0 for no limit."""
-        lifetime = self._lifetimes.of(owner)
+        lifetime = self.lifetimes.of(owner)
         bounds = [lifetime.idle] if lifetime.idle else []
         if lifetime.age:
-            bounds.append(max(1, int(conversation.created_at + lifetime.age - self._clock())))
+            bounds.append(max(1, int(conversation.created_at + lifetime.age - self.clock())))
         return min(bounds, default=0)
 
 

@@ -102,6 +102,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Sequence
+from functools import partial
 
 from tidemark.core.conversation.messages import digest_of
 from tidemark.core.conversation.prefix import split_id
@@ -222,12 +223,6 @@ def models_part(kind: str) -> str:
 FLUSHES = "tm:{flush}"
 """The beginning of the keys of the flush queue: one slot, so that one script may touch them all."""
 
-
-def flush_part(kind: str) -> str:
-    """Return the key of a part of the flush queue."""
-    return f"{FLUSHES}:{kind}"
-
-
 EVENT_DELIVERIES = "tm:{event-posts}"
 """The beginning of the keys of the queue of live events for the webhook: one slot."""
 EVENTS = "tm:{events}"
@@ -267,56 +262,19 @@ def lessons(owner: str) -> str:
     return f"tm:w:{owner}"
 
 
-def message_list(conversation: str) -> str:
-    """Return the key of a conversation's own messages."""
-    return _part("m", conversation)
-
-
-def hash_string(conversation: str) -> str:
-    """Return the key of the chain hashes of a conversation's own messages."""
-    return _part("h", conversation)
-
-
-def turn_list(conversation: str) -> str:
-    """Return the key of a conversation's turns."""
-    return _part("t", conversation)
-
-
-def version_list(conversation: str) -> str:
-    """Return the key of the summaries of a conversation that were replaced."""
-    return _part("z", conversation)
-
-
-def preview_list(conversation: str) -> str:
-    """Return the key of a conversation's previews."""
-    return _part("j", conversation)
-
-
-def record_hash(conversation: str) -> str:
-    """Return the key of a conversation's record."""
-    return _part("c", conversation)
-
-
-def newest_answer(conversation: str) -> str:
-    """Return the key of the answer that a conversation's client may ask for again."""
-    return _part("k", conversation)
-
-
-def answer_hash(conversation: str) -> str:
-    """Return the key of the messages that a conversation's client repeats in other words."""
-    return _part("v", conversation)
-
-
-def system_hash(conversation: str) -> str:
-    """Return the key of a conversation's system messages."""
-    return _part("y", conversation)
-
-
-def response_hash(conversation: str) -> str:
-    """Return the key of a conversation's responses."""
-    return _part("o", conversation)
-
-
 def _part(kind: str, conversation: str) -> str:
     family, own = split_id(conversation)
     return f"{family_prefix(family)}:{kind}:{own}"
+
+
+message_list = partial(_part, "m")
+hash_string = partial(_part, "h")
+turn_list = partial(_part, "t")
+version_list = partial(_part, "z")
+preview_list = partial(_part, "j")
+record_hash = partial(_part, "c")
+newest_answer = partial(_part, "k")
+answer_hash = partial(_part, "v")
+system_hash = partial(_part, "y")
+response_hash = partial(_part, "o")
+"""Return the keys of parts of a conversation, given its id; the table above says what each has."""

@@ -9,7 +9,6 @@ from __future__ import annotations
 import math
 import uuid
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
 from tidemark.core.conversation.prefix import PrefixChain
@@ -18,9 +17,9 @@ from tidemark.core.ports import Lease
 from tidemark.store import keys
 from tidemark.store.commands import Ask
 from tidemark.store.references import reference
+from tidemark.store.scripts import lua
 
-_FOLDER = Path(__file__).with_name("lua")
-_TAKE, _KEEP = ((_FOLDER / f"{name}.lua").read_text("utf-8") for name in ("take_lease", "keep_lease"))
+_TAKE, _KEEP = lua(__file__, "take_lease"), lua(__file__, "keep_lease")
 
 
 class RedisLeases:

@@ -202,7 +202,6 @@ class Listing:
                 await asyncio.gather(asyncio.shield(self._task), return_exceptions=True)  # others wait for it too
 
     async def aclose(self) -> None:
-        """Write what waits, and end."""
         await self.settle()
         if self._limiting is not None:
             await self._limiting

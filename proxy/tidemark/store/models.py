@@ -9,7 +9,6 @@ from __future__ import annotations
 import uuid
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, replace
-from pathlib import Path
 from typing import Any
 
 from tidemark.core.errors import RecordUnreadable, StoreUnavailable
@@ -26,14 +25,14 @@ from tidemark.core.planning.budget import ModelWindow
 from tidemark.store import keys
 from tidemark.store.codec import Codec
 from tidemark.store.commands import Ask
+from tidemark.store.scripts import lua
 
 MOST_MODELS = 1000
 """Observations that are stored, the newest; clients choose names, so there must be a bound. Settings do not count."""
 TRIES = 16
 """Changes of one model that may come at the same instant and all take effect."""
 
-_FOLDER = Path(__file__).with_name("lua")
-_OVERRIDE, _SIGHT, _MODELS = ((_FOLDER / f"{name}.lua").read_text("utf-8") for name in ("override", "sight", "models"))
+_OVERRIDE, _SIGHT, _MODELS = (lua(__file__, name) for name in ("override", "sight", "models"))
 
 
 class RedisModels:
@@ -59,7 +58,6 @@ class RedisModels:
         return version, self._merged(settings, {})
 
     async def records(self) -> Sequence[ModelRecord]:
-        """Return all records, by id."""
         _, settings, observations = await self._all()
         return sorted(self._merged(settings, observations), key=lambda record: record.id)
 

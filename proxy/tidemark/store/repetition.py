@@ -1,4 +1,4 @@
-"""Repeats a look at the store for as long as a worker runs: ``schema.py`` and ``watch.py`` have one each."""
+"""Repeats a look at the store for as long as a worker runs: the schema has one, as each watch."""
 
 from __future__ import annotations
 

@@ -31,7 +31,6 @@ MOST_BRANCH_BYTES = 8_000_000
 
 Argument = str | bytes | float
 _pack = msgspec.msgpack.Encoder().encode
-_FOLDER = Path(__file__).with_name("lua")
 
 
 @frozen
@@ -42,8 +41,14 @@ class Script:
     sha: str
 
 
+def lua(module: str, *names: str) -> str:
+    """Return the source of files in the folder ``lua/`` beside a module, one behind the other."""
+    folder = Path(module).with_name("lua")
+    return "".join((folder / f"{name}.lua").read_text("utf-8") for name in names)
+
+
 def _script(*parts: str) -> Script:
-    source = "".join((_FOLDER / f"{part}.lua").read_text("utf-8") for part in parts)
+    source = lua(__file__, *parts)
     return Script(source, hashlib.sha1(source.encode(), usedforsecurity=False).hexdigest())
 
 

@@ -8,11 +8,12 @@ from __future__ import annotations
 from tidemark.core.conversation.prefix import split_id
 from tidemark.core.conversation.summary import PrefixSummary
 from tidemark.core.errors import SummaryConflict
+from tidemark.core.frozen import frozen
 from tidemark.core.ports import Redactor
 from tidemark.store import keys, scripts
 from tidemark.store.codec import Codec
 from tidemark.store.commands import Ask
-from tidemark.store.lifetimes import Lifetimes, lifetime
+from tidemark.store.lifetimes import Lifetimes
 from tidemark.store.redacted_summary import redacted_summary
 from tidemark.store.references import pack_reference, recipe_digest
 
@@ -22,26 +23,17 @@ MARK_SECONDS = 3600
 """How long a replaced text is remembered. No summary takes longer to be made."""
 
 
+@frozen
 class RedisSummaryReplacement:
     """Replaces summaries in Redis; it has no state.
 
-    :param ttl_seconds: how long an unused conversation is stored; None for no limit
-    :param lifetimes: the same and more, by tenant
+    :param lifetimes: how long unused conversations are stored
     """
 
-    def __init__(
-        self,
-        ask: Ask,
-        codec: Codec,
-        *,
-        ttl_seconds: float | None,
-        lifetimes: Lifetimes | None = None,
-        redactor: Redactor | None = None,
-    ) -> None:
-        self._ask = ask
-        self._codec = codec
-        self._redactor = redactor
-        self._lifetimes = lifetimes or Lifetimes(lifetime(ttl_seconds))
+    ask: Ask
+    codec: Codec
+    lifetimes: Lifetimes
+    redactor: Redactor | None = None
 
     async def replace(
         self,
@@ -59,14 +51,14 @@ class RedisSummaryReplacement:
         :raises StoreUnavailable: the store did not answer in time
         """
         family, own = split_id(conversation)
-        summary = await redacted_summary(summary, self._redactor)
-        await self._codec.prepare(owner or tenant)
+        summary = await redacted_summary(summary, self.redactor)
+        await self.codec.prepare(owner or tenant)
         expected = b"" if present is None else await self._packed(family, present)
-        ttl, packed = self._lifetimes.of(tenant).idle, self._codec.pack_summary(summary, owner or tenant, family)
+        ttl, packed = self.lifetimes.of(tenant).idle, self.codec.pack_summary(summary, owner or tenant, family)
         reference = pack_reference(summary)
         arguments = (own, ttl, summary.created_at, tenant, reference, packed, expected, MAX_VERSIONS, MARK_SECONDS)
         prefix = keys.family_prefix(family)
-        replaced = await self._ask("EVAL", scripts.REPLACE_SUMMARY.source, 1, prefix, b"", 0, *arguments)
+        replaced = await self.ask("EVAL", scripts.REPLACE_SUMMARY.source, 1, prefix, b"", 0, *arguments)
         if present is not None and replaced != 1:
             raise SummaryConflict
 
@@ -77,7 +69,7 @@ class RedisSummaryReplacement:
         """
         recipe = recipe_digest(present.recipe)
         at = keys.summary(family, recipe, present.prefix, present.absorbed, waiting=False)
-        packed: bytes | None = await self._ask("GET", at)
-        if packed is None or self._codec.readable_summary(packed, family) != present:
+        packed: bytes | None = await self.ask("GET", at)
+        if packed is None or self.codec.readable_summary(packed, family) != present:
             raise SummaryConflict
         return packed

@@ -146,7 +146,6 @@ class OwnerUsage:
         return self._timer is not None and self._timer.when() <= asyncio.get_running_loop().time()
 
     async def aclose(self) -> None:
-        """Write what waits, and end."""
         await self.settle()
         if self._timer is not None:
             self._timer.cancel()

@@ -16,39 +16,7 @@ from typing import Any, TextIO
 
 import structlog
 
-from tidemark.core.events import (
-    Audited,
-    BreakerChanged,
-    CompactionGivenUp,
-    CompactionStarted,
-    ContextFull,
-    ConversationCompacted,
-    ConversationsExpired,
-    Event,
-    ManualCompactionEnded,
-    MessagesSearched,
-    RecordBroken,
-    RequestServed,
-    RequestShed,
-    StoreDegraded,
-    StoreReplaced,
-    SummaryFailed,
-    SummaryPrepared,
-    SummaryReplaced,
-    TurnStored,
-    WindowAssumed,
-    WindowLearned,
-)
-from tidemark.core.flush_events import (
-    FlushBuried,
-    FlushDelayed,
-    FlushDelivered,
-    FlushDropped,
-    FlushFailed,
-    FlushLost,
-    FlushQueued,
-    FlushWaiting,
-)
+from tidemark.core import events, flush_events
 from tidemark.core.receipt import render_receipt
 from tidemark.telemetry.lines import SECONDS_DIGITS, as_json, served_fields, served_line, timestamp
 from tidemark.telemetry.masking import fit_to_log, fit_traceback
@@ -73,38 +41,38 @@ _UVICORN = ("uvicorn", "uvicorn.error", "uvicorn.asgi")
 _SILENT = logging.CRITICAL + 1
 _LEVELS = {level: logging.getLevelName(level).lower() for level in (10, 20, 30, 40, 50)}
 
-_NAMES: Mapping[type[Event], tuple[str, int]] = {
-    RequestServed: ("request.served", logging.INFO),
-    CompactionStarted: ("compaction.started", logging.DEBUG),
-    ConversationCompacted: ("conversation.compacted", logging.INFO),
-    CompactionGivenUp: ("compaction.failed", logging.INFO),
-    WindowLearned: ("window.learned", logging.INFO),
-    WindowAssumed: ("window.assumed", logging.WARNING),
-    ManualCompactionEnded: ("compaction.manual", logging.INFO),
-    SummaryReplaced: ("summary.replaced", logging.INFO),
-    SummaryPrepared: ("summary.prepared", logging.INFO),
-    SummaryFailed: ("summary.failed", logging.WARNING),
-    MessagesSearched: ("messages.searched", logging.INFO),
-    ContextFull: ("context.full", logging.WARNING),
-    BreakerChanged: ("summarizer.breaker", logging.WARNING),
-    StoreDegraded: ("store.degraded", logging.WARNING),
-    StoreReplaced: ("store.replaced", logging.ERROR),
-    ConversationsExpired: ("conversations.expired", logging.INFO),
-    RecordBroken: ("record.broken", logging.WARNING),
-    RequestShed: ("request.shed", logging.WARNING),
-    TurnStored: ("turn.stored", logging.DEBUG),
-    Audited: ("audited", logging.INFO),
-    FlushQueued: ("flush.queued", logging.INFO),
-    FlushDelayed: ("flush.delayed", logging.WARNING),
-    FlushDropped: ("flush.dropped", logging.ERROR),
-    FlushDelivered: ("flush.delivered", logging.INFO),
-    FlushFailed: ("flush.failed", logging.WARNING),
-    FlushBuried: ("flush.buried", logging.ERROR),
-    FlushLost: ("flush.lost", logging.ERROR),
-    FlushWaiting: ("flush.waiting", logging.DEBUG),
+_NAMES: Mapping[type[events.Event], tuple[str, int]] = {
+    events.RequestServed: ("request.served", logging.INFO),
+    events.CompactionStarted: ("compaction.started", logging.DEBUG),
+    events.ConversationCompacted: ("conversation.compacted", logging.INFO),
+    events.CompactionGivenUp: ("compaction.failed", logging.INFO),
+    events.WindowLearned: ("window.learned", logging.INFO),
+    events.WindowAssumed: ("window.assumed", logging.WARNING),
+    events.ManualCompactionEnded: ("compaction.manual", logging.INFO),
+    events.SummaryReplaced: ("summary.replaced", logging.INFO),
+    events.SummaryPrepared: ("summary.prepared", logging.INFO),
+    events.SummaryFailed: ("summary.failed", logging.WARNING),
+    events.MessagesSearched: ("messages.searched", logging.INFO),
+    events.ContextFull: ("context.full", logging.WARNING),
+    events.BreakerChanged: ("summarizer.breaker", logging.WARNING),
+    events.StoreDegraded: ("store.degraded", logging.WARNING),
+    events.StoreReplaced: ("store.replaced", logging.ERROR),
+    events.ConversationsExpired: ("conversations.expired", logging.INFO),
+    events.RecordBroken: ("record.broken", logging.WARNING),
+    events.RequestShed: ("request.shed", logging.WARNING),
+    events.TurnStored: ("turn.stored", logging.DEBUG),
+    events.Audited: ("audited", logging.INFO),
+    flush_events.FlushQueued: ("flush.queued", logging.INFO),
+    flush_events.FlushDelayed: ("flush.delayed", logging.WARNING),
+    flush_events.FlushDropped: ("flush.dropped", logging.ERROR),
+    flush_events.FlushDelivered: ("flush.delivered", logging.INFO),
+    flush_events.FlushFailed: ("flush.failed", logging.WARNING),
+    flush_events.FlushBuried: ("flush.buried", logging.ERROR),
+    flush_events.FlushLost: ("flush.lost", logging.ERROR),
+    flush_events.FlushWaiting: ("flush.waiting", logging.DEBUG),
 }
 """The name and the level of each event; a request has a higher level if it did not end well."""
-_SERVED = _NAMES[RequestServed][0]
+_SERVED = _NAMES[events.RequestServed][0]
 _FIELDS = {fact: tuple(fact.__annotations__) for fact in _NAMES}
 
 
@@ -120,16 +88,16 @@ class FactLog:
         self._logged_at: dict[str, float] = {}
         self._suppressed: dict[str, int] = {}
 
-    def __call__(self, event: Event) -> None:
-        if isinstance(event, RequestServed):
+    def __call__(self, event: events.Event) -> None:
+        if isinstance(event, events.RequestServed):
             self._request(event)
             return
         name, level = _NAMES[type(event)]
         if level < logging.root.level:
             return
         fields = _fields(event)
-        if isinstance(event, StoreDegraded | RecordBroken | RequestShed):
-            if not self._due(name, SHED_SECONDS if isinstance(event, RequestShed) else DEGRADED_SECONDS):
+        if isinstance(event, events.StoreDegraded | events.RecordBroken | events.RequestShed):
+            if not self._due(name, SHED_SECONDS if isinstance(event, events.RequestShed) else DEGRADED_SECONDS):
                 return
             fields["untold"] = self._suppressed.pop(name, 0)
         lines = _json_lines()
@@ -138,11 +106,11 @@ class FactLog:
         else:
             self._log.log(level, name, **fields)
 
-    def includes(self, kind: type[Event]) -> bool:
+    def includes(self, kind: type[events.Event]) -> bool:
         """Return whether the configured level includes events of a kind."""
         return _NAMES[kind][1] >= logging.root.level
 
-    def _request(self, served: RequestServed) -> None:
+    def _request(self, served: events.RequestServed) -> None:
         level = _level_of(served)
         if level < logging.root.level:
             return
@@ -291,14 +259,14 @@ def _fit(_logger: Any, _method: str, fields: MutableMapping[str, Any]) -> Mutabl
     return fields
 
 
-def _level_of(served: RequestServed) -> int:
+def _level_of(served: events.RequestServed) -> int:
     if served.outcome == "error":
         return logging.ERROR
     warned = served.report is not None and served.report.warning is not None
     return logging.WARNING if served.outcome == "incomplete" or warned else logging.INFO
 
 
-def _fields(event: Event) -> dict[str, Any]:
+def _fields(event: events.Event) -> dict[str, Any]:
     """Return an event's fields that have a value."""
     fields: dict[str, Any] = {}
     for name in _FIELDS[type(event)]:

@@ -13,39 +13,7 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import assert_never
 
-from tidemark.core.events import (
-    Audited,
-    BreakerChanged,
-    CompactionGivenUp,
-    CompactionStarted,
-    ContextFull,
-    ConversationCompacted,
-    ConversationsExpired,
-    Event,
-    ManualCompactionEnded,
-    MessagesSearched,
-    RecordBroken,
-    RequestServed,
-    RequestShed,
-    StoreDegraded,
-    StoreReplaced,
-    SummaryFailed,
-    SummaryPrepared,
-    SummaryReplaced,
-    TurnStored,
-    WindowAssumed,
-    WindowLearned,
-)
-from tidemark.core.flush_events import (
-    FlushBuried,
-    FlushDelayed,
-    FlushDelivered,
-    FlushDropped,
-    FlushFailed,
-    FlushLost,
-    FlushQueued,
-    FlushWaiting,
-)
+from tidemark.core import events, flush_events
 from tidemark.core.receipt import Receipt
 from tidemark.core.report import Action
 from tidemark.core.traffic import OTHER
@@ -166,40 +134,45 @@ class Metrics:
         )
         self.state = StateSeries(self.registry, read_state)
 
-    def __call__(self, event: Event) -> None:
+    def __call__(self, event: events.Event) -> None:
         match event:
-            case RequestServed():
+            case events.RequestServed():
                 self._served(event)
-            case ConversationCompacted() | SummaryPrepared() | SummaryFailed() | BreakerChanged():
+            case (
+                events.ConversationCompacted()
+                | events.SummaryPrepared()
+                | events.SummaryFailed()
+                | events.BreakerChanged()
+            ):
                 self._count_summary(event)
-            case ContextFull():
+            case events.ContextFull():
                 self._full.inc()
-            case MessagesSearched():
+            case events.MessagesSearched():
                 self._searches.labels(event.outcome).inc()
-            case StoreDegraded() | RecordBroken() | RequestShed() | ConversationsExpired():
+            case events.StoreDegraded() | events.RecordBroken() | events.RequestShed() | events.ConversationsExpired():
                 self._count_trouble(event)
-            case ManualCompactionEnded():
+            case events.ManualCompactionEnded():
                 self._count_by_hand(event)
             case (
-                CompactionStarted()
-                | CompactionGivenUp()
-                | WindowLearned()
-                | WindowAssumed()
-                | SummaryReplaced()
-                | TurnStored()
+                events.CompactionStarted()
+                | events.CompactionGivenUp()
+                | events.WindowLearned()
+                | events.WindowAssumed()
+                | events.SummaryReplaced()
+                | events.TurnStored()
             ):
                 pass  # the log reports these, and the live events most of them
-            case StoreReplaced() | Audited():
+            case events.StoreReplaced() | events.Audited():
                 pass  # the log alone reports it, and an audit log if there is one
             case (
-                FlushQueued()
-                | FlushDelayed()
-                | FlushDropped()
-                | FlushDelivered()
-                | FlushFailed()
-                | FlushBuried()
-                | FlushLost()
-                | FlushWaiting()
+                flush_events.FlushQueued()
+                | flush_events.FlushDelayed()
+                | flush_events.FlushDropped()
+                | flush_events.FlushDelivered()
+                | flush_events.FlushFailed()
+                | flush_events.FlushBuried()
+                | flush_events.FlushLost()
+                | flush_events.FlushWaiting()
             ):
                 pass  # the memory flush counts these by itself
             case _:
@@ -209,34 +182,39 @@ class Metrics:
         """Give the figures of all requests to ``count``, about once a second while there are any."""
         self._count_traffic = count
 
-    def _count_summary(self, event: ConversationCompacted | SummaryPrepared | SummaryFailed | BreakerChanged) -> None:
+    def _count_summary(
+        self,
+        event: events.ConversationCompacted | events.SummaryPrepared | events.SummaryFailed | events.BreakerChanged,
+    ) -> None:
         self._summaries(event)
-        if isinstance(event, SummaryFailed) and self._count_traffic is not None:
+        if isinstance(event, events.SummaryFailed) and self._count_traffic is not None:
             place = self._place_of(event)
             self._failed_summaries[place] = self._failed_summaries.get(place, 0) + 1
             self._hand_over_soon()
 
-    def _count_by_hand(self, event: ManualCompactionEnded) -> None:
+    def _count_by_hand(self, event: events.ManualCompactionEnded) -> None:
         """Count a compaction for which no request is sent: the figures of traffic have it beside those of requests."""
         if self._count_traffic is not None:
             place = (event.action, *self._place_of(event))
             self._by_hand[place] = self._by_hand.get(place, 0) + 1
             self._hand_over_soon()
 
-    def _place_of(self, event: SummaryFailed | ManualCompactionEnded) -> tuple[str, str]:
+    def _place_of(self, event: events.SummaryFailed | events.ManualCompactionEnded) -> tuple[str, str]:
         """Return the model and the tenant that a summary's figures go by; its conversation has had an answer."""
         return self._summarized_model(event.model), self._tenants.name(event.owner, has_answer=True)
 
-    def _count_trouble(self, event: StoreDegraded | RecordBroken | RequestShed | ConversationsExpired) -> None:
+    def _count_trouble(
+        self, event: events.StoreDegraded | events.RecordBroken | events.RequestShed | events.ConversationsExpired
+    ) -> None:
         """Count what operators watch: failures of the store, refused requests, conversations that are gone."""
         match event:
-            case ConversationsExpired():
+            case events.ConversationsExpired():
                 self._expired.inc(event.number)
-            case StoreDegraded():
+            case events.StoreDegraded():
                 self._degraded.labels(event.operation).inc()
-            case RecordBroken():
+            case events.RecordBroken():
                 self._broken.inc()
-            case RequestShed():
+            case events.RequestShed():
                 self._shed.labels(event.reason).inc()
                 if self._count_traffic is not None:
                     self._shed_number += 1
@@ -295,7 +273,7 @@ class Metrics:
                 if tokens:
                     counter.labels(model).inc(tokens)
 
-    def _served(self, event: RequestServed) -> None:
+    def _served(self, event: events.RequestServed) -> None:
         model = event.model if event.model in self._models else self._label(event)
         tenant = event.owner
         if tenant not in self._tenants:
@@ -335,7 +313,7 @@ class Metrics:
             self._models.add(name)
         return name
 
-    def _label(self, event: RequestServed) -> str:
+    def _label(self, event: events.RequestServed) -> str:
         """Return the model's name, if it has a label or may still get one, else ``other``.
 
         Only a model that answered gets a label; otherwise a client with invented names could use them all.
@@ -350,7 +328,7 @@ class Metrics:
         return name
 
 
-def _has_answered(event: RequestServed) -> bool:
+def _has_answered(event: events.RequestServed) -> bool:
     """Return whether a model at least began to answer; our own answers to commands count no tokens."""
     if event.report is not None and event.report.tokens_after == 0:
         return False
@@ -384,22 +362,25 @@ class SummarySeries:
             COMPACTION_SECONDS,
         )
 
-    def __call__(self, event: ConversationCompacted | SummaryPrepared | SummaryFailed | BreakerChanged) -> None:
+    def __call__(
+        self,
+        event: events.ConversationCompacted | events.SummaryPrepared | events.SummaryFailed | events.BreakerChanged,
+    ) -> None:
         match event:
-            case ConversationCompacted():
+            case events.ConversationCompacted():
                 self._compactions.labels(event.strategy).inc()
                 self._compaction.labels(event.strategy).observe(event.seconds)
                 self._count_details(event.receipt)
                 if event.trigger not in {"swap", "mask"}:  # a prepared summary was timed before, and masks ask nobody
                     self._time_summarizer(event)
-            case SummaryPrepared():
+            case events.SummaryPrepared():
                 self._prepared.labels(event.strategy).inc()
                 self._time_summarizer(event)
-            case SummaryFailed():
+            case events.SummaryFailed():
                 model = self._model_label(event.model)
                 self._failures.labels(event.strategy, model).inc()
                 self._summarizer.labels(event.strategy, model).observe(event.seconds)
-            case BreakerChanged():
+            case events.BreakerChanged():
                 self._breaker.labels(event.strategy, event.state).inc()
             case _:
                 assert_never(event)
@@ -412,5 +393,5 @@ class SummarySeries:
             self._details.labels(count.kind, "dropped").inc(count.dropped_count)
             self._details.labels(count.kind, "unsupported").inc(len(count.unsupported))
 
-    def _time_summarizer(self, event: ConversationCompacted | SummaryPrepared) -> None:
+    def _time_summarizer(self, event: events.ConversationCompacted | events.SummaryPrepared) -> None:
         self._summarizer.labels(event.strategy, self._model_label(event.model)).observe(event.seconds)

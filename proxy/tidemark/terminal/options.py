@@ -1,16 +1,17 @@
-"""The options that several commands have, and the address of the store that they read.
+"""What several commands have: options, examples beneath their help, and the address of the store that they read.
 
 Each command of ``tidemark`` that reads the configuration takes its file by ``config_option``.
 """
 
 from __future__ import annotations
 
+import asyncio
 import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from contextlib import ExitStack
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
@@ -18,8 +19,14 @@ if TYPE_CHECKING:
     from tidemark.config import Settings
     from tidemark.core.ports import Caller
 
+Done = TypeVar("Done")
 DEFAULT_FILE = "tidemark.yaml"
 """What ``tidemark init`` writes, and all commands read if no file is named."""
+
+
+def example(*lines: str) -> str:
+    """Return the end of a command's help: what somebody may type, one command line each."""
+    return "\n".join(("\b", "Example:" if len(lines) == 1 else "Examples:", *(f"  {line}" for line in lines)))
 
 
 def _own_or_default(_: click.Context, __: click.Parameter, file: Path | None) -> Path | None:
@@ -76,6 +83,28 @@ def store_url(settings: Settings, stack: ExitStack, *, tell: Callable[[str], Non
 
     folder, options = settings.data_dir / "store", memory_options(settings.store.max_mb)
     return running_url(folder) or stack.enter_context(EmbeddedValkey(folder, options=options, tell=tell)).url
+
+
+def with_store(
+    config: Path | None,
+    work: Callable[[Settings, str], Coroutine[Any, Any, Done]],
+    *,
+    tell: Callable[[str], None] | None = None,
+) -> Done:
+    """Return what the work does with the configuration and the store's address; end what was started for it.
+
+    :param tell: mend the files of an embedded store if they are damaged, and say so
+    """
+    from tidemark.config import load
+
+    settings = load(config, os.environ)
+    with ExitStack() as stack:
+        return asyncio.run(work(settings, store_url(settings, stack, tell=tell)))
+
+
+def warn(warning: str) -> None:
+    """Print a warning on standard error."""
+    click.echo(f"warning: {warning}", err=True)
 
 
 def sender() -> Caller:

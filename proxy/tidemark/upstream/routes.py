@@ -138,7 +138,6 @@ class Destination:
 
     @property
     def timeout_seconds(self) -> float:
-        """Return ``timeout``, in seconds."""
         return _seconds(self.params.get("timeout")) or DEFAULT_TIMEOUT_SECONDS
 
     @property

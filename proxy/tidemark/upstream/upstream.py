@@ -227,7 +227,6 @@ class LiteLLMUpstream:
         return writes_summaries(route.upstream_model) if dialect == MESSAGES else is_openai(route.base_url)
 
     def moves_summaries(self, route: Route, dialect: str, caller: Caller) -> bool:
-        """Return whether a request that was just sent had its summary in the user's turn, as its server wants it."""
         is_native = dialect != CHAT and self._spoken.native_route(route, dialect, caller) is not None
         is_bridged = self._chat.templates.is_taught(route, caller)  # since a native request was refused
         return (is_bridged or not is_native) and self._chat.moves_summaries(route, caller)

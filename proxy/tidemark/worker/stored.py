@@ -329,13 +329,7 @@ class StoreParts(ModelParts):
 
     @cached_property
     def replacement(self) -> RedisSummaryReplacement:
-        return RedisSummaryReplacement(
-            self.store.ask,
-            self.codec,
-            ttl_seconds=self.ttl_seconds,
-            lifetimes=self.lifetimes,
-            redactor=self.redactor,
-        )
+        return RedisSummaryReplacement(self.store.ask, self.codec, lifetimes=self.lifetimes, redactor=self.redactor)
 
     @cached_property
     def leases(self) -> RedisLeases:

@@ -13,6 +13,7 @@ from tidemark.features.conversations.access import ArchiveAccess
 from tidemark.features.conversations.conversation_reader import ConversationReader
 from tidemark.features.conversations.search_index import MessageSearch
 from tidemark.features.conversations.standing_summaries import StandingSummaries
+from tidemark.store.bills import RedisBills
 from tidemark.store.conversations import RedisStore
 
 NOTHING = cast("Any", None)
@@ -30,8 +31,9 @@ def reader(
     return ConversationReader(
         access=ArchiveAccess(store, upstream),
         store=store,
-        summaries=StandingSummaries(store=store, upstream=upstream, catalog=NOTHING, choose=NOTHING),
-        search=MessageSearch(),
+        bills=RedisBills(store.ask),
+        standing=StandingSummaries(store=store, upstream=upstream, catalog=NOTHING, choose=NOTHING),
+        index=MessageSearch(),
         deletion_hooks=hooks,
         dialect=dialect,
         formats=MessageFormats([dialect]),

@@ -19,6 +19,22 @@ CONVERSATION = "conversation"
 """The member of a request and of its response that names their conversation."""
 EARLIER_RESPONSE = "previous_response_id"
 """The member of a request and of its response that names the response that both go on from."""
+REPEATED_MEMBERS: Mapping[str, JsonValue] = {
+    "instructions": None,
+    "max_output_tokens": None,
+    "metadata": {},
+    "parallel_tool_calls": True,
+    "previous_response_id": None,
+    "reasoning": {"effort": None, "summary": None},
+    "store": False,
+    "temperature": 1.0,
+    "text": {"format": {"type": "text"}},
+    "tool_choice": "auto",
+    "tools": [],
+    "top_p": 1.0,
+    "truncation": "disabled",
+}
+"""Members of the request that a response repeats, with their defaults."""
 
 
 @frozen

@@ -1,4 +1,4 @@
-"""Ports of the store: conversations, turns, leases and calibrations.
+"""Ports of the store: conversations, turns, responses, leases and calibrations.
 
 ``tidemark/store/`` implements them over Redis; the pipeline, the compaction and the features use them.
 If a docstring does not say otherwise, a method raises ``StoreUnavailable`` when the store did not answer in time.
@@ -10,11 +10,15 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Protocol
 
 from tidemark.core.conversation.echoes import DivergingBranches
+from tidemark.core.conversation.kept import KeptConversation, KeptHistory, KeptItem
 from tidemark.core.conversation.prefix import PrefixChain
 from tidemark.core.conversation.records import ConversationRecord, ConversationState, MessageRecord, TurnRecord
+from tidemark.core.conversation.responses import ResponseRecord
 from tidemark.core.conversation.summary import NO_SYSTEMS, InnerSystems, PrefixSummary, SummaryRecipe
 from tidemark.core.frozen import frozen
 from tidemark.core.planning.calibration import Calibration, CalibrationKey
+from tidemark.core.ports.upstream import Headers
+from tidemark.core.report import Report
 
 
 class ConversationStore(Protocol):
@@ -261,4 +265,91 @@ class CalibrationStore(Protocol):
         :param counted: tokens by the local count
         :param reported: tokens by the provider's
         """
+        ...
+
+
+class ResponseStore(Protocol):
+    """Responses that clients ask for again by their ids. ``ConversationStore.record`` stores them with their turns."""
+
+    async def find(self, owner: str, identifier: str) -> ResponseRecord | None:
+        """Return the response with this id, or with an item of this id; None if the owner has none.
+
+        Its long members are empty until ``RedisResponses.with_head`` reads them. What was asked for lives on as if it
+        were new.
+        """
+        ...
+
+    async def system_messages(self, response: ResponseRecord) -> Mapping[bytes, bytes]:
+        """Return the bytes of the response's system messages by their digests; those that are gone are missing."""
+        ...
+
+
+class KeptConversationStore(Protocol):
+    """Conversations of the Conversations API, by their ids and the credentials that made them."""
+
+    async def find(self, owner: str, identifier: str) -> KeptHistory | None:
+        """Return a conversation, which lives on as if it were new; None if the owner has none.
+
+        An item that cannot be read is missing.
+        """
+        ...
+
+    async def add(
+        self, owner: str, conversation: KeptConversation, items: Sequence[KeptItem], tenant: str = ""
+    ) -> bool:
+        """Store items behind the others, and return whether the conversation is still there.
+
+        :param tenant: whose request brought them; the first one's stays
+        """
+        ...
+
+
+@frozen
+class KeptAnswer:
+    """The answer of one turn, in its own bytes."""
+
+    turn: bytes
+    """The digest of who sent the turn, in which dialect, and of its ``Idempotency-Key``."""
+    body: bytes
+    """The digest of the request's body."""
+    status: int
+    headers: Headers
+    data: bytes
+    report: Report
+
+
+class AnswerStore(Protocol):
+    """The newest answer of each conversation that may be asked for again.
+
+    Both methods raise ``StoreUnavailable`` when the store did not answer in time.
+    """
+
+    async def find(self, conversation: str) -> KeptAnswer | None:
+        """Return the answer; None if none is kept, or it cannot be read."""
+        ...
+
+    async def keep(self, owner: str, conversation: str, answer: KeptAnswer, seconds: int) -> None:
+        """Keep an answer in place of the one before, unless the conversation is gone."""
+        ...
+
+
+class OwnerStore(Protocol):
+    """Which credential made what, by account and id; no content."""
+
+    async def owners(self, account: str, identifiers: Sequence[str]) -> Sequence[str | None]:
+        """Return who made each object of an account; None for what nobody was seen to make.
+
+        :raises StoreUnavailable: the store did not answer in time, and this process does not know all of them
+        """
+        ...
+
+    async def claim(self, account: str, identifiers: Sequence[str], owner: str) -> None:
+        """Store who made objects of an account; if an id was used before, the newest owner counts.
+
+        :raises StoreUnavailable: the store did not answer in time
+        """
+        ...
+
+    async def renew(self, account: str, identifiers: Sequence[str]) -> None:
+        """Let owners be known for as long as if they were new; an outage changes nothing."""
         ...

@@ -1,11 +1,11 @@
-"""The ports of upstreams and of the model catalog, with callers and routes.
+"""The ports of upstreams, of the model catalog and of authentication, with callers and routes.
 
 ``tidemark/upstream`` and ``tidemark/catalog`` implement them. Both lanes reply with an ``UpstreamReply``.
 """
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Mapping, Sequence
 from typing import Literal, Protocol
 
 from tidemark.core.conversation.cache_marks import MarkFormat, MarkPolicy
@@ -299,5 +299,30 @@ class ModelCatalog(Protocol):
         :param asked_tokens: the reply length that the request asks for
         :returns: the profile for the next attempt, with a smaller window or the whole reply reserved; None when the
             error has nothing to do with the context's length
+        """
+        ...
+
+
+class Authenticator(Protocol):
+    """Turns the credentials of a request into a caller.
+
+    Every endpoint that acts for a client asks it. It does no I/O: chat requests ask it on the event loop, and each
+    waits for it.
+    """
+
+    def caller(self, headers: Iterable[tuple[bytes, bytes]]) -> Caller:
+        """Return the caller of a request.
+
+        Two requests with the same credentials have the same fingerprint, in every process (promise 8).
+
+        :param headers: the request's header lines, as they came
+        :raises NotAuthenticated, Forbidden: the credentials are not accepted
+        """
+        ...
+
+    def check_query(self, query: bytes) -> None:
+        """Refuse a query with a credential that no upstream may get. Endpoints need not ask: the dispatcher does.
+
+        :raises NotAuthenticated: it has one
         """
         ...

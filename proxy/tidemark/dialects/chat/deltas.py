@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from tidemark.core.conversation.messages import JsonValue
+from tidemark.dialects.bodies import paired
 
 WHOLE = frozenset({"id", "role", "type"})
 """Members whose strings never come in pieces: the first that is not empty counts."""
@@ -94,17 +95,7 @@ def _with_text(member: JsonValue, text: str, key: str) -> JsonValue:
 
 def _value(member: JsonValue) -> JsonValue:
     if isinstance(member, _Text):
-        return _joined(member)
+        return paired("".join(member))
     if isinstance(member, PartialObject):
         return member.value()
     return [_value(part) for part in member] if isinstance(member, _Parts) else member
-
-
-def _joined(pieces: list[str]) -> str:
-    """Join a text; surrogates of one character that came in two pieces become a pair (RFC 8259, section 7)."""
-    text = "".join(pieces)
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "surrogatepass")
-    return text

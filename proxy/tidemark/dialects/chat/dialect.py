@@ -33,7 +33,7 @@ from tidemark.dialects.dialect import BaseDialect, usage_of
 from tidemark.dialects.openai_errors import OpenAIErrors
 from tidemark.dialects.raw_json import decode_or_none, read_members
 from tidemark.dialects.request_parser import CACHE_BYTES, RequestParser
-from tidemark.dialects.searching import PARAMETERS, is_about_functions, member_of, with_function, with_member
+from tidemark.dialects.searching import PARAMETERS, SearchFunction, arguments_of, member_of, with_function
 from tidemark.dialects.signed_thinking import SignedThinking, digest_of_text, object_in, sealed_text
 
 CACHED_MEMBERS = (
@@ -71,10 +71,12 @@ _REASONING = ("reasoning_content", "reasoning_details")
 """What some providers demand back with a call, as DeepSeek does, even if it is empty. Others never send it."""
 
 
-class ChatSearchFunction:
+class ChatSearchFunction(SearchFunction):
     """``SearchFunctionFormat`` of chat completions; it has no state."""
 
     definition = DEFINITION.decode()
+    whole = staticmethod(SearchedBody)
+    stream = staticmethod(SearchedStream)
 
     def offering(self, request: ModelRequest) -> ModelRequest | None:
         """Return the request with the function at the end of its tools.
@@ -87,15 +89,6 @@ class ChatSearchFunction:
         if member_of(fields, "n") not in (None, 1) or member_of(fields, "tool_choice") not in (None, "auto"):
             return None
         return with_function(request, DEFINITION)
-
-    def without_calls(self, request: ModelRequest, offering: ModelRequest) -> ModelRequest:
-        """Return the client's own request or, if it has no tools, the offering one with calls forbidden.
-
-        Some providers refuse a conversation with calls in a request that has no tools.
-        """
-        if member_of(request.fields, "tools"):
-            return request
-        return with_member(offering, "tool_choice", b'"none"')
 
     def call_message(self, message: Message) -> bytes:
         """Return the message as a request may have it; each call gets an id and an object of arguments."""
@@ -112,27 +105,12 @@ class ChatSearchFunction:
         """Return a message with the role ``tool``."""
         return encode_json({"role": "tool", "tool_call_id": call, "content": text})
 
-    def is_refused(self, body: bytes) -> bool:
-        """Return whether a refusal names tools or functions, and is not about the length, which may name them too."""
-        return is_about_functions(body)
-
-    def whole(self) -> SearchedBody:
-        return SearchedBody()
-
-    def stream(self) -> SearchedStream:
-        return SearchedStream()
-
 
 def _sendable(call: JsonValue, place: int) -> JsonValue:
     """Return a call with an id, and with no arguments if the model's are no JSON object."""
     if not isinstance(call, dict) or not isinstance(function := call.get("function"), dict):
         return call
-    try:
-        is_object = isinstance(json.loads(function.get("arguments") or ""), dict)
-    except (TypeError, ValueError, RecursionError):
-        is_object = False
-    if not is_object:
-        function = {**function, "arguments": "{}"}
+    function = {**function, "arguments": arguments_of(function.get("arguments"))}
     return {**call, "id": call.get("id") or f"search_{place}", "function": function}
 
 
@@ -219,7 +197,6 @@ class ChatDialect(OpenAIErrors, BaseDialect):
         return StreamFold(msgspec.json.decode)
 
     def before_end(self, data: bytes) -> bytes:
-        """Return the events before ``[DONE]``."""
         done = data.rfind(b"[DONE]")
         return data if done < 0 else data[: max(data.rfind(b"data:", 0, done), 0)]
 

@@ -21,6 +21,7 @@ from tidemark.core.conversation.messages import (
     printable,
 )
 from tidemark.core.errors import InvalidRequest
+from tidemark.dialects.members import role_of
 from tidemark.dialects.raw_json import has_surrogates
 
 ROLES: Mapping[str, Role] = {
@@ -88,12 +89,7 @@ def _read(raw: bytes, value: JsonValue, where: str) -> Message:
     """Read any message; ``where`` is its place, for the error's ``param``."""
     if not isinstance(value, dict):
         raise InvalidRequest(f"Each message must be an object; {where} is not.", param=where, code="invalid_type")
-    role_name = value.get("role")
-    role = ROLES.get(role_name) if isinstance(role_name, str) else None
-    if role is None:
-        raise InvalidRequest(
-            f"Unknown role {role_name!r} at {where}.role; use one of {', '.join(ROLES)}.", param=f"{where}.role"
-        )
+    role = role_of(value, ROLES, where)
     parts = _content(value.get("content"), where)
     refusal = value.get("refusal")
     if isinstance(refusal, str) and refusal:

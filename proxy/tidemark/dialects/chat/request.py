@@ -11,11 +11,9 @@ from tidemark.core.conversation.messages import Message
 from tidemark.core.errors import InvalidRequest
 from tidemark.dialects.chat.message import parse_message
 from tidemark.dialects.json_bounds import MAX_PART_VALUES
+from tidemark.dialects.members import token_bound
 from tidemark.dialects.message_bytes import message_bytes
 from tidemark.dialects.raw_json import decode_value, read_elements
-
-MAX_OUTPUT_TOKENS = 100_000_000
-"""A client that sends a larger reply length made a mistake."""
 
 
 class ChatElements:
@@ -39,7 +37,16 @@ class ChatElements:
         return False
 
     def max_output(self, fields: dict[str, bytes]) -> int | None:
-        return _max_output(fields)
+        """Read the longest reply that the client allows. ``max_completion_tokens`` wins over ``max_tokens``."""
+        for name in ("max_completion_tokens", "max_tokens"):
+            if name not in fields:
+                continue
+            if name == "max_tokens" and fields[name].strip() == b"-1":
+                return None  # llama.cpp and clients of it write -1 for "no bound"
+            bound = token_bound(fields, name)
+            if bound is not None:
+                return bound
+        return None
 
     def size_of(self, element: Message) -> int:
         return message_bytes(element)
@@ -64,21 +71,3 @@ def read_message(raw: bytes, index: int) -> Message:
         return parse_message(raw, value, index)
     except RecursionError as error:
         raise InvalidRequest(f"{where} is nested too deeply.", param=where, code="invalid_json") from error
-
-
-def _max_output(fields: dict[str, bytes]) -> int | None:
-    """Read the longest reply that the client allows. ``max_completion_tokens`` wins over the older ``max_tokens``."""
-    for name in ("max_completion_tokens", "max_tokens"):
-        if name not in fields:
-            continue
-        value = decode_value(fields[name], name)
-        if value is None:
-            continue
-        if isinstance(value, bool) or not isinstance(value, int):
-            raise InvalidRequest(f"'{name}' must be a whole number.", param=name, code="invalid_type")
-        if name == "max_tokens" and value == -1:
-            return None  # llama.cpp and clients of it write -1 for "no bound"
-        if not 0 <= value <= MAX_OUTPUT_TOKENS:
-            raise InvalidRequest(f"'{name}' must be between 0 and the model's maximum, not {value}.", param=name)
-        return value
-    return None

@@ -35,7 +35,7 @@ from tidemark.dialects.messages.searched_replies import SearchedMessageBody, Sea
 from tidemark.dialects.messages.writing import as_sent
 from tidemark.dialects.raw_json import decode_value, read_elements, read_json, read_members
 from tidemark.dialects.request_parser import CACHE_BYTES, RequestParser
-from tidemark.dialects.searching import PARAMETERS, is_about_functions, member_of, with_function, with_member
+from tidemark.dialects.searching import PARAMETERS, SearchFunction, member_of, with_function
 from tidemark.dialects.signed_thinking import SignedThinking, digest_of_text, named_place, object_in, sealed_text
 
 DEFINITION = encode_json({"name": FUNCTION_NAME, "description": FUNCTION_DESCRIPTION, "input_schema": PARAMETERS})
@@ -43,10 +43,13 @@ _UNSIGNED = re.compile(rb'"type"[ \t\n\r]*:[ \t\n\r]*"thinking"')
 """Thinking whose signature never came, or was left out."""
 
 
-class MessagesSearchFunction:
+class MessagesSearchFunction(SearchFunction):
     """``SearchFunctionFormat`` of the Messages API; it has no state."""
 
     definition = DEFINITION.decode()
+    no_calls = b'{"type":"none"}'
+    whole = staticmethod(SearchedMessageBody)
+    stream = staticmethod(SearchedMessageStream)
 
     def offering(self, request: ModelRequest) -> ModelRequest | None:
         """Return the request with the function at the end of its tools.
@@ -57,15 +60,6 @@ class MessagesSearchFunction:
         if choice is not None and not (isinstance(choice, dict) and choice.get("type") == "auto"):
             return None
         return with_function(request, DEFINITION)
-
-    def without_calls(self, request: ModelRequest, offering: ModelRequest) -> ModelRequest:
-        """Return the client's own request or, if it has no tools, the offering one with calls forbidden.
-
-        Anthropic refuses a conversation with calls in a request that has no tools.
-        """
-        if member_of(request.fields, "tools"):
-            return request
-        return with_member(offering, "tool_choice", b'{"type":"none"}')
 
     def call_message(self, message: Message) -> bytes:
         """Return the answer as a request may have it. Thinking stays whole, and each call gets an id and an input."""
@@ -79,16 +73,6 @@ class MessagesSearchFunction:
         """Return a message of the user with one result; those of a round go out as one message."""
         block = {"type": RESULT, "tool_use_id": call, "content": text}
         return encode_json({"role": "user", "content": [block]})
-
-    def is_refused(self, body: bytes) -> bool:
-        """Return whether a refusal is about tools."""
-        return is_about_functions(body)
-
-    def whole(self) -> SearchedMessageBody:
-        return SearchedMessageBody()
-
-    def stream(self) -> SearchedMessageStream:
-        return SearchedMessageStream()
 
 
 def _sendable(block: JsonValue, place: int) -> JsonValue:
@@ -149,7 +133,6 @@ class MessagesThinking(SignedThinking):
         return first
 
     def dropping(self, fields: Mapping[str, bytes]) -> Mapping[str, bytes]:
-        """Return members that tell the upstream to drop invalid thinking."""
         thinking = {**self._thinking_of(fields), "block_binding": {"prefix_mismatch_behavior": "drop_block"}}
         return {**fields, "thinking": encode_json(thinking)}
 

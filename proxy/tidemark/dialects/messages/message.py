@@ -24,6 +24,7 @@ from tidemark.core.conversation.messages import (
 )
 from tidemark.core.errors import InvalidRequest
 from tidemark.dialects.json_bounds import MAX_PART_VALUES
+from tidemark.dialects.members import role_of
 from tidemark.dialects.messages.blocks import REASONING, call_of, content_blocks, part_of, reasoning_part, string_of
 from tidemark.dialects.raw_json import decode_value, has_surrogates, read_elements, read_members
 
@@ -111,12 +112,7 @@ def read_decoded(raw: bytes, value: JsonValue, where: str) -> tuple[Message, ...
     """
     if not isinstance(value, dict):
         raise InvalidRequest(f"Each message must be an object; {where} is not.", param=where, code="invalid_type")
-    name = value.get("role")
-    role = ROLES.get(name) if isinstance(name, str) else None
-    if role is None:
-        raise InvalidRequest(
-            f"Unknown role {name!r} at {where}.role; use one of {', '.join(ROLES)}.", param=f"{where}.role"
-        )
+    role = role_of(value, ROLES, where)
     blocks = content_blocks(value.get("content"), f"{where}.content")
     if role != "user" or not any(block["type"] == RESULT for block in blocks):
         return (_message(raw, role, blocks, f"{where}.content"),)

@@ -17,7 +17,7 @@ from tidemark.core.conversation.messages import JsonValue, Message
 from tidemark.core.conversation.reply import EMPTY_REPLY, Reply
 from tidemark.core.errors import InvalidRequest
 from tidemark.core.report import Usage
-from tidemark.dialects.bodies import encode_json
+from tidemark.dialects.bodies import encode_json, paired
 from tidemark.dialects.dialect import HOUR_WRITES, count_of
 from tidemark.dialects.messages.message import read_decoded, read_plain
 from tidemark.dialects.raw_json import decode_or_none
@@ -182,21 +182,12 @@ class _PartialBlock:
                     block["input"] = json.loads(text or "{}")
                 continue
             before = block.get(name)
-            block[name] = _paired((before if isinstance(before, str) else "") + text)
+            block[name] = paired((before if isinstance(before, str) else "") + text)
         return block
 
     def _extend(self, name: str, values: list[JsonValue]) -> None:
         before = self._block.get(name)
         self._block[name] = [*(before if isinstance(before, list) else ()), *values]
-
-
-def _paired(text: str) -> str:
-    """Return the text; surrogates of one character that came in two pieces become a pair (RFC 8259, section 7)."""
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "surrogatepass")
-    return text
 
 
 def _message(content: list[JsonValue]) -> Message | None:

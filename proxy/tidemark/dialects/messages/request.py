@@ -9,13 +9,11 @@ from collections.abc import Mapping, Sequence
 from itertools import chain
 
 from tidemark.core.conversation.messages import Message
-from tidemark.core.errors import InvalidRequest
+from tidemark.dialects.members import token_bound
 from tidemark.dialects.message_bytes import message_bytes
 from tidemark.dialects.messages.message import read_element
 from tidemark.dialects.raw_json import decode_value, read_elements
 
-MAX_OUTPUT_TOKENS = 100_000_000
-"""A client that sends a larger reply length made a mistake."""
 COMPACTION = "compact_"
 """Begins the type of an edit with which Anthropic summarizes a conversation itself ("Compaction")."""
 Pieces = tuple[Message, ...]
@@ -44,18 +42,7 @@ class MessagesElements:
 
     def max_output(self, fields: dict[str, bytes]) -> int | None:
         """Read ``max_tokens``. The provider requires it; a request to count has none."""
-        if "max_tokens" not in fields:
-            return None
-        value = decode_value(fields["max_tokens"], "max_tokens")
-        if value is None:
-            return None
-        if isinstance(value, bool) or not isinstance(value, int):
-            raise InvalidRequest("'max_tokens' must be a whole number.", param="max_tokens", code="invalid_type")
-        if not 0 <= value <= MAX_OUTPUT_TOKENS:
-            raise InvalidRequest(
-                f"'max_tokens' must be between 0 and the model's maximum, not {value}.", param="max_tokens"
-            )
-        return value
+        return token_bound(fields, "max_tokens")
 
     def size_of(self, element: Pieces) -> int:
         return sum(map(message_bytes, element))

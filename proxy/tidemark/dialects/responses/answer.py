@@ -12,6 +12,7 @@ from collections.abc import Mapping, Sequence
 
 from tidemark.core.conversation.messages import JsonValue
 from tidemark.core.conversation.request import ModelRequest
+from tidemark.core.conversation.responses import REPEATED_MEMBERS
 from tidemark.core.errors import TidemarkError, UpstreamError
 from tidemark.core.report import OwnAnswer
 from tidemark.dialects.bodies import encode_json, event_of, late_event
@@ -36,22 +37,6 @@ def usage_of(input_tokens: int, output_tokens: int) -> Mapping[str, JsonValue]:
 
 NO_TOKENS: Mapping[str, JsonValue] = usage_of(0, 0)
 """The usage of an answer that no model gave, so nothing is billed."""
-_DEFAULTS: Mapping[str, JsonValue] = {
-    "instructions": None,
-    "max_output_tokens": None,
-    "metadata": {},
-    "parallel_tool_calls": True,
-    "previous_response_id": None,
-    "reasoning": {"effort": None, "summary": None},
-    "store": False,
-    "temperature": 1.0,
-    "text": {"format": {"type": "text"}},
-    "tool_choice": "auto",
-    "tools": [],
-    "top_p": 1.0,
-    "truncation": "disabled",
-}
-"""Members of the request that a response repeats, with their defaults."""
 
 
 def response_body(request: ModelRequest, answer: OwnAnswer) -> bytes:
@@ -101,7 +86,8 @@ def response_object(
     :param fields: the request's members; the caller adds ``id`` and ``created_at``
     """
     repeated = {
-        name: decode_value(fields[name], name) if name in fields else default for name, default in _DEFAULTS.items()
+        name: decode_value(fields[name], name) if name in fields else default
+        for name, default in REPEATED_MEMBERS.items()
     }
     return {
         "id": "",
@@ -113,7 +99,7 @@ def response_object(
         "incomplete_details": None,
         "model": decode_value(fields["model"], "model"),
         "output": list(output),
-        **{name: _DEFAULTS[name] if member is None else member for name, member in repeated.items()},
+        **{name: REPEATED_MEMBERS[name] if member is None else member for name, member in repeated.items()},
         "usage": usage,
     }
 

@@ -41,7 +41,7 @@ from tidemark.dialects.responses.request import (
 from tidemark.dialects.responses.searched_replies import SearchedResponseBody, SearchedResponseStream
 from tidemark.dialects.responses.state import ResponsesApiFormat, opening_error
 from tidemark.dialects.responses.writing import as_sent
-from tidemark.dialects.searching import PARAMETERS, is_about_functions, member_of, with_function, with_member
+from tidemark.dialects.searching import PARAMETERS, SearchFunction, arguments_of, member_of, with_function
 from tidemark.dialects.signed_thinking import SignedThinking, digest_of_text, object_in
 
 DEFINITION = encode_json(
@@ -55,10 +55,12 @@ DEFINITION = encode_json(
 )
 
 
-class ResponsesSearchFunction:
+class ResponsesSearchFunction(SearchFunction):
     """``SearchFunctionFormat`` of the Responses API; it has no state."""
 
     definition = DEFINITION.decode()
+    whole = staticmethod(SearchedResponseBody)
+    stream = staticmethod(SearchedResponseStream)
 
     def offering(self, request: ModelRequest) -> ModelRequest | None:
         """Return the request with the function at the end of its tools.
@@ -73,12 +75,6 @@ class ResponsesSearchFunction:
             return None
         return with_function(request, DEFINITION)
 
-    def without_calls(self, request: ModelRequest, offering: ModelRequest) -> ModelRequest:
-        """Return the client's own request or, if it has no tools, the offering one with calls forbidden."""
-        if member_of(request.fields, "tools"):
-            return request
-        return with_member(offering, "tool_choice", b'"none"')
-
     def call_message(self, message: Message) -> bytes:
         """Return the items as a request may have them; each call gets an id and an object of arguments."""
         items: list[JsonValue] = json.loads(b"[" + as_sent(message.raw) + b"]")
@@ -88,26 +84,12 @@ class ResponsesSearchFunction:
         """Return an item of the type ``function_call_output``."""
         return encode_json({"type": "function_call_output", "call_id": call, "output": text})
 
-    def is_refused(self, body: bytes) -> bool:
-        """Return whether a refusal is about tools."""
-        return is_about_functions(body)
-
-    def whole(self) -> SearchedResponseBody:
-        return SearchedResponseBody()
-
-    def stream(self) -> SearchedResponseStream:
-        return SearchedResponseStream()
-
 
 def _sendable(item: JsonValue, place: int) -> JsonValue:
     """Return a call with an id, and with no arguments if the model's are no JSON object. Other items stay."""
     if not isinstance(item, dict) or item.get("type") != "function_call":
         return item
-    try:
-        is_object = isinstance(json.loads(item.get("arguments") or ""), dict)
-    except (TypeError, ValueError, RecursionError):
-        is_object = False
-    arguments = item["arguments"] if is_object else "{}"
+    arguments = arguments_of(item.get("arguments"))
     return {**item, "call_id": item.get("call_id") or f"call_search_{place}", "arguments": arguments}
 
 
@@ -121,7 +103,6 @@ class ResponsesThinking(SignedThinking):
         super().__init__("input", ("instructions", "tools"))
 
     def is_in(self, data: bytes) -> bool:
-        """Return whether there is sealed thinking in these bytes."""
         return SEALED.encode() in data
 
     def key_of(self, element: bytes) -> bytes:
@@ -208,7 +189,6 @@ class ResponsesDialect(ResponsesErrors, BaseDialect):
         return list(read_stored([line for line in data.splitlines() if line.strip()]))
 
     def before_end(self, data: bytes) -> bytes:
-        """Return the events before the last one."""
         return before_final(data, FINAL)
 
     def usage(self, usage: Mapping[str, JsonValue]) -> Usage:

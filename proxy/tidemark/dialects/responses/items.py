@@ -22,6 +22,7 @@ from tidemark.core.conversation.messages import (
 )
 from tidemark.core.errors import InvalidRequest
 from tidemark.core.frozen import frozen
+from tidemark.dialects.members import role_of
 from tidemark.dialects.raw_json import has_surrogates
 from tidemark.dialects.responses.parts import content_parts, printable_parts, without_nulls
 
@@ -132,12 +133,7 @@ def turn_of(raw: bytes, pieces: TurnPieces) -> InputItem:
 
 def _read_message(raw: bytes, value: Mapping[str, JsonValue], where: str) -> InputItem:
     """Read an item that is a message: an easy one, an input message or an output message."""
-    name = value.get("role")
-    role = ROLES.get(name) if isinstance(name, str) else None
-    if role is None:
-        raise InvalidRequest(
-            f"Unknown role {name!r} at {where}.role; use one of {', '.join(ROLES)}.", param=f"{where}.role"
-        )
+    role = role_of(value, ROLES, where)
     parts = content_parts(value.get("content"), f"{where}.content")
     if role != "assistant":
         return InputItem(_message(raw, role, parts))

@@ -6,19 +6,17 @@ Source: OpenAI API reference, "Create a model response".
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import NoReturn
 
 from tidemark.core.conversation.messages import JsonValue, Message
 from tidemark.core.errors import InvalidRequest
 from tidemark.dialects.json_bounds import MAX_PART_VALUES
+from tidemark.dialects.members import token_bound, wrong_type
 from tidemark.dialects.message_bytes import ENTRY_BYTES, message_bytes
 from tidemark.dialects.raw_json import decode_value, read_elements
 from tidemark.dialects.responses.items import InputItem, as_piece, join_turn, messages_of, read_item
 
 _OF_TURN = ("assistant", "tool")
 """Roles of the items that one reply may have."""
-MAX_OUTPUT_TOKENS = 100_000_000
-"""A client that sends a larger reply length made a mistake."""
 STANDS_IN = ("previous_response_id", "conversation", "prompt")
 """Members with which the provider has the conversation, so that ``input`` may be missing."""
 COMPACTED_BY_PROVIDER = "the request asks the provider to compact (`{member}`)"
@@ -55,19 +53,7 @@ class InputItems:
         return message.role == "assistant" and element.pieces is not None
 
     def max_output(self, fields: Mapping[str, bytes]) -> int | None:
-        if "max_output_tokens" not in fields:
-            return None
-        value = decode_value(fields["max_output_tokens"], "max_output_tokens")
-        if value is None:
-            return None
-        if isinstance(value, bool) or not isinstance(value, int):
-            _refuse("max_output_tokens", "a whole number")
-        if not 0 <= value <= MAX_OUTPUT_TOKENS:
-            raise InvalidRequest(
-                f"'max_output_tokens' must be between 0 and the model's maximum, not {value}.",
-                param="max_output_tokens",
-            )
-        return value
+        return token_bound(fields, "max_output_tokens")
 
     def size_of(self, element: InputItem) -> int:
         """Return the memory that an item takes; its pieces share their texts with its message."""
@@ -83,7 +69,7 @@ def earlier_response(fields: Mapping[str, bytes]) -> str | None:
         return None
     value = decode_value(fields["previous_response_id"], "previous_response_id")
     if value is not None and not isinstance(value, str):
-        _refuse("previous_response_id", "a string")
+        raise wrong_type("previous_response_id", "a string")
     return value or None
 
 
@@ -126,7 +112,3 @@ def _read_stored(raw: bytes, place: int) -> Message:
     if len(messages) != 1:
         raise InvalidRequest(f"input[{place}] is not one message.", param=f"input[{place}]", code="invalid_type")
     return messages[0]
-
-
-def _refuse(member: str, wanted: str) -> NoReturn:
-    raise InvalidRequest(f"'{member}' must be {wanted}.", param=member, code="invalid_type")

@@ -79,7 +79,6 @@ class ResponsesApiFormat:
         ]
 
     def input_items(self, fields: Mapping[str, bytes]) -> Sequence[bytes]:
-        """Return the items of ``input``."""
         return _INPUT.raws_of(fields["input"]) if "input" in fields else []
 
     def sendable_items(self, raws: Sequence[bytes]) -> Sequence[bytes]:
@@ -113,7 +112,6 @@ class ResponsesApiFormat:
         return system_item(text)
 
     def sealed_answer(self, fields: Mapping[str, bytes], answer: SealedAnswer, *, stream: bool) -> bytes:
-        """Write the answer to a ``compaction_trigger``."""
         return sealed_answer(fields, answer, is_stored=self.is_kept(fields), stream=stream)
 
     def rewritten(
@@ -127,7 +125,6 @@ class ResponsesApiFormat:
         return body_of(members, {"input": array_of(items)})
 
     def response_of(self, original: bytes) -> tuple[str, Mapping[str, bytes]] | None:
-        """Read a response object."""
         try:
             members = read_members(original, bounded=False)
             identifier = decode_value(members.get("id", b"null"), "id")
@@ -146,7 +143,6 @@ class ResponsesApiFormat:
             return [(_output_item(_name_of(item)), item) for item in read_elements(b"[" + raw + b"]")]
 
     def output_of(self, raw: bytes, items: Sequence[OutputItem]) -> bytes:
-        """Return the items of a stored message as those of an answer."""
         waiting: dict[str, list[str]] = {}
         for item in items:
             waiting.setdefault(item.type, []).append(item.id)
@@ -161,11 +157,9 @@ class ResponsesApiFormat:
         return has_encrypted(body)
 
     def refused_items(self, refusal: bytes, body: bytes, *, all_of_them: bool) -> Sequence[str]:
-        """Return the encrypted contents of a body's items that an upstream's error is about."""
         return refused_items(refusal, body, all_of_them=all_of_them)
 
     def without_items(self, body: bytes, left_out: Container[str]) -> bytes | None:
-        """Return a body without items of these encrypted contents."""
         return without_items(body, left_out)
 
     def refuses_continuation(self, body: bytes) -> bool:

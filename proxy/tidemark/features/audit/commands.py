@@ -6,21 +6,18 @@ elsewhere: only by it a whole store that was set back is found.
 
 from __future__ import annotations
 
-import asyncio
 import json
-import os
 import re
 import sys
 from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import ExitStack
+from contextlib import aclosing
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
 import click
 
-from tidemark.terminal.examples import example
-from tidemark.terminal.options import config_option, json_option, store_url
+from tidemark.terminal.options import config_option, example, json_option, warn, with_store
 from tidemark.terminal.tables import print_json, printable
 
 if TYPE_CHECKING:
@@ -52,7 +49,7 @@ def audit() -> None:
 def verify(config: Path | None, as_json: bool, noted: str | None, files: tuple[Path, ...]) -> None:
     """Examine every entry by the servers' secret. The exit code is 1 if one was changed, added or is missing."""
     from tidemark.core.audit_chain import ChainKey, read_head
-    from tidemark.features.audit.verification import verify as examine
+    from tidemark.features.audit.reading import verify as examine
 
     head: ChainHead | None = None
     if noted is not None:
@@ -126,26 +123,15 @@ async def _lines(log: AuditLog, oldest: float) -> AsyncIterator[bytes]:
 
 def _with_log(config: Path | None, work: Callable[[AuditLog], Awaitable[Done]]) -> Done:
     """Return what the work does with the log, and stop everything that this started."""
-    from tidemark.config import load
     from tidemark.config.signing import secret_of
     from tidemark.worker.worker import Worker
 
     async def run(settings: Settings, url: str) -> Done:
-        worker = Worker(
-            settings,
-            lambda warning: click.echo(f"warning: {warning}", err=True),
-            store_url=url,
-            secret=secret_of(settings),
-        )
-        try:
+        async with aclosing(Worker(settings, warn, store_url=url, secret=secret_of(settings))) as worker:
             await worker.store.check_schema()
             return await work(worker.audit_log)
-        finally:
-            await worker.aclose()
 
-    settings = load(config, os.environ)
-    with ExitStack() as stack:
-        return asyncio.run(run(settings, store_url(settings, stack)))
+    return with_store(config, run)
 
 
 COMMANDS = (audit,)

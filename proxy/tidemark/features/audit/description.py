@@ -29,4 +29,3 @@ OPERATIONS = (
         *(in_query(name, TEXT) for name in _FACT),
     ),
 )
-"""Those of this feature."""

@@ -15,12 +15,10 @@ from starlette.routing import BaseRoute, Route
 
 from tidemark.core.conversation.messages import JsonValue
 from tidemark.core.events import Audited, Event, Listener
-from tidemark.core.frozen import frozen
 from tidemark.features.audit.reading import FILTERS, AuditReader, entry_json
 from tidemark.features.conversations.paging import DEFAULT_PAGE_ENTRIES, MAX_PAGE_ENTRIES, number_of
 from tidemark.features.feature import Feature
 from tidemark.server.guarding import Trail
-from tidemark.server.operator import OperatorAccess
 from tidemark.server.responses import to_json, with_error_envelope
 from tidemark.worker.patient_writer import PatientWriter
 from tidemark.worker.worker import Worker
@@ -50,10 +48,9 @@ class AuditFeature(Feature):
         return [self._note]
 
     def routes(self) -> Sequence[BaseRoute]:
-        return AuditEndpoints(self.reader, self._worker.operator).routes()
+        return [Route("/tidemark/audit", with_error_envelope(self._list), methods=["GET"])]
 
     async def aclose(self) -> None:
-        """Append what waits."""
         await self._writer.aclose()
 
     async def _append(self, fact: Audited) -> None:
@@ -74,19 +71,8 @@ class AuditFeature(Feature):
             await self._log.append(self._waiting[0])
             self._waiting.popleft()
 
-
-@frozen
-class AuditEndpoints:
-    """Serves the log, to the operator and to auditors."""
-
-    reader: AuditReader
-    access: OperatorAccess
-
-    def routes(self) -> list[BaseRoute]:
-        return [Route("/tidemark/audit", with_error_envelope(self._list), methods=["GET"])]
-
     async def _list(self, request: Request) -> Response:
-        self.access.require_reader(request)
+        self._worker.operator.require_reader(request)
         limit = number_of(request, "limit", least=1, most=MAX_PAGE_ENTRIES) or DEFAULT_PAGE_ENTRIES
         before = number_of(request, "before", least=1, most=MAX_NUMBER)
         filters = {name: request.query_params[name] for name in FILTERS if request.query_params.get(name)}

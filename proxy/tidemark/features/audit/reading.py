@@ -1,10 +1,10 @@
-"""Returns entries of the audit log, filtered: the endpoint and the console's page show them."""
+"""Returns entries of the audit log, filtered, for the endpoint and the console's page; and verifies the whole log."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
-from tidemark.core.audit_chain import AuditEntry, ChainHead, read_head
+from tidemark.core.audit_chain import AuditEntry, ChainExamination, ChainHead, ChainKey, Verdict, read_head
 from tidemark.core.conversation.messages import JsonValue
 from tidemark.core.frozen import frozen
 from tidemark.store.audit_log import AuditLog
@@ -12,6 +12,8 @@ from tidemark.store.audit_log import AuditLog
 SEARCHED = 10_000
 """Entries that one page of a filtered list looks at; the next page goes on there."""
 _BATCH = 500
+MOST_ROUNDS = 100
+"""So often a verification reads the end again while others append."""
 FILTERS = ("action", "role", "actor", "tenant", "subject", "address")
 
 
@@ -76,3 +78,22 @@ def entry_json(entry: AuditEntry) -> dict[str, JsonValue]:
         "address": fact.address,
         "worker": entry.worker,
     }
+
+
+async def verify(log: AuditLog, more_keys: Sequence[ChainKey] = (), noted: ChainHead | None = None) -> Verdict:
+    """Examine all entries, while the log is in use.
+
+    :param more_keys: those of earlier secrets
+    :param noted: a head that was noted outside of the store
+    :raises StoreUnavailable: the store did not answer in time
+    """
+    examination, following, packed_head = ChainExamination([log.key, *more_keys]), 1, b""
+    for _ in range(MOST_ROUNDS):
+        packed_head, count = await log.packed_head(), 0  # before the entries: none of them may be newer at the end
+        async for stored in log.stored(following):
+            examination.take(stored, noted=noted.number if noted else 0)
+            number = stored.place.partition("-")[0]
+            following, count = max(following, int(number) + 1), count + 1
+        if not count:
+            break
+    return examination.end(packed_head, noted)

@@ -14,9 +14,8 @@ from urllib.parse import urlencode
 
 import click
 
-from tidemark.terminal.examples import example
 from tidemark.terminal.http_client import request, server_url, url_option
-from tidemark.terminal.options import config_option, json_option
+from tidemark.terminal.options import config_option, example, json_option
 from tidemark.terminal.tables import plain_lines, print_json, printable
 
 HEADS = ("requests", "input", "cached", "paid", "uncompacted", "saved")

@@ -26,4 +26,3 @@ OPERATIONS = (
         in_query("by", choice("model", "day")),
     ),
 )
-"""Those of this feature."""

@@ -17,12 +17,10 @@ from tidemark.core.bill import NANO, BillFigures, SavingOf, bill_json
 from tidemark.core.conversation.messages import JsonValue
 from tidemark.core.errors import InvalidRequest
 from tidemark.core.events import Listener
-from tidemark.core.frozen import frozen
 from tidemark.features.bill.counter import BillCounter
 from tidemark.features.bill.reader import By, GainReader
 from tidemark.features.bill.store import DAYS, RedisDays
 from tidemark.features.feature import Feature
-from tidemark.server.operator import OperatorAccess
 from tidemark.server.responses import to_json, with_error_envelope
 from tidemark.store.bills import RedisBills
 from tidemark.telemetry.series import SeriesRegistry
@@ -45,7 +43,7 @@ class BillFeature(Feature):
         self.reader = GainReader(days, self._counter.settle, time.time)
 
     def routes(self) -> Sequence[BaseRoute]:
-        return GainEndpoints(self.reader, self._operator).routes()
+        return [Route("/tidemark/gain", with_error_envelope(self._gain), methods=["GET"])]
 
     def savings(self) -> Sequence[SavingOf]:
         return (self._counter.saving_of,)
@@ -54,8 +52,15 @@ class BillFeature(Feature):
         return (self._counter.on_event,)
 
     async def aclose(self) -> None:
-        """Write the figures that wait."""
         await self._counter.aclose()
+
+    async def _gain(self, request: Request) -> Response:
+        self._operator.require_reader(request)
+        days, by = _days(request.query_params.getlist("since")), _by(request.query_params.getlist("by"))
+        gain = await self.reader.read(days, by)
+        rows: list[JsonValue] = [{by: name, **bill_json(figures)} for name, figures in gain.rows.items()]
+        dates: dict[str, JsonValue] = {"first": gain.first.isoformat(), "last": gain.last.isoformat()}
+        return to_json({**dates, **bill_json(gain.total), "data": rows})
 
 
 class BillSeries:
@@ -76,25 +81,6 @@ class BillSeries:
                 self._usd.labels(model, part).inc(nano / NANO)
         if figures.uncompacted_nano:
             self._uncompacted.labels(model).inc(figures.uncompacted_nano / NANO)
-
-
-@frozen
-class GainEndpoints:
-    """Serves the bill."""
-
-    reader: GainReader
-    access: OperatorAccess
-
-    def routes(self) -> list[BaseRoute]:
-        return [Route("/tidemark/gain", with_error_envelope(self._gain), methods=["GET"])]
-
-    async def _gain(self, request: Request) -> Response:
-        self.access.require_reader(request)
-        days, by = _days(request.query_params.getlist("since")), _by(request.query_params.getlist("by"))
-        gain = await self.reader.read(days, by)
-        rows: list[JsonValue] = [{by: name, **bill_json(figures)} for name, figures in gain.rows.items()]
-        dates: dict[str, JsonValue] = {"first": gain.first.isoformat(), "last": gain.last.isoformat()}
-        return to_json({**dates, **bill_json(gain.total), "data": rows})
 
 
 def _days(texts: Sequence[str]) -> int:

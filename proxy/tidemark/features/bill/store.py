@@ -7,18 +7,17 @@ hash tag, so that one script may touch them all. A field is a figure's name, a s
 from __future__ import annotations
 
 from collections.abc import Mapping
-from pathlib import Path
 
 from tidemark.core.bill import AMOUNTS, BillFigures
 from tidemark.store import keys
 from tidemark.store.commands import Ask
+from tidemark.store.scripts import lua
 
 NUMBER_SECONDS = 86_400
 """How long the number of a worker's last batch is stored."""
 DAYS = 400
 """How long a day is stored."""
-_FOLDER = Path(__file__).with_name("lua")
-_ADD, _READ = ((_FOLDER / f"bill_{name}.lua").read_text("utf-8") for name in ("add", "read"))
+_ADD, _READ = lua(__file__, "bill_add"), lua(__file__, "bill_read")
 _NAMES = frozenset(AMOUNTS)
 DayFigures = Mapping[tuple[int, str], BillFigures]
 """Figures by day since 1970, in UTC, and model."""

@@ -16,9 +16,8 @@ from urllib.parse import quote, urlencode
 
 import click
 
-from tidemark.terminal.examples import example
 from tidemark.terminal.http_client import ServerRefusal, request, server_options
-from tidemark.terminal.options import confirm, json_option, yes_option
+from tidemark.terminal.options import confirm, example, json_option, yes_option
 from tidemark.terminal.progress import progress
 from tidemark.terminal.tables import print_json, print_table, printable
 from tidemark.terminal.whole_files import write_whole

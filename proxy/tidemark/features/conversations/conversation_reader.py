@@ -18,6 +18,7 @@ from tidemark.core.conversation.request import Dialect
 from tidemark.core.conversation.summary import PrefixSummary
 from tidemark.core.cursors import cursor_of, place_of
 from tidemark.core.errors import ConversationNotFound, EncryptionKeyLost, MessageNotFound, RecordUnreadable
+from tidemark.core.frozen import frozen
 from tidemark.core.ports import Caller, Clock, DeletionHook
 from tidemark.core.recall.passage import message_with
 from tidemark.core.recall.quotation import text_with_calls
@@ -54,33 +55,22 @@ _MAX_TOKENS = 2**53
 """A larger number of tokens is no count."""
 
 
+@frozen(kw_only=True)
 class ConversationReader:
     """Reads and deletes stored conversations; holds no state of its own.
 
     :param deletion_hooks: delete what is kept of a conversation outside the store
     """
 
-    def __init__(
-        self,
-        *,
-        access: ArchiveAccess,
-        store: RedisStore,
-        summaries: StandingSummaries,
-        search: MessageSearch,
-        deletion_hooks: Sequence[DeletionHook],
-        dialect: Dialect,
-        formats: MessageFormats,
-        clock: Clock,
-    ) -> None:
-        self._access = access
-        self._store = store
-        self._bills = RedisBills(store.ask)
-        self._summaries = summaries
-        self._search = search
-        self._deletion_hooks = deletion_hooks
-        self._dialect = dialect
-        self._formats = formats
-        self._clock = clock
+    access: ArchiveAccess
+    store: RedisStore
+    bills: RedisBills
+    standing: StandingSummaries
+    index: MessageSearch
+    deletion_hooks: Sequence[DeletionHook]
+    dialect: Dialect
+    formats: MessageFormats
+    clock: Clock
 
     async def conversations(self, caller: Caller | None, page: Page) -> ConversationList:
         """Return a page of the caller's conversations, last used first.
@@ -99,20 +89,20 @@ class ConversationReader:
         unreadable: list[str] = []
         cursor = page.cursor
         while True:
-            entries = await self._store.listing.newest(owner, page.limit + 1 - len(records), before)
+            entries = await self.store.listing.newest(owner, page.limit + 1 - len(records), before)
             for used_at, conversation in entries:
                 if len(records) == page.limit:
                     return ConversationList(tuple(records), tuple(unreadable), cursor)
                 before, cursor = (used_at, conversation), cursor_of(used_at, conversation)
                 try:
-                    record = await self._store.conversation(conversation)
+                    record = await self.store.conversation(conversation)
                 except RecordUnreadable:
                     unreadable.append(conversation)
                     continue
                 if record is not None and record.id == conversation and record.message_count:
                     records.append(record)
                 else:
-                    await self._store.listing.drop(owner, conversation, "", used_at)
+                    await self.store.listing.drop(owner, conversation, "", used_at)
             if not entries:
                 return ConversationList(tuple(records), tuple(unreadable), None)
 
@@ -121,16 +111,14 @@ class ConversationReader:
 
         Both carry what providers counted, for monitoring (FR-4.1.1).
         """
-        record = await self._access.record(conversation, caller)
+        record = await self.access.record(conversation, caller)
         start = page.start()
-        messages = await self._store.messages(
-            record.id, start=start, stop=min(start + page.limit, record.message_count)
-        )
+        messages = await self.store.messages(record.id, start=start, stop=min(start + page.limit, record.message_count))
         covered = await self._covered(record)
-        turns = await self._store.all_turns(record.id)
+        turns = await self.store.all_turns(record.id)
         counts = {turn.last: _provider_count(turn) for turn in turns if turn.complete and not turn.beyond}
         shown = messages[: page.limit]
-        originals = await self._store.originals(record.id)
+        originals = await self.store.originals(record.id)
         return ConversationPage(
             record,
             covered,
@@ -149,22 +137,22 @@ class ConversationReader:
 
         async def read(conversation: str) -> None:
             with suppress(ConversationNotFound, RecordUnreadable, EncryptionKeyLost):
-                records.append(await self._access.record(conversation, caller))
+                records.append(await self.access.record(conversation, caller))
 
         await asyncio.gather(*map(read, {*conversations}))
         return records
 
     async def bill(self, conversation: str) -> BillFigures | None:
         """Return what a conversation's turns cost since it came near its limit; None if it did not."""
-        figures = (await self._bills.read(conversation)).figures
+        figures = (await self.bills.read(conversation)).figures
         return figures if figures.requests else None
 
     async def history(self, conversation: str, caller: Caller | None, page: Page) -> HistoryPage:
         """Return a conversation and a page of its messages, without what providers counted: its turns are not read."""
-        record = await self._access.record(conversation, caller)
+        record = await self.access.record(conversation, caller)
         start = page.start()
         stop = min(start + page.limit, record.message_count)
-        messages = await self._store.messages(record.id, start=start, stop=stop) if page.limit else []
+        messages = await self.store.messages(record.id, start=start, stop=stop) if page.limit else []
         covered = await self._covered(record)
         shown = messages[: page.limit]
         entries = tuple(self._entry(message, covered, None, None) for message in shown)
@@ -172,14 +160,14 @@ class ConversationReader:
 
     async def summaries(self, conversation: str, caller: Caller | None, page: Page) -> SummaryPage:
         """Return the chain of summaries, oldest first: which one each continues, and what it stands for."""
-        record = await self._access.record(conversation, caller)
-        summaries = await self._summaries.of(record)
+        record = await self.access.record(conversation, caller)
+        summaries = await self.standing.of(record)
         start = page.start()
         shown = _within_ids(summaries[start - 1 : start - 1 + page.limit])
-        ids = await self._store.message_ids(record.id, max((summary.covered for summary in shown), default=0))
-        in_use = await self._summaries.in_use(record)
+        ids = await self.store.message_ids(record.id, max((summary.covered for summary in shown), default=0))
+        in_use = await self.standing.in_use(record)
         in_use_key = None if in_use is None else _key(in_use)
-        replaced = await self._store.summary_versions(record.id)
+        replaced = await self.store.summary_versions(record.id)
         entries = tuple(
             SummaryEntry(
                 summary,
@@ -194,11 +182,11 @@ class ConversationReader:
 
     async def summary_texts(self, conversation: str, caller: Caller | None, limit: int) -> SummaryTexts:
         """Return the summary in use and the newest of the earlier texts, replaced versions too."""
-        record = await self._access.record(conversation, caller)
-        standing = await self._summaries.of(record)
-        present = await self._summaries.in_use(record)
+        record = await self.access.record(conversation, caller)
+        standing = await self.standing.of(record)
+        present = await self.standing.in_use(record)
         keys = {_key(summary) for summary in standing}
-        replaced = [version for version in await self._store.summary_versions(record.id) if _key(version) in keys]
+        replaced = [version for version in await self.store.summary_versions(record.id) if _key(version) in keys]
         earlier = [
             summary for summary in (*standing, *replaced) if present is None or summary.version != present.version
         ]
@@ -211,14 +199,14 @@ class ConversationReader:
         :param handle: as a model's search shows it, or the message's id
         :raises MessageNotFound: no stored message has it, or its message has no text
         """
-        record = await self._access.record(conversation, caller)
-        stored = await self._store.messages(record.id, stop=record.message_count)
+        record = await self.access.record(conversation, caller)
+        stored = await self.store.messages(record.id, stop=record.message_count)
         readable = [message for message in stored if not message.unreadable]
         by_id = [message.raw for message in readable if message.message_id == handle]
         raws = by_id or [message.raw for message in readable]
 
         def find() -> Message | None:
-            messages = self._formats.read(raws)
+            messages = self.formats.read(raws)
             return messages[-1] if by_id else message_with(handle, messages)
 
         message = await offloaded(find, raws)
@@ -231,15 +219,15 @@ class ConversationReader:
 
     async def search(self, conversation: str, caller: Caller | None, query: str, page: Page) -> SearchPage:
         """Return the messages that have all words of a query, best match first, summarized ones too."""
-        record = await self._access.record(conversation, caller)
+        record = await self.access.record(conversation, caller)
         start = page.start()
-        indexed, last_id = self._search.indexed(record.id)
-        messages = await self._store.messages(record.id, start=max(indexed, 1), stop=record.message_count)
+        indexed, last_id = self.index.indexed(record.id)
+        messages = await self.store.messages(record.id, start=max(indexed, 1), stop=record.message_count)
         is_other = not messages or messages[0].message_id != last_id
         # Another conversation has this id by now, or the index was dropped while the messages were read.
-        if indexed and (is_other or self._search.indexed(record.id)[0] < indexed):
+        if indexed and (is_other or self.index.indexed(record.id)[0] < indexed):
             indexed, last_id = 0, ""
-            messages = await self._store.messages(record.id, stop=record.message_count)
+            messages = await self.store.messages(record.id, stop=record.message_count)
         is_whole = bool(messages) and messages[0].position == 1
         readable = [message for message in messages if not message.unreadable]
         raws = [message.raw for message in readable]
@@ -247,18 +235,16 @@ class ConversationReader:
         def searchable() -> list[Searchable]:
             return [
                 Searchable(stored.position, stored.message_id, searchable_text(message))
-                for stored, message in zip(readable, self._formats.read(raws), strict=True)
+                for stored, message in zip(readable, self.formats.read(raws), strict=True)
                 if stored.position > indexed or is_whole
             ]
 
         fresh = await offloaded(searchable, raws)
-        matches = await self._search.find(
-            record.id, fresh, query, limit=page.limit + 1, offset=start - 1, after=indexed
-        )
+        matches = await self.index.find(record.id, fresh, query, limit=page.limit + 1, offset=start - 1, after=indexed)
         covered = await self._covered(record)
         hits: list[SearchHit] = []
         for match in matches[: page.limit]:
-            stored = await self._store.messages(record.id, start=match.position, stop=match.position)
+            stored = await self.store.messages(record.id, start=match.position, stop=match.position)
             hits += [SearchHit(self._entry(message, covered), match.snippet, match.score) for message in stored]
         return SearchPage(record.id, tuple(hits), cursor_after(start, hits, more=len(matches) > page.limit))
 
@@ -267,16 +253,16 @@ class ConversationReader:
 
         What forks of it share stays, because it is theirs.
         """
-        record = await self._access.record(conversation, caller)
-        for hook in self._deletion_hooks:
+        record = await self.access.record(conversation, caller)
+        for hook in self.deletion_hooks:
             await hook(record.tenant, record.id)
-        await self._store.forget(record.id, record.owner or record.tenant, record.name, self._clock())
-        self._search.drop(record.id)
+        await self.store.forget(record.id, record.owner or record.tenant, record.name, self.clock())
+        self.index.drop(record.id)
         return record.id
 
     async def _covered(self, record: ConversationRecord) -> int:
         """Return how many messages the summary in use stands for."""
-        summary = await self._summaries.in_use(record)
+        summary = await self.standing.in_use(record)
         return summary.summarized if summary else 0
 
     def _entry(
@@ -300,7 +286,7 @@ class ConversationReader:
     def _shown(self, message: MessageRecord) -> bytes:
         """Return a message's own bytes, or those of the chat dialect if it came in another one."""
         raw = message.raw
-        return raw if self._formats.is_native(raw, self._dialect) else self._dialect.write(*self._formats.read([raw]))
+        return raw if self.formats.is_native(raw, self.dialect) else self.dialect.write(*self.formats.read([raw]))
 
 
 def _provider_count(turn: TurnEntry) -> ProviderCount | None:

@@ -217,4 +217,3 @@ OPERATIONS = (
         "GET", f"{CONVERSATION}/export", "Export a conversation as lines of JSON.", Answer({"application/jsonl": TEXT})
     ),
 )
-"""Those of this feature."""

@@ -15,8 +15,7 @@ from starlette.responses import Response, StreamingResponse
 from starlette.routing import BaseRoute, Route
 
 from tidemark.core.errors import InvalidRequest
-from tidemark.core.frozen import frozen
-from tidemark.dialects.members import checked_model
+from tidemark.dialects.members import check_names, checked_model, missing, wrong_type
 from tidemark.dialects.raw_json import decode_value, read_members
 from tidemark.features.conversations.access import ArchiveAccess
 from tidemark.features.conversations.context import ContextView
@@ -38,11 +37,13 @@ from tidemark.features.conversations.search_index import MessageSearch
 from tidemark.features.conversations.standing_summaries import StandingSummaries
 from tidemark.features.conversations.transfer import Transfer
 from tidemark.features.feature import Feature
-from tidemark.server.access import OPERATORS, ConversationAccess
+from tidemark.pipeline.history_reader import HistoryReader
+from tidemark.server.access import OPERATORS
 from tidemark.server.encodings import read_plain_body
 from tidemark.server.headers import conversation_name
 from tidemark.server.names import NamedRoute
 from tidemark.server.responses import to_json, with_error_envelope
+from tidemark.store.bills import RedisBills
 from tidemark.worker.worker import Worker
 
 MAX_QUERY_CHARACTERS = 1000
@@ -55,7 +56,10 @@ SEARCH_MEMBERS = ("query", "model", "state", "client", "dialect")
 
 
 class ConversationsFeature(Feature):
-    """Lists, finds, shows, exports, imports and deletes stored conversations."""
+    """Lists, finds, shows, exports, imports and deletes stored conversations.
+
+    ``{id}`` is Tidemark's id or the client's own name; a conversation whose name has a slash is reached by its id.
+    """
 
     def __init__(self, worker: Worker) -> None:
         store, heads, formats, dialect = worker.store, worker.request_heads, worker.formats, worker.chat
@@ -63,8 +67,9 @@ class ConversationsFeature(Feature):
         self.reading = ConversationReader(
             access=rights,
             store=store,
-            summaries=summaries,
-            search=MessageSearch(),
+            bills=RedisBills(store.ask),
+            standing=summaries,
+            index=MessageSearch(),
             deletion_hooks=worker.deletion_hooks,
             dialect=dialect,
             formats=formats,
@@ -99,42 +104,10 @@ class ConversationsFeature(Feature):
             pipeline=worker.pipeline,
             fitter=worker.fitter,
             dialect=worker.chat,
-            formats=worker.formats,
+            reader=HistoryReader(worker.store, worker.formats),
         )
 
     def routes(self) -> Sequence[BaseRoute]:
-        return ConversationEndpoints(
-            reading=self.reading,
-            finding=self.finding,
-            contexts=self.contexts,
-            transfer=self.transfer,
-            access=self._worker.access,
-            max_body_bytes=self._worker.max_body_bytes,
-        ).routes()
-
-
-def standing_summaries(worker: Worker) -> StandingSummaries:
-    """Return what finds the summaries that conversations use."""
-    return StandingSummaries(
-        store=worker.store, upstream=worker.upstream, catalog=worker.catalog, choose=worker.summarizers.of
-    )
-
-
-@frozen
-class ConversationEndpoints:
-    """Serves stored conversations.
-
-    ``{id}`` is Tidemark's id or the client's own name; a conversation whose name has a slash is reached by its id.
-    """
-
-    reading: ConversationReader
-    finding: ConversationFinder
-    contexts: ContextView
-    transfer: Transfer
-    access: ConversationAccess
-    max_body_bytes: int
-
-    def routes(self) -> list[BaseRoute]:
         conversations, conversation = "/tidemark/conversations", "/tidemark/conversations/{id}"
         return [
             Route(conversations, with_error_envelope(self._list), methods=["GET"]),
@@ -143,7 +116,7 @@ class ConversationEndpoints:
             NamedRoute(conversation, with_error_envelope(self._describe), methods=["GET"]),
             NamedRoute(conversation, with_error_envelope(self._delete), methods=["DELETE"]),
             NamedRoute(f"{conversation}/context", with_error_envelope(self._context), methods=["GET"]),
-            NamedRoute(f"{conversation}/summaries", with_error_envelope(self._summaries), methods=["GET"]),
+            NamedRoute(f"{conversation}/summaries", with_error_envelope(self._list_summaries), methods=["GET"]),
             NamedRoute(f"{conversation}/search", with_error_envelope(self._search), methods=["GET"]),
             NamedRoute(f"{conversation}/results/{{handle}}", with_error_envelope(self._original), methods=["GET"]),
             NamedRoute(f"{conversation}/export", with_error_envelope(self._export), methods=["GET"]),
@@ -151,7 +124,7 @@ class ConversationEndpoints:
 
     async def _list(self, request: Request) -> Response:
         """Return a page; with a filter it may be empty though older conversations were not looked at yet."""
-        caller, part = self.access.caller(request), page_of(request)
+        caller, part = self._worker.access.caller(request), page_of(request)
         client, dialect = (request.query_params.get(name, "") for name in ("client", "dialect"))
         if not client and not dialect:
             return to_json(conversation_list(await self.reading.conversations(caller, part)))
@@ -161,71 +134,67 @@ class ConversationEndpoints:
 
     async def _find(self, request: Request) -> Response:
         body = await read_plain_body(request, MAX_SEARCH_BYTES)
-        conditions = _conditions(read_members(body) if body.strip() else {})
-        return to_json(
-            found_conversations(await self.finding.find(self.access.caller(request), page_of(request), conditions))
+        conditions, caller = (
+            _conditions(read_members(body) if body.strip() else {}),
+            self._worker.access.caller(request),
         )
+        return to_json(found_conversations(await self.finding.find(caller, page_of(request), conditions)))
 
     async def _describe(self, request: Request) -> Response:
-        caller = self.access.caller(request)
+        caller = self._worker.access.caller(request)
         return to_json(
             conversation_page(await self.reading.conversation(request.path_params["id"], caller, page_of(request)))
         )
 
     async def _context(self, request: Request) -> Response:
         at = number_of(request, "at", least=1, most=10**9)
-        caller = self.access.caller(request)
+        caller = self._worker.access.caller(request)
         return to_json(context_snapshot(await self.contexts.context(request.path_params["id"], caller, at)))
 
-    async def _summaries(self, request: Request) -> Response:
-        caller = self.access.caller(request)
+    async def _list_summaries(self, request: Request) -> Response:
+        caller = self._worker.access.caller(request)
         return to_json(summary_page(await self.reading.summaries(request.path_params["id"], caller, page_of(request))))
 
     async def _search(self, request: Request) -> Response:
         query = request.query_params.get("q", "").strip()
         if not query or len(query) > MAX_QUERY_CHARACTERS:
             raise InvalidRequest(f"'q' must be 1 to {MAX_QUERY_CHARACTERS} characters to search for.", param="q")
-        caller = self.access.caller(request)
+        caller = self._worker.access.caller(request)
         return to_json(
             search_page(await self.reading.search(request.path_params["id"], caller, query, page_of(request)))
         )
 
     async def _original(self, request: Request) -> Response:
-        caller, handle = self.access.caller(request), request.path_params["handle"]
+        caller, handle = self._worker.access.caller(request), request.path_params["handle"]
         text = await self.reading.original(request.path_params["id"], caller, handle)
         return Response(text.encode(), media_type="text/plain; charset=utf-8")
 
     async def _export(self, request: Request) -> Response:
-        lines = await self.transfer.export_lines(request.path_params["id"], self.access.caller(request))
+        lines = await self.transfer.export_lines(request.path_params["id"], self._worker.access.caller(request))
         return StreamingResponse(lines, media_type=JSON_LINES)
 
     async def _import(self, request: Request) -> Response:
-        caller = self.access.caller(request)
+        caller = self._worker.access.caller(request)
         model, name = request.query_params.get("model", ""), request.query_params.get("name")
         if not model:
-            raise InvalidRequest(
-                "Missing required parameter: 'model'.", param="model", code="missing_required_parameter"
-            )
+            raise missing("model")
         checked_model(model)
-        body = await read_plain_body(request, self.max_body_bytes)
+        body = await read_plain_body(request, self._worker.max_body_bytes)
         imported = await self.transfer.import_lines(
             body, caller or OPERATORS, model, conversation_name(name), trusted=caller is None
         )
         return to_json(imported_conversation(imported), 201)
 
     async def _delete(self, request: Request) -> Response:
-        caller = self.access.caller(request)
+        caller = self._worker.access.caller(request)
         return to_json(deleted_conversation(await self.reading.delete(request.path_params["id"], caller)))
 
 
-def _check_members(fields: Mapping[str, bytes], names: Sequence[str]) -> None:
-    unknown = next((name for name in fields if name not in names), None)
-    if unknown is not None:
-        raise InvalidRequest(
-            f"Unknown parameter: {unknown[:80]!r}; use {', '.join(names)}.",
-            param=unknown[:80],
-            code="unknown_parameter",
-        )
+def standing_summaries(worker: Worker) -> StandingSummaries:
+    """Return what finds the summaries that conversations use."""
+    return StandingSummaries(
+        store=worker.store, upstream=worker.upstream, catalog=worker.catalog, choose=worker.summarizers.of
+    )
 
 
 def _conditions(fields: Mapping[str, bytes]) -> ConversationFilter:
@@ -233,23 +202,13 @@ def _conditions(fields: Mapping[str, bytes]) -> ConversationFilter:
 
     :raises InvalidRequest: a member is unknown, of another type or too long
     """
-    _check_members(fields, SEARCH_MEMBERS)
+    check_names(fields, SEARCH_MEMBERS)
     texts: dict[str, str] = {}
     for name, raw in fields.items():
         value = decode_value(raw, name)
         if not isinstance(value, str):
-            raise _wrong_type(name, "a string")
+            raise wrong_type(name, "a string")
         if len(value) > MAX_QUERY_CHARACTERS:
             raise InvalidRequest(f"'{name}' must be at most {MAX_QUERY_CHARACTERS} characters.", param=name)
         texts[name] = value.strip()
-    return ConversationFilter(
-        texts.get("model", ""),
-        texts.get("state", ""),
-        texts.get("query", ""),
-        client=texts.get("client", ""),
-        dialect=texts.get("dialect", ""),
-    )
-
-
-def _wrong_type(name: str, expected: str) -> InvalidRequest:
-    return InvalidRequest(f"'{name}' must be {expected}.", param=name, code="invalid_type")
+    return ConversationFilter(words=texts.pop("query", ""), **texts)

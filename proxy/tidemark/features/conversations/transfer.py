@@ -15,6 +15,7 @@ from tidemark.core.conversation.prefix import PrefixChain, chain_of, conversatio
 from tidemark.core.conversation.records import MessageRecord, TurnRecord
 from tidemark.core.conversation.request import Dialect, ModelRequest
 from tidemark.core.errors import ConversationConflict, ConversationNotFound, StoreError
+from tidemark.core.frozen import frozen
 from tidemark.core.ports import Caller, Clock, Lease, LeaseStore, TokenCounter, Upstream
 from tidemark.dialects.message_formats import MessageFormats
 from tidemark.features.conversations.access import ArchiveAccess
@@ -29,33 +30,20 @@ EXPORT_PAGE = 500
 """Messages that an export reads at a time."""
 
 
+@frozen(kw_only=True)
 class Transfer:
     """Exports and imports conversations; holds no state of its own."""
 
-    def __init__(
-        self,
-        *,
-        access: ArchiveAccess,
-        store: RedisStore,
-        heads: RedisRequestHeads,
-        upstream: Upstream,
-        leases: LeaseStore,
-        counter: TokenCounter,
-        dialect: Dialect,
-        formats: MessageFormats,
-        clock: Clock,
-        quota: OwnerUsage,
-    ) -> None:
-        self._access = access
-        self._store = store
-        self._heads = heads
-        self._upstream = upstream
-        self._leases = leases
-        self._counter = counter
-        self._dialect = dialect
-        self._formats = formats
-        self._clock = clock
-        self._quota = quota
+    access: ArchiveAccess
+    store: RedisStore
+    heads: RedisRequestHeads
+    upstream: Upstream
+    leases: LeaseStore
+    counter: TokenCounter
+    dialect: Dialect
+    formats: MessageFormats
+    clock: Clock
+    quota: OwnerUsage
 
     async def export_lines(self, conversation: str, caller: Caller | None) -> AsyncIterator[bytes]:
         """Return a conversation as lines of JSON: the last request's system messages, then all messages.
@@ -65,12 +53,12 @@ class Transfer:
 
         :raises ConversationNotFound: there is none, or messages have expired; if they expire later, it breaks off
         """
-        record = await self._access.record(conversation, caller)
-        heads = await self._heads.leading_system_messages(record.id)
+        record = await self.access.record(conversation, caller)
+        heads = await self.heads.leading_system_messages(record.id)
 
         async def page(start: int) -> bytes:
             stop = min(start + EXPORT_PAGE - 1, record.message_count)
-            messages = await self._store.messages(record.id, start=start, stop=stop)
+            messages = await self.store.messages(record.id, start=start, stop=stop)
             if len(messages) != stop - start + 1:  # an incomplete export must not look complete
                 raise ConversationNotFound(f"Messages of the conversation {record.id!r} have expired.")
 
@@ -102,18 +90,18 @@ class Transfer:
         :raises BadImport: the lines are no conversation, or a tool call and its result are separated
         :raises ConversationConflict: a conversation of that name exists, or a turn in progress may create it
         """
-        route = await self._upstream.resolve(model)
+        route = await self.upstream.resolve(model)
         tenant = tenant_of(caller, route)
         owner = owner_of(caller.fingerprint)
         # Both come before the work, so that an import under a name that exists does not cost it.
         async with self._admitted(owner, len(data), trusted=trusted), self._turn(tenant, name) as lease:
 
             def read() -> tuple[ModelRequest, PrefixChain]:
-                messages = self._dialect.parse_lines(data)
-                return self._dialect.request_of(model, messages), chain_of(tenant, messages, conversation=name)
+                messages = self.dialect.parse_lines(data)
+                return self.dialect.request_of(model, messages), chain_of(tenant, messages, conversation=name)
 
             request, chain = await offloaded(read, [data])
-            count = await self._counter.count(request, route.upstream_model)
+            count = await self.counter.count(request, route.upstream_model)
             turn = TurnRecord(
                 tenant=tenant,
                 conversation=conversation_id(chain, 0),
@@ -127,7 +115,7 @@ class Transfer:
                 tokens_before=count.total,
                 tokens_after=count.total,
                 summarized=0,
-                created_at=self._clock(),
+                created_at=self.clock(),
                 scheme=count.scheme,
                 owner=owner,
                 name=name or "",
@@ -135,24 +123,24 @@ class Transfer:
                 lease_value=lease.value if lease else b"",
                 imported=True,
             )
-            conversation = await self._store.record(turn)
-        return ImportedConversation(conversation, await self._store.conversation(conversation))
+            conversation = await self.store.record(turn)
+        return ImportedConversation(conversation, await self.store.conversation(conversation))
 
     def _exported(self, raw: bytes) -> bytes:
         """Return a message's own bytes, or those of the export's dialect if it came in another one."""
-        return raw if self._formats.is_native(raw, self._dialect) else self._dialect.write(*self._formats.read([raw]))
+        return raw if self.formats.is_native(raw, self.dialect) else self.dialect.write(*self.formats.read([raw]))
 
     @asynccontextmanager
     async def _admitted(self, owner: str, size: int, *, trusted: bool) -> AsyncIterator[None]:
         """Count an import against the quota, and uncount it if it fails."""
-        now = self._clock()
-        is_counted = await self._quota.admit(owner, size, now, trusted=trusted)
+        now = self.clock()
+        is_counted = await self.quota.admit(owner, size, now, trusted=trusted)
         try:
             yield
         except BaseException:  # cancelled, too: nothing was stored, so nothing counts
             if is_counted:
                 with contextlib.suppress(StoreError):
-                    await self._quota.withdraw(owner, size, now)
+                    await self.quota.withdraw(owner, size, now)
             raise
 
     @asynccontextmanager
@@ -162,15 +150,15 @@ class Transfer:
             yield None
             return
         family = chain_of(tenant, (), conversation=name).family
-        started = await self._store.turns.start_turn(family, "", tenant, LEASE_SECONDS)
+        started = await self.store.turns.start_turn(family, "", tenant, LEASE_SECONDS)
         if started is not None and started.record is None:
             if started.lease is None:
                 raise under_way()
-            async with keep_lease(self._leases, started.lease, LEASE_SECONDS):
+            async with keep_lease(self.leases, started.lease, LEASE_SECONDS):
                 yield started.lease
             return
         if started is not None and started.lease is not None:
-            await self._leases.release(started.lease)
+            await self.leases.release(started.lease)
         raise ConversationConflict(
             f"There is a conversation {name[:80]!r} already. Import under another name, or forget that one."
         )

@@ -15,9 +15,8 @@ from urllib.parse import quote
 
 import click
 
-from tidemark.terminal.examples import example
 from tidemark.terminal.http_client import request, url_option
-from tidemark.terminal.options import config_option, json_option
+from tidemark.terminal.options import config_option, example, json_option, warn
 from tidemark.terminal.tables import print_json, print_table
 
 PATH = "/tidemark/keys"
@@ -116,7 +115,7 @@ def _ask(
     body = None if fields is None else json.dumps(fields).encode()
     answer: dict[str, Any] = json.loads(b"".join(request(server, method, PATH + path, body)))
     for warning in answer.get("warnings", ()):
-        click.echo(f"warning: {warning}", err=True)
+        warn(warning)
     return answer
 
 

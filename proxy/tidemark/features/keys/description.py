@@ -82,4 +82,3 @@ OPERATIONS = (
         refusals=_MISSING,
     ),
 )
-"""Those of this feature."""

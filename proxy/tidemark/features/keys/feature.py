@@ -10,7 +10,6 @@ from starlette.responses import Response
 from starlette.routing import BaseRoute, Route
 
 from tidemark.core.conversation.messages import JsonValue
-from tidemark.core.frozen import frozen
 from tidemark.dialects.raw_json import decode_value, read_members
 from tidemark.features.feature import Feature
 from tidemark.features.keys.fields import read_fields, read_grace
@@ -18,7 +17,6 @@ from tidemark.features.keys.service import ApplicationKeys, Described
 from tidemark.features.keys.store import RedisKeys
 from tidemark.server.encodings import read_plain_body
 from tidemark.server.guarding import announce_of
-from tidemark.server.operator import OperatorAccess
 from tidemark.server.responses import to_json, with_error_envelope
 from tidemark.worker.worker import Worker
 
@@ -42,17 +40,6 @@ class KeysFeature(Feature):
         )
 
     def routes(self) -> Sequence[BaseRoute]:
-        return KeyEndpoints(self.keys, self._worker.operator).routes()
-
-
-@frozen
-class KeyEndpoints:
-    """Serves the keys, to the operator alone."""
-
-    keys: ApplicationKeys
-    access: OperatorAccess
-
-    def routes(self) -> list[BaseRoute]:
         key = KEYS + "/{id}"
         return [
             Route(path, with_error_envelope(handler), methods=[method])
@@ -67,11 +54,11 @@ class KeyEndpoints:
         ]
 
     async def _list(self, request: Request) -> Response:
-        self.access.require(request)
+        self._worker.operator.require(request)
         return to_json(await self.keys.listed())
 
     async def _show(self, request: Request) -> Response:
-        self.access.require(request)
+        self._worker.operator.require(request)
         return to_json(await self.keys.shown(request.path_params["id"]))
 
     async def _create(self, request: Request) -> Response:
@@ -89,11 +76,11 @@ class KeyEndpoints:
         return _with_secret(await self.keys.rotate(request.path_params["id"], hours, announce_of(request)), 200)
 
     async def _revoke(self, request: Request) -> Response:
-        self.access.require(request)
+        self._worker.operator.require(request)
         return to_json(await self.keys.revoke(request.path_params["id"], announce_of(request)))
 
     async def _fields(self, request: Request) -> dict[str, JsonValue]:
-        self.access.require(request)
+        self._worker.operator.require(request)
         body = await read_plain_body(request, MAX_BODY_BYTES)
         members = read_members(body) if body.strip() else {}
         return {name: decode_value(raw, name) for name, raw in members.items()}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import replace
 from datetime import UTC, datetime
 
@@ -10,6 +10,7 @@ from tidemark.core.conversation.messages import LONGEST_MODEL_NAME, JsonValue
 from tidemark.core.errors import InvalidRequest
 from tidemark.core.frozen import frozen
 from tidemark.core.grants import ApplicationKey, Quota
+from tidemark.dialects.members import check_names
 
 LONGEST_TEXT = 100
 """Characters of a name or a tenant."""
@@ -53,7 +54,7 @@ def read_fields(fields: Mapping[str, JsonValue]) -> KeyFields:
 
     :raises InvalidRequest: one is unknown, of another type or out of range
     """
-    _check_names(fields, FIELDS)
+    check_names(fields, FIELDS)
     return KeyFields(
         frozenset(fields),
         _text(fields, "name"),
@@ -69,7 +70,7 @@ def read_grace(fields: Mapping[str, JsonValue]) -> float:
 
     :raises InvalidRequest: it is no number of hours, or another member is there
     """
-    _check_names(fields, (GRACE,))
+    check_names(fields, (GRACE,))
     value = fields.get(GRACE, 0)
     if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value <= MOST_HOURS:
         raise InvalidRequest(f"'grace_hours' must be a number from 0 to {MOST_HOURS}.", param=GRACE)
@@ -79,16 +80,6 @@ def read_grace(fields: Mapping[str, JsonValue]) -> float:
 def date_of(seconds: float | None) -> str | None:
     """Write Unix seconds as ISO 8601 in UTC; None for none."""
     return None if seconds is None else datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
-
-
-def _check_names(fields: Mapping[str, JsonValue], names: Sequence[str]) -> None:
-    unknown = next((name for name in fields if name not in names), None)
-    if unknown is not None:
-        raise InvalidRequest(
-            f"Unknown parameter: {unknown[:80]!r}; use {', '.join(names)}.",
-            param=unknown[:80],
-            code="unknown_parameter",
-        )
 
 
 def _text(fields: Mapping[str, JsonValue], name: str) -> str | None:

@@ -17,6 +17,7 @@ from tidemark.core.conversation.prefix import owner_of
 from tidemark.core.errors import InvalidRequest, KeyConflict, KeyNotFound
 from tidemark.core.grants import ApplicationKey, Grant
 from tidemark.core.ports import Clock
+from tidemark.dialects.members import missing
 from tidemark.features.keys.fields import KeyFields, date_of
 from tidemark.features.keys.store import RedisKeys
 from tidemark.server.guarding import Announce
@@ -80,7 +81,7 @@ class ApplicationKeys:
         :raises KeyConflict: another key has its name, or there are ``MOST_KEYS``
         """
         if fields.name is None:
-            raise InvalidRequest("Missing required parameter: 'name'.", param="name", code="missing_required_parameter")
+            raise missing("name")
         secret = _new_secret(_random(ID_CHARACTERS))
         new = fields.over(
             ApplicationKey(

@@ -8,7 +8,6 @@ from __future__ import annotations
 import uuid
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
-from pathlib import Path
 from typing import Any
 
 from tidemark.core.conversation.messages import JsonValue
@@ -17,11 +16,12 @@ from tidemark.core.grants import ApplicationKey, Quota
 from tidemark.store import keys
 from tidemark.store.codec import Codec
 from tidemark.store.commands import Ask
+from tidemark.store.scripts import lua
 
 TRIES = 16
 """Changes that may come at the same instant and all take effect."""
 ANY_VERSION = "-"
-_CHANGE = (Path(__file__).with_name("lua") / "keys.lua").read_text("utf-8")
+_CHANGE = lua(__file__, "keys")
 
 
 class RedisKeys:

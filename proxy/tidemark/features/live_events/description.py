@@ -16,4 +16,3 @@ OPERATIONS = (
         refusals=(413,),
     ),
 )
-"""Those of this feature."""

@@ -123,7 +123,6 @@ class EventDelivery:
         return True
 
     def start(self) -> None:
-        """Start to deliver, in the running loop."""
         if self._target is None:
             return
         from tidemark.delivery.webhook import Webhook  # noqa: PLC0415 - it imports aiohttp

@@ -79,7 +79,6 @@ class LiveEventPublisher:
                 self._publish_soon()
 
     async def aclose(self) -> None:
-        """Publish what waits."""
         if self._timer is not None:
             self._timer.cancel()
         if self._task is not None:

@@ -11,7 +11,6 @@ import json
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
-from pathlib import Path
 from typing import Any
 
 from tidemark.core.conversation.messages import JsonValue
@@ -20,6 +19,7 @@ from tidemark.features.live_events.events import LiveEvent
 from tidemark.store import keys
 from tidemark.store.codec import Codec
 from tidemark.store.commands import Ask
+from tidemark.store.scripts import lua
 
 MAX_BATCHES = 500
 """The newest batches, which a listener that comes back may still get."""
@@ -29,8 +29,7 @@ LISTENING_SECONDS = 60
 PAGE = 100
 MAX_RUNNING = 1000
 """The most compactions that are noted as running; a process that dies leaves its own for ``STORED_SECONDS``."""
-_FOLDER = Path(__file__).with_name("lua")
-_ADD, _READ = ((_FOLDER / f"events_{name}.lua").read_text("utf-8") for name in ("add", "read"))
+_ADD, _READ = lua(__file__, "events_add"), lua(__file__, "events_read")
 
 
 class RedisLiveEvents:

@@ -11,7 +11,6 @@ import json
 import os
 import signal
 from collections.abc import Awaitable, Callable, Sequence
-from contextlib import ExitStack
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -19,8 +18,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from tidemark.terminal.audited import audit
-from tidemark.terminal.examples import example
-from tidemark.terminal.options import config_option, json_option, store_url
+from tidemark.terminal.options import config_option, example, json_option, warn, with_store
 from tidemark.terminal.tables import print_json, print_table
 
 if TYPE_CHECKING:
@@ -204,7 +202,7 @@ def read(config: Path | None, file: Path) -> None:
     from tidemark.delivery.daily_lines import opened_line
     from tidemark.worker.worker import Worker
 
-    codec = Worker(load(config, os.environ), lambda warning: click.echo(f"warning: {warning}", err=True)).codec
+    codec = Worker(load(config, os.environ), warn).codec
     with file.open("rb") as lines:
         for number, line in enumerate(lines, 1):
             try:
@@ -220,12 +218,11 @@ def _run_with_flushing(config: Path | None, ask: Ask, emit: Listener = lambda _:
 
     :param action: what the audit log says of it; empty if it shows no text
     """
-    from tidemark.config import load
     from tidemark.features.memory_flush.feature import MemoryFlushFeature
     from tidemark.worker.worker import Worker
 
     async def run(settings: Settings, url: str) -> None:
-        worker = Worker(settings, lambda warning: click.echo(f"warning: {warning}", err=True), store_url=url)
+        worker = Worker(settings, warn, store_url=url)
         worker.emit.listeners.append(emit)
         flushing = MemoryFlushFeature(worker)
         try:
@@ -237,9 +234,8 @@ def _run_with_flushing(config: Path | None, ask: Ask, emit: Listener = lambda _:
             await flushing.aclose()
             await worker.aclose()
 
-    settings = load(config, os.environ)
-    with ExitStack() as stack, contextlib.suppress(KeyboardInterrupt, BrokenPipeError):
-        asyncio.run(run(settings, store_url(settings, stack)))
+    with contextlib.suppress(KeyboardInterrupt, BrokenPipeError):
+        with_store(config, run)
 
 
 def _line(entry: FlushEntry, *, as_json: bool) -> str:

@@ -5,18 +5,15 @@
 
 from __future__ import annotations
 
-import asyncio
-import os
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from contextlib import ExitStack
+from contextlib import aclosing
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from tidemark.terminal.audited import audit
-from tidemark.terminal.examples import example
-from tidemark.terminal.options import config_option, json_option, store_url
+from tidemark.terminal.options import config_option, example, json_option, warn, with_store
 from tidemark.terminal.tables import print_json, print_table
 
 if TYPE_CHECKING:
@@ -109,25 +106,19 @@ def _ask_registry(config: Path | None, ask: Ask, action: str = "", model: str = 
 
     :param action: what the audit log says of it; empty if it only reads
     """
-    from tidemark.config import load
     from tidemark.core.ports import NO_CREDENTIAL
     from tidemark.features.model_registry.feature import ModelRegistryFeature
     from tidemark.worker.worker import Worker
 
     async def run(settings: Settings, url: str) -> Mapping[str, Any]:
-        worker = Worker(settings, lambda warning: click.echo(f"warning: {warning}", err=True), store_url=url)
-        try:
+        async with aclosing(Worker(settings, warn, store_url=url)) as worker:
             await worker.store.check_schema()
             await worker.live.refresh()
             if action:
                 await audit(worker.store.ask, settings, action, model)
             return await ask(ModelRegistryFeature(worker).registry, NO_CREDENTIAL)
-        finally:
-            await worker.aclose()
 
-    settings = load(config, os.environ)
-    with ExitStack() as stack:
-        return asyncio.run(run(settings, store_url(settings, stack)))
+    return with_store(config, run)
 
 
 def _print(answer: Mapping[str, Any], rows: Sequence[Mapping[str, Any]], *, as_json: bool) -> None:

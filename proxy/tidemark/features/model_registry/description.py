@@ -71,4 +71,3 @@ OPERATIONS = (
     ),
     operation("operator", "DELETE", _MODEL, "Remove what was set of a model.", _SHOWN, _NAMED, refusals=_REFUSALS),
 )
-"""Those of this feature."""

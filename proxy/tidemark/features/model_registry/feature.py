@@ -15,13 +15,11 @@ from starlette.routing import BaseRoute, Route
 from tidemark.config import read_override
 from tidemark.core.conversation.messages import JsonValue
 from tidemark.core.conversation.prefix import owner_of
-from tidemark.core.frozen import frozen
-from tidemark.core.ports import NO_CREDENTIAL, Authenticator, Caller
+from tidemark.core.ports import NO_CREDENTIAL, Caller
 from tidemark.dialects.raw_json import decode_value, read_members
 from tidemark.features.feature import Feature
 from tidemark.features.model_registry.registry import ModelRegistry
 from tidemark.server.encodings import read_plain_body
-from tidemark.server.operator import OperatorAccess
 from tidemark.server.responses import to_json, with_error_envelope
 from tidemark.worker.worker import Worker
 
@@ -48,20 +46,6 @@ class ModelRegistryFeature(Feature):
         )
 
     def routes(self) -> Sequence[BaseRoute]:
-        return RegistryEndpoints(self.registry, self._auth, self._operator, self._asks_for_keys).routes()
-
-
-@frozen
-class RegistryEndpoints:
-    """Serves the registry."""
-
-    registry: ModelRegistry
-    auth: Authenticator
-    access: OperatorAccess
-    asks_for_keys: bool = False
-    """Whether clients have keys of Tidemark's own, which no upstream knows."""
-
-    def routes(self) -> list[BaseRoute]:
         model = "/tidemark/models/{model:path}"
         return [
             Route("/tidemark/models", with_error_envelope(self._list), methods=["GET"]),
@@ -77,14 +61,14 @@ class RegistryEndpoints:
         return to_json(await self.registry.described(request.path_params["model"], *self._identify(request)))
 
     async def _change(self, request: Request) -> Response:
-        self.access.require(request)
+        self._operator.require(request)
         body = await read_plain_body(request, MAX_BODY_BYTES)
         fields = {name: decode_value(raw, name) for name, raw in read_members(body).items()}
         caller, owner = self._identify(request)
         return to_json(await self.registry.change(request.path_params["model"], fields, caller, owner))
 
     async def _reset(self, request: Request) -> Response:
-        self.access.require(request)
+        self._operator.require(request)
         return to_json(await self.registry.reset(request.path_params["model"], *self._identify(request)))
 
     def _identify(self, request: Request) -> tuple[Caller, str | None]:
@@ -93,9 +77,9 @@ class RegistryEndpoints:
         The operator and an auditor have no owner and see the newest calibrations of all owners. The caller's key is
         sent to a server that is asked for its window; the admin token is never sent.
         """
-        is_operator = self.access.grants(request)
-        is_operator_alone = is_operator and (self.access.token is not None or self.asks_for_keys)
-        if is_operator_alone or self.access.is_auditor(request):
+        is_operator = self._operator.grants(request)
+        is_operator_alone = is_operator and (self._operator.token is not None or self._asks_for_keys)
+        if is_operator_alone or self._operator.is_auditor(request):
             return NO_CREDENTIAL, None
-        caller = self.auth.caller(request.headers.raw)
+        caller = self._auth.caller(request.headers.raw)
         return caller, None if is_operator else owner_of(caller.fingerprint)

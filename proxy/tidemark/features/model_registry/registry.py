@@ -14,6 +14,7 @@ from tidemark.catalog.litellm_data import LiteLLMModelData
 from tidemark.catalog.overrides import LiveOverrides
 from tidemark.core.conversation.messages import LONGEST_MODEL_NAME, JsonValue
 from tidemark.core.errors import InvalidRequest, ModelConflict, ModelNotFound
+from tidemark.core.frozen import frozen
 from tidemark.core.models import NOTHING_SET, FieldValue, ModelObservation, ModelOverrides, ModelRecord, model_id
 from tidemark.core.money import ModelPrice
 from tidemark.core.planning.budget import budget_for
@@ -29,6 +30,7 @@ ReadField = Callable[[str, JsonValue], FieldValue]
 """Reads a field by its name and JSON value; raises ``InvalidRequest``."""
 
 
+@frozen(kw_only=True)
 class ModelRegistry:
     """Has no state of its own: the store has the records, and ``live`` the settings in force.
 
@@ -36,26 +38,14 @@ class ModelRegistry:
     :param clock: Unix time, seconds
     """
 
-    def __init__(
-        self,
-        *,
-        store: RedisModels,
-        calibrations: RedisCalibrations,
-        live: LiveOverrides,
-        catalog: Catalog,
-        upstream: LiteLLMUpstream,
-        data: LiteLLMModelData,
-        read_field: ReadField,
-        clock: Callable[[], float],
-    ) -> None:
-        self._store = store
-        self._calibrations = calibrations
-        self._live = live
-        self._catalog = catalog
-        self._upstream = upstream
-        self._data = data
-        self._read_field = read_field
-        self._clock = clock
+    store: RedisModels
+    calibrations: RedisCalibrations
+    live: LiveOverrides
+    catalog: Catalog
+    upstream: LiteLLMUpstream
+    data: LiteLLMModelData
+    read_field: ReadField
+    clock: Callable[[], float]
 
     async def listed(self, caller: Caller, owner: str | None) -> Described:
         """Describe all models: the configured ones, then those that requests used.
@@ -66,14 +56,14 @@ class ModelRegistry:
         :param owner: the owner whose calibrations and learned windows are shown; None for the operator's view
         :raises StoreUnavailable: the store did not answer in time
         """
-        records = {record.id: record for record in await self._store.records()}
+        records = {record.id: record for record in await self.store.records()}
         models: dict[str, ModelRecord] = {}
-        for route in await self._catalog.configured():
+        for route in await self.catalog.configured():
             own = await self._record_of(route, caller, records.get(_id_of(route)))
             models.setdefault(own.id, own)
         shown = {id_: record for id_, record in records.items() if owner is None or _if_set_by_operator(record)}
         models |= {id_: record for id_, record in shown.items() if id_ not in models}
-        calibrations = await self._calibrations.readings(owner)
+        calibrations = await self.calibrations.readings(owner)
         described = [await self._described(model, calibrations, owner) for model in models.values()]
         return {"object": "list", "data": [*described]}
 
@@ -87,7 +77,7 @@ class ModelRegistry:
         record = await self._find(name, caller, everything=owner is None)
         if record.created_at is None and record.observation is None:
             raise ModelNotFound(f"Nothing is known of the model {name!r}. PUT its max_input_tokens to add it.")
-        return await self._described(record, await self._calibrations.readings(owner), owner)
+        return await self._described(record, await self.calibrations.readings(owner), owner)
 
     async def change(self, name: str, fields: Mapping[str, JsonValue], caller: Caller, owner: str | None) -> Described:
         """Set some fields of a model; null resets a field. The change applies to this worker's next request.
@@ -99,7 +89,7 @@ class ModelRegistry:
         :raises StoreUnavailable: nothing was changed
         """
         version = _version_of(fields)
-        values = {field: self._read_field(field, value) for field, value in fields.items() if field != "version"}
+        values = {field: self.read_field(field, value) for field, value in fields.items() if field != "version"}
         record = await self._find(name, caller)
 
         def change(before: ModelOverrides) -> ModelOverrides:
@@ -118,7 +108,7 @@ class ModelRegistry:
                 f"'context_window' is {error}, less than max_input_tokens; it holds input and output together.",
                 param="context_window",
             ) from error
-        policy, threshold = self._catalog.policy_for(name), overrides.threshold
+        policy, threshold = self.catalog.policy_for(name), overrides.threshold
         if threshold is not None and threshold <= 1 and policy.target >= threshold:
             raise InvalidRequest(
                 f"'threshold' must be above the model's target, {policy.target:g}, up to 1, or a number of tokens: a "
@@ -141,11 +131,11 @@ class ModelRegistry:
     async def _keep(
         self, record: ModelRecord, change: Callable[[ModelOverrides], ModelOverrides], owner: str | None
     ) -> Described:
-        await self._store.override(record, change, self._clock())
-        await self._live.refresh()
-        stored = await self._store.record(record.id) or replace(record, overrides=NOTHING_SET)
+        await self.store.override(record, change, self.clock())
+        await self.live.refresh()
+        stored = await self.store.record(record.id) or replace(record, overrides=NOTHING_SET)
         after = replace(stored, observation=stored.observation or record.observation)
-        return await self._described(after, await self._calibrations.readings(owner), owner)
+        return await self._described(after, await self.calibrations.readings(owner), owner)
 
     async def _find(self, name: str, caller: Caller, *, everything: bool = True) -> ModelRecord:
         """Find a model by its id or the client's name; an id may be of a model not used yet.
@@ -154,43 +144,43 @@ class ModelRegistry:
         """
         if len(name) > LONGEST_MODEL_NAME:
             raise ModelNotFound(f"A model's name has {LONGEST_MODEL_NAME} characters at most.")
-        record = await self._store.record(name)
+        record = await self.store.record(name)
         stored = record if everything else _if_set_by_operator(record)
         if stored is not None and stored.observation is not None:
             return stored
-        routes = await self._catalog.configured()
+        routes = await self.catalog.configured()
         configured = next((route for route in routes if name in (route.name, _id_of(route))), None)
         provider, _, model = name.partition(":")
         if configured is not None:
-            return await self._record_of(configured, caller, record or await self._store.record(_id_of(configured)))
-        if everything and (observation := self._live.noted(name)) is not None:
+            return await self._record_of(configured, caller, record or await self.store.record(_id_of(configured)))
+        if everything and (observation := self.live.noted(name)) is not None:
             return _observed(observation, stored)
-        if stored is not None or (model and provider in await self._data.providers()):
+        if stored is not None or (model and provider in await self.data.providers()):
             route = Route("translate", model, model, provider, "")  # without an address, no server is asked
             own = await self._record_of(route, caller, stored)
             unknown = own.observation is not None and own.observation.window.source == "default"
             return replace(own, observation=None) if unknown else own
-        route = await self._upstream.resolve(name)
-        record = await self._store.record(_id_of(route))
+        route = await self.upstream.resolve(name)
+        record = await self.store.record(_id_of(route))
         return await self._record_of(route, caller, record if everything else _if_set_by_operator(record))
 
     async def _record_of(self, route: Route, caller: Caller, stored: ModelRecord | None) -> ModelRecord:
         """Return a route's record with the current observation, whether it is stored yet or not."""
-        return _observed(await self._catalog.observe(route, caller), stored)
+        return _observed(await self.catalog.observe(route, caller), stored)
 
     async def _price_of(self, record: ModelRecord) -> ModelPrice | None:
         """Return the price that requests for a model have; None if its name leads nowhere."""
         try:
-            route = await self._upstream.resolve(record.name)
+            route = await self.upstream.resolve(record.name)
         except ModelNotFound:
             return None
-        return await self._catalog.price(route)
+        return await self.catalog.price(route)
 
     async def _described(
         self, record: ModelRecord, calibrations: Mapping[str, Sequence[CalibrationEntry]], owner: str | None
     ) -> Described:
-        profile = record.profile(self._catalog.policy_for(record.name))
-        learned_windows = self._catalog.learned_windows
+        profile = record.profile(self.catalog.policy_for(record.name))
+        learned_windows = self.catalog.learned_windows
         window = learned_windows.shown(record.provider, record.model, record.overrides, owner, profile.window)
         policy = profile.policy
         price = await self._price_of(record) if policy.by_price else None

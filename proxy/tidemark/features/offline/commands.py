@@ -11,8 +11,7 @@ from typing import IO, TYPE_CHECKING, get_args
 import click
 
 from tidemark.core.conversation.summary import Strategy
-from tidemark.terminal.examples import example
-from tidemark.terminal.options import config_option, sender
+from tidemark.terminal.options import config_option, example, sender, warn
 
 if TYPE_CHECKING:
     from tidemark.features.offline.service import OfflineService
@@ -59,7 +58,7 @@ def _run_offline(config: Path | None, run: Callable[[OfflineService], Awaitable[
     from tidemark.worker.worker import Worker
 
     async def answer() -> bytes:
-        parts = Worker(load(config, os.environ), lambda warning: click.echo(f"warning: {warning}", err=True))
+        parts = Worker(load(config, os.environ), warn)
         try:
             return await run(offline_service(parts))
         finally:

@@ -66,4 +66,3 @@ OPERATIONS = (
         refusals=(401, 404, 429, 502, 504),
     ),
 )
-"""Those of this feature."""

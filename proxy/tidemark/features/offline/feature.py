@@ -14,13 +14,10 @@ from starlette.routing import BaseRoute, Route
 
 from tidemark.compaction.compactor import Compactor
 from tidemark.core.events import Event
-from tidemark.core.frozen import frozen
 from tidemark.core.ports import NO_CREDENTIAL
 from tidemark.features.feature import Feature
 from tidemark.features.offline.service import OfflineService
-from tidemark.server.access import ConversationAccess
 from tidemark.server.encodings import read_plain_body
-from tidemark.server.quotas import Quotas
 from tidemark.server.responses import JSON_TYPE, with_error_envelope
 from tidemark.summarizers.choosing import summarizer_name
 from tidemark.worker.worker import Worker
@@ -31,10 +28,25 @@ class OfflineFeature(Feature):
 
     def __init__(self, worker: Worker) -> None:
         self._worker = worker
+        self._service = offline_service(worker)
 
     def routes(self) -> Sequence[BaseRoute]:
-        worker = self._worker
-        return OfflineEndpoints(offline_service(worker), worker.access, worker.quotas, worker.max_body_bytes).routes()
+        return [
+            Route("/tidemark/count", with_error_envelope(self._count), methods=["POST"]),
+            Route("/tidemark/compact", with_error_envelope(self._compact), methods=["POST"]),
+        ]
+
+    async def _count(self, request: Request) -> Response:
+        self._worker.access.caller(request)  # counting takes long for who has no key
+        body = await read_plain_body(request, self._worker.max_body_bytes)
+        return Response(await self._service.count(body), media_type=JSON_TYPE)
+
+    async def _compact(self, request: Request) -> Response:
+        caller = self._worker.access.caller(request)  # None for the operator, whose token no upstream gets
+        body = await read_plain_body(request, self._worker.max_body_bytes)
+        async with self._worker.quotas.counted(caller):
+            compacted = await self._service.compact(body, caller or NO_CREDENTIAL)
+        return Response(compacted, media_type=JSON_TYPE)
 
 
 def offline_service(worker: Worker) -> OfflineService:
@@ -60,31 +72,3 @@ def offline_service(worker: Worker) -> OfflineService:
         name_summarizer=summarizer_name,
         timer=time.perf_counter,
     )
-
-
-@frozen
-class OfflineEndpoints:
-    """Serves both paths."""
-
-    service: OfflineService
-    access: ConversationAccess
-    quotas: Quotas
-    max_body_bytes: int
-
-    def routes(self) -> list[BaseRoute]:
-        return [
-            Route("/tidemark/count", with_error_envelope(self._count), methods=["POST"]),
-            Route("/tidemark/compact", with_error_envelope(self._compact), methods=["POST"]),
-        ]
-
-    async def _count(self, request: Request) -> Response:
-        self.access.caller(request)  # counting takes long for who has no key
-        body = await read_plain_body(request, self.max_body_bytes)
-        return Response(await self.service.count(body), media_type=JSON_TYPE)
-
-    async def _compact(self, request: Request) -> Response:
-        caller = self.access.caller(request)  # None for the operator, whose token no upstream gets
-        body = await read_plain_body(request, self.max_body_bytes)
-        async with self.quotas.counted(caller):
-            compacted = await self.service.compact(body, caller or NO_CREDENTIAL)
-        return Response(compacted, media_type=JSON_TYPE)

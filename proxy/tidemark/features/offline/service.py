@@ -20,6 +20,7 @@ from tidemark.core.frozen import frozen
 from tidemark.core.planning.budget import ModelProfile
 from tidemark.core.ports import Caller, ModelCatalog, Route, TokenCounter, Upstream
 from tidemark.dialects.json_bounds import LIGHT_BYTES
+from tidemark.dialects.members import check_names, missing, wrong_type
 from tidemark.dialects.raw_json import decode_value, read_members
 
 STRATEGIES: dict[str, Strategy] = {name: name for name in get_args(Strategy)}
@@ -70,17 +71,9 @@ class OfflineService:
     async def compact(self, body: bytes, caller: Caller) -> bytes:
         """Return the compacted request and what was done, for ``{"request", "max_tokens", "strategy"}``."""
         fields = read_members(body) if len(body) <= LIGHT_BYTES else await asyncio.to_thread(read_members, body)
-        unknown = next((name for name in fields if name not in COMPACT_MEMBERS), None)
-        if unknown is not None:
-            raise InvalidRequest(
-                f"Unknown parameter: {unknown[:80]!r}; use {', '.join(COMPACT_MEMBERS)}.",
-                param=unknown[:80],
-                code="unknown_parameter",
-            )
+        check_names(fields, COMPACT_MEMBERS)
         if "request" not in fields:
-            raise InvalidRequest(
-                "Missing required parameter: 'request'.", param="request", code="missing_required_parameter"
-            )
+            raise missing("request")
         request = await self.dialect.parse(fields["request"], anonymous=True)
         return await self.compact_request(request, _max_tokens(fields), _strategy(fields), caller)
 
@@ -141,14 +134,14 @@ class OfflineService:
 def _max_tokens(fields: Mapping[str, bytes]) -> int | None:
     value = decode_value(fields["max_tokens"], "max_tokens") if "max_tokens" in fields else None
     if value is not None and (isinstance(value, bool) or not isinstance(value, int)):
-        raise InvalidRequest("'max_tokens' must be a whole number.", param="max_tokens", code="invalid_type")
+        raise wrong_type("max_tokens", "a whole number")
     return value
 
 
 def _strategy(fields: Mapping[str, bytes]) -> str:
     value = decode_value(fields["strategy"], "strategy") if "strategy" in fields else "extractive"
     if not isinstance(value, str):
-        raise InvalidRequest("'strategy' must be a string.", param="strategy", code="invalid_type")
+        raise wrong_type("strategy", "a string")
     return value
 
 

@@ -42,4 +42,3 @@ OPERATIONS = (
         in_query("warnings", choice("true"), "Only those with a warning."),
     ),
 )
-"""Those of this feature."""

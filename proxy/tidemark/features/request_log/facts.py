@@ -35,42 +35,13 @@ def facts_of(served: RequestServed, at: float, number: int = 1) -> RequestFacts:
         cached = None
     path = "/v1/" + served.endpoint if served.endpoint else _text(served.path)
     code, tenant = served.code or "", served.tenant and _text(served.tenant)
+    names = _text(served.model), program_of(served.client), tenant
+    head = at, path, served.status, served.outcome, *names, served.seconds, served.first_byte_seconds
     if report is None:
-        return RequestFacts(
-            at,
-            path,
-            served.status,
-            served.outcome,
-            _text(served.model),
-            program_of(served.client),
-            tenant,
-            served.seconds,
-            served.first_byte_seconds,
-            "",
-            0,
-            0,
-            cached,
-            None,
-            "",
-            code,
-            0,
-            0,
-            "",
-            0,
-            b"",
-            number,
-        )
+        return RequestFacts(*head, "", 0, 0, cached, None, "", code, 0, 0, "", 0, b"", number)
     is_stored = not report.not_stored
     return RequestFacts(
-        at,
-        path,
-        served.status,
-        served.outcome,
-        _text(served.model),
-        program_of(served.client),
-        tenant,
-        served.seconds,
-        served.first_byte_seconds,
+        *head,
         report.action,
         report.tokens_before,
         report.tokens_after,

@@ -14,14 +14,12 @@ from starlette.routing import BaseRoute, Route
 
 from tidemark.core.conversation.messages import JsonValue
 from tidemark.core.events import Listener
-from tidemark.core.frozen import frozen
 from tidemark.features.conversations.paging import page_of
 from tidemark.features.feature import Feature
 from tidemark.features.request_log.facts import facts_json
 from tidemark.features.request_log.reader import RequestConditions, RequestLogReader
 from tidemark.features.request_log.store import RedisRequestLog
 from tidemark.features.request_log.writer import RequestLogWriter
-from tidemark.server.operator import OperatorAccess
 from tidemark.server.responses import to_json, with_error_envelope
 from tidemark.worker.worker import Worker
 
@@ -40,14 +38,13 @@ class RequestLogFeature(Feature):
         self.reader = RequestLogReader(store, self._settle)
 
     def routes(self) -> Sequence[BaseRoute]:
-        return RequestLogEndpoints(self.reader, self._operator).routes()
+        return [Route("/tidemark/requests", with_error_envelope(self._list), methods=["GET"])]
 
     def listeners(self) -> Sequence[Listener]:
         """Return what notes the requests; nothing if none are to be stored."""
         return (self._writer.on_event,) if self._writer is not None else ()
 
     async def aclose(self) -> None:
-        """Write what waits."""
         if self._writer is not None:
             await self._writer.aclose()
 
@@ -55,19 +52,8 @@ class RequestLogFeature(Feature):
         if self._writer is not None:
             await self._writer.settle()
 
-
-@frozen
-class RequestLogEndpoints:
-    """Serves the log, to the operator and to auditors."""
-
-    reader: RequestLogReader
-    access: OperatorAccess
-
-    def routes(self) -> list[BaseRoute]:
-        return [Route("/tidemark/requests", with_error_envelope(self._list), methods=["GET"])]
-
     async def _list(self, request: Request) -> Response:
-        self.access.require_reader(request)
+        self._operator.require_reader(request)
         wanted, query = page_of(request), request.query_params
         page = await self.reader.page(wanted.limit, wanted.cursor, conditions_of(query))
         data: list[JsonValue] = [dict(facts_json(entry.id, entry.owner, entry.facts)) for entry in page.requests]

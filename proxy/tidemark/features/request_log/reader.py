@@ -66,7 +66,6 @@ class RequestConditions:
         return self.kind.split(",") if self.kind else ()
 
     def fit(self, owner: str, facts: RequestFacts) -> bool:
-        """Return whether a request is wanted."""
         status = self.status
         return (
             (not self.model or facts.model == self.model)

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from pathlib import Path
 
 from tidemark.core.errors import EncryptionKeyLost, RecordUnreadable
 from tidemark.core.frozen import frozen
@@ -16,12 +15,13 @@ from tidemark.store import keys
 from tidemark.store.codec import Codec
 from tidemark.store.commands import Ask
 from tidemark.store.request_facts import RequestFacts, pack_requests, unpack_requests
+from tidemark.store.scripts import lua
 
 NUMBER_SECONDS = 86_400
 """How long the number of a worker's last batch is stored."""
 MAX_ENTRY = 256
 """The most requests of one entry: the oldest ones leave by whole entries."""
-_ADD = Path(__file__).with_name("lua").joinpath("request_log_add.lua").read_text("utf-8")
+_ADD = lua(__file__, "request_log_add")
 
 
 @frozen

@@ -100,4 +100,3 @@ OPERATIONS = (
     _operation("GET", _ITEM, "Show an item.", members({"id": TEXT, "type": TEXT})),
     _operation("DELETE", _ITEM, "Delete an item.", _KEPT),
 )
-"""Those of this feature."""

@@ -32,4 +32,3 @@ OPERATIONS = tuple(
         ("DELETE", "Remove all stored settings."),
     )
 )
-"""Those of this feature."""

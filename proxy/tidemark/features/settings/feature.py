@@ -10,7 +10,6 @@ from starlette.responses import Response
 from starlette.routing import BaseRoute, Route
 
 from tidemark.config.stored import check_stored, configured_values, read_setting, with_stored
-from tidemark.core.frozen import frozen
 from tidemark.core.operator_settings import SettingValues
 from tidemark.dialects.raw_json import decode_value, read_members
 from tidemark.features.feature import Feature
@@ -18,7 +17,6 @@ from tidemark.features.settings.operator_settings import OperatorSettings
 from tidemark.features.settings.store import RedisSettings
 from tidemark.server.encodings import read_plain_body
 from tidemark.server.guarding import announce_of
-from tidemark.server.operator import OperatorAccess
 from tidemark.server.responses import to_json, with_error_envelope
 from tidemark.worker.worker import Worker
 
@@ -41,37 +39,26 @@ class SettingsFeature(Feature):
         )
 
     def routes(self) -> Sequence[BaseRoute]:
-        return SettingsEndpoints(self.settings, self._worker.operator).routes()
-
-    def _apply(self, stored: SettingValues) -> None:
-        """Let all following requests have the stored settings."""
-        self._worker.catalog.use_policies(with_stored(self._worker.settings, stored).policy_for)
-
-
-@frozen
-class SettingsEndpoints:
-    """Serves the settings, to the operator alone."""
-
-    settings: OperatorSettings
-    access: OperatorAccess
-
-    def routes(self) -> list[BaseRoute]:
         return [
             Route(SETTINGS, with_error_envelope(self._describe), methods=["GET"]),
             Route(SETTINGS, with_error_envelope(self._change), methods=["PUT"]),
             Route(SETTINGS, with_error_envelope(self._reset), methods=["DELETE"]),
         ]
 
+    def _apply(self, stored: SettingValues) -> None:
+        """Let all following requests have the stored settings."""
+        self._worker.catalog.use_policies(with_stored(self._worker.settings, stored).policy_for)
+
     async def _describe(self, request: Request) -> Response:
-        self.access.require_reader(request)
+        self._worker.operator.require_reader(request)
         return to_json(await self.settings.described())
 
     async def _change(self, request: Request) -> Response:
-        self.access.require(request)
+        self._worker.operator.require(request)
         body = await read_plain_body(request, MAX_BODY_BYTES)
         fields = {name: decode_value(raw, name) for name, raw in read_members(body).items()}
         return to_json(await self.settings.change(fields, announce_of(request)))
 
     async def _reset(self, request: Request) -> Response:
-        self.access.require(request)
+        self._worker.operator.require(request)
         return to_json(await self.settings.reset(announce_of(request)))

@@ -7,17 +7,17 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Callable
-from pathlib import Path
 
 from tidemark.core.errors import RecordUnreadable, StoreUnavailable
 from tidemark.core.operator_settings import SettingValues
 from tidemark.store import keys
 from tidemark.store.codec import Codec
 from tidemark.store.commands import Ask
+from tidemark.store.scripts import lua
 
 TRIES = 16
 """Changes that may come at the same instant and all take effect."""
-_CHANGE = (Path(__file__).with_name("lua") / "settings.lua").read_text("utf-8")
+_CHANGE = lua(__file__, "settings")
 
 
 class RedisSettings:

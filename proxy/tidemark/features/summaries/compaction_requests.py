@@ -11,32 +11,23 @@ from tidemark.core.conversation.keeping import is_without_text
 from tidemark.core.conversation.records import ConversationRecord
 from tidemark.core.conversation.request import Dialect
 from tidemark.core.errors import ConversationConflict, ModelNotFound, StoreUnavailable
-from tidemark.core.ports import NO_CREDENTIAL, Caller, ConversationStore, Route, Upstream
-from tidemark.dialects.message_formats import MessageFormats
+from tidemark.core.frozen import frozen
+from tidemark.core.ports import NO_CREDENTIAL, Caller, Route, Upstream
 from tidemark.pipeline.history_reader import HistoryReader, chain_of_stored
 from tidemark.pipeline.steps import Pipeline
 from tidemark.pipeline.values import Controls, ConversationPlace, RequestContext
 from tidemark.store.request_heads import RedisRequestHeads
 
 
+@frozen(kw_only=True)
 class CompactionRequests:
     """Builds requests; holds no state of its own."""
 
-    def __init__(
-        self,
-        *,
-        pipeline: Pipeline,
-        upstream: Upstream,
-        store: ConversationStore,
-        heads: RedisRequestHeads,
-        dialect: Dialect,
-        formats: MessageFormats,
-    ) -> None:
-        self._pipeline = pipeline
-        self._upstream = upstream
-        self._heads = heads
-        self._dialect = dialect
-        self._reader = HistoryReader(store, formats)
+    pipeline: Pipeline
+    upstream: Upstream
+    heads: RedisRequestHeads
+    dialect: Dialect
+    reader: HistoryReader
 
     async def context(
         self, record: ConversationRecord, route: Route, caller: Caller | None, retention: int | None = None
@@ -48,17 +39,17 @@ class CompactionRequests:
         :raises StoreUnavailable: the store did not answer in time
         :raises ConversationConflict: only hashes of its messages are stored
         """
-        messages = await self._reader.messages(record)
+        messages = await self.reader.messages(record)
         if any(is_without_text(message.raw) for message in messages):
             raise ConversationConflict(
                 "Of this conversation's messages only hashes are stored (store.keep), so they cannot be summarized "
                 "here. Its next request above the threshold will be."
             )
-        heads = await self._heads.leading_system_messages(record.id)
-        request = await self._reader.request(self._dialect, route.name, heads, messages)
+        heads = await self.heads.leading_system_messages(record.id)
+        request = await self.reader.request(self.dialect, route.name, heads, messages)
         place = ConversationPlace(record.tenant, chain_of_stored(record.id, messages))
         controls = Controls(mode="force", retention=retention, by_hand=True)
-        context = await self._pipeline.identify(request, caller or NO_CREDENTIAL, controls, place=place)
+        context = await self.pipeline.identify(request, caller or NO_CREDENTIAL, controls, place=place)
         if context.stored.degraded:
             raise StoreUnavailable("The conversation store does not answer.")
         return replace(context, conversation=record.id, owner=record.owner or "")
@@ -73,7 +64,7 @@ class CompactionRequests:
         route, summarizer_model = context.route, context.profile.policy.summarizer_model
         if summarizer_model not in ("", "auto"):
             try:
-                route = await self._upstream.resolve(summarizer_model, by_operator=True)
+                route = await self.upstream.resolve(summarizer_model, by_operator=True)
             except ModelNotFound:
                 return False
-        return not await self._upstream.needs_callers_key(route)
+        return not await self.upstream.needs_callers_key(route)

@@ -113,4 +113,3 @@ OPERATIONS = (
         refusals=_REFUSALS,
     ),
 )
-"""Those of this feature."""

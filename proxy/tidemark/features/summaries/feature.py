@@ -16,8 +16,7 @@ from starlette.routing import BaseRoute
 
 from tidemark.core.conversation.messages import JsonValue
 from tidemark.core.errors import InvalidRequest
-from tidemark.core.frozen import frozen
-from tidemark.dialects.members import checked_model
+from tidemark.dialects.members import check_names, checked_model, wrong_type
 from tidemark.dialects.raw_json import decode_value, read_members
 from tidemark.features.conversations.access import ArchiveAccess
 from tidemark.features.conversations.conversation_json import (
@@ -34,7 +33,7 @@ from tidemark.features.summaries.compaction_requests import CompactionRequests
 from tidemark.features.summaries.receipts import ReceiptPage, ReceiptReader, SummaryReceipt
 from tidemark.features.summaries.summarize import ManualCompaction, ManualSummary, SummarizeRequest
 from tidemark.features.summaries.summary_changes import PreviewOptions, SummaryChanges
-from tidemark.server.access import ConversationAccess
+from tidemark.pipeline.history_reader import HistoryReader
 from tidemark.server.encodings import read_plain_body
 from tidemark.server.headers import report_lines
 from tidemark.server.names import NamedRoute
@@ -66,10 +65,9 @@ class SummariesFeature(Feature):
         self._requests = CompactionRequests(
             pipeline=worker.pipeline,
             upstream=worker.upstream,
-            store=worker.store,
             heads=worker.request_heads,
             dialect=worker.chat,
-            formats=worker.formats,
+            reader=HistoryReader(worker.store, worker.formats),
         )
 
     @cached_property
@@ -103,7 +101,8 @@ class SummariesFeature(Feature):
             quotas=worker.quotas,
         )
 
-    def _receipts(self) -> ReceiptReader:
+    @cached_property
+    def receipts(self) -> ReceiptReader:
         worker = self._worker
         return ReceiptReader(
             access=self._access,
@@ -114,37 +113,24 @@ class SummariesFeature(Feature):
         )
 
     def routes(self) -> Sequence[BaseRoute]:
-        return SummaryEndpoints(self.manual, self.changes, self._receipts(), self._worker.access).routes()
-
-
-@frozen
-class SummaryEndpoints:
-    """Serves summaries by hand, changes of summaries, and their receipts."""
-
-    manual: ManualCompaction
-    changes: SummaryChanges
-    receipts: ReceiptReader
-    access: ConversationAccess
-
-    def routes(self) -> list[BaseRoute]:
         conversation = "/tidemark/conversations/{id}"
         summaries = f"{conversation}/summaries"
         return [
-            NamedRoute(f"{conversation}/receipts", with_error_envelope(self._receipts), methods=["GET"]),
+            NamedRoute(f"{conversation}/receipts", with_error_envelope(self._list_receipts), methods=["GET"]),
             NamedRoute(f"{conversation}/summarize", with_error_envelope(self._summarize), methods=["POST"]),
             NamedRoute(summaries, with_error_envelope(self._change), methods=["POST"]),
             NamedRoute(f"{summaries}/preview", with_error_envelope(self._preview), methods=["POST"]),
         ]
 
-    async def _receipts(self, request: Request) -> Response:
+    async def _list_receipts(self, request: Request) -> Response:
         """Show receipts, to an auditor without what was lost: counts only."""
-        is_auditor, page = self.access.operator.is_auditor(request), page_of(request)
-        caller = None if is_auditor else self.access.caller(request)
+        is_auditor, page = self._worker.access.operator.is_auditor(request), page_of(request)
+        caller = None if is_auditor else self._worker.access.caller(request)
         receipts = await self.receipts.receipts(request.path_params["id"], caller, page)
         return to_json(receipt_page(receipts, has_text=not is_auditor))
 
     async def _summarize(self, request: Request) -> Response:
-        caller, conversation = self.access.caller(request), request.path_params["id"]
+        caller, conversation = self._worker.access.caller(request), request.path_params["id"]
         order = _summarize_request(conversation, await _members(request, SUMMARIZE_MEMBERS, MAX_SUMMARIZE_BYTES))
         done = await self.manual.summarize(order, caller)
         response = to_json(summarized(done))
@@ -152,7 +138,7 @@ class SummaryEndpoints:
         return response
 
     async def _preview(self, request: Request) -> Response:
-        caller = self.access.caller(request)
+        caller = self._worker.access.caller(request)
         values = await _members(request, PREVIEW_MEMBERS)
         model, strategy, template = (values.get(name) for name in PREVIEW_MEMBERS)
         options = PreviewOptions(
@@ -164,7 +150,7 @@ class SummaryEndpoints:
         return to_json(summary_preview(await self.changes.preview(options, caller)))
 
     async def _change(self, request: Request) -> Response:
-        caller, conversation = self.access.caller(request), request.path_params["id"]
+        caller, conversation = self._worker.access.caller(request), request.path_params["id"]
         values = await _members(request, CHANGE_MEMBERS)
         text, version, preview = (_text(name, values.get(name)) for name in CHANGE_MEMBERS)
         if (text is None) == (preview is None):
@@ -185,9 +171,9 @@ def _summarize_request(conversation: str, values: Mapping[str, JsonValue]) -> Su
     """
     retention, regenerate, model = (values.get(name) for name in SUMMARIZE_MEMBERS)
     if retention is not None and (isinstance(retention, bool) or not isinstance(retention, int) or retention < 0):
-        raise _wrong_type("retention_tokens", "a whole number of tokens, 0 or more")
+        raise wrong_type("retention_tokens", "a whole number of tokens, 0 or more")
     if regenerate is not None and not isinstance(regenerate, bool):
-        raise _wrong_type("regenerate", "true or false")
+        raise wrong_type("regenerate", "true or false")
     return SummarizeRequest(conversation, retention, bool(regenerate), None if model is None else checked_model(model))
 
 
@@ -200,24 +186,14 @@ async def _members(
     """
     body = await read_plain_body(request, most_bytes)
     fields = read_members(body) if body.strip() else {}
-    unknown = next((name for name in fields if name not in allowed), None)
-    if unknown is not None:
-        raise InvalidRequest(
-            f"Unknown parameter: {unknown[:80]!r}; use {', '.join(allowed)}.",
-            param=unknown[:80],
-            code="unknown_parameter",
-        )
+    check_names(fields, allowed)
     return {name: decode_value(raw, name) for name, raw in fields.items()}
 
 
 def _text(name: str, value: JsonValue) -> str | None:
     if value is not None and not isinstance(value, str):
-        raise _wrong_type(name, "a string")
+        raise wrong_type(name, "a string")
     return value
-
-
-def _wrong_type(name: str, expected: str) -> InvalidRequest:
-    return InvalidRequest(f"'{name}' must be {expected}.", param=name, code="invalid_type")
 
 
 def receipt_page(page: ReceiptPage, *, has_text: bool = True) -> JsonObject:

@@ -49,23 +49,15 @@ class ReceiptPage:
     next_cursor: str | None
 
 
+@frozen(kw_only=True)
 class ReceiptReader:
     """Reads receipts; holds no state of its own."""
 
-    def __init__(
-        self,
-        *,
-        access: ArchiveAccess,
-        store: RedisStore,
-        summaries: StandingSummaries,
-        formats: MessageFormats,
-        comparison: ReceiptWriter,
-    ) -> None:
-        self._access = access
-        self._store = store
-        self._summaries = summaries
-        self._formats = formats
-        self._comparison = comparison
+    access: ArchiveAccess
+    store: RedisStore
+    summaries: StandingSummaries
+    formats: MessageFormats
+    comparison: ReceiptWriter
 
     async def receipts(self, conversation: str, caller: Caller | None, page: Page) -> ReceiptPage:
         """Return a page of receipts, each of a summary against the conversation's own messages.
@@ -73,9 +65,9 @@ class ReceiptReader:
         :param caller: None for the operator
         :raises ConversationNotFound: there is none of that id, or it is another tenant's
         """
-        record = await self._access.record(conversation, caller)
-        summaries = await self._summaries.of(record)
-        in_use = await self._summaries.in_use(record)
+        record = await self.access.record(conversation, caller)
+        summaries = await self.summaries.of(record)
+        in_use = await self.summaries.in_use(record)
         start = page.start()
         shown = summaries[start - 1 : start - 1 + page.limit]
         messages = await self._messages(record, max((summary.covered for summary in shown), default=0))
@@ -85,11 +77,11 @@ class ReceiptReader:
 
     async def _messages(self, record: ConversationRecord, stop: int) -> Sequence[Message]:
         """Return the messages up to a position; none if some have expired or cannot be read."""
-        stored = await self._store.messages(record.id, start=1, stop=stop) if stop else ()
+        stored = await self.store.messages(record.id, start=1, stop=stop) if stop else ()
         if len(stored) != stop or any(message.unreadable for message in stored):
             return ()
         raws = [message.raw for message in stored]
-        return await offloaded(lambda: self._formats.read(raws), raws)
+        return await offloaded(lambda: self.formats.read(raws), raws)
 
     async def _compared(self, summary: PrefixSummary, messages: Sequence[Message], *, in_use: bool) -> SummaryReceipt:
         details: Sequence[Detail] = ()
@@ -97,7 +89,7 @@ class ReceiptReader:
             try:
                 by_model = summary.made_by != "extractive" and not summary.edited
                 covered = messages[: summary.summarized]
-                details = await self._comparison.details(covered, "", summary.text, by_model=by_model)
+                details = await self.comparison.details(covered, "", summary.text, by_model=by_model)
             except SummaryOverdue:
                 messages = ()
         if len(messages) < summary.covered:

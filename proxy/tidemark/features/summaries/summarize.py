@@ -52,27 +52,17 @@ class ManualSummary:
     """The summary that is in use now; None if there is nothing to summarize."""
 
 
+@frozen(kw_only=True)
 class ManualCompaction:
     """Summarizes stored conversations; holds no state of its own."""
 
-    def __init__(
-        self,
-        *,
-        access: ArchiveAccess,
-        requests: CompactionRequests,
-        fitter: BudgetFitter,
-        compactor: Compactor,
-        store: ConversationStore,
-        emit: Listener,
-        quotas: Quotas,
-    ) -> None:
-        self._access = access
-        self._requests = requests
-        self._fitter = fitter
-        self._compactor = compactor
-        self._store = store
-        self._emit = emit
-        self._quotas = quotas
+    access: ArchiveAccess
+    requests: CompactionRequests
+    fitter: BudgetFitter
+    compactor: Compactor
+    store: ConversationStore
+    emit: Listener
+    quotas: Quotas
 
     async def summarize(self, options: SummarizeRequest, caller: Caller | None) -> ManualSummary:
         """Compact a conversation now; its next request uses the summary.
@@ -83,31 +73,31 @@ class ManualCompaction:
         :raises CompactionFailed, ContextLengthExceeded: there is no new summary, and the one in use stays
         :raises RateLimitExceeded: the caller's quota is used up
         """
-        async with self._quotas.counted(caller):
+        async with self.quotas.counted(caller):
             return await self._summarize_counted(options, caller)
 
     async def _summarize_counted(self, options: SummarizeRequest, caller: Caller | None) -> ManualSummary:
-        record, route = await self._access.record_for_summary(options.conversation, caller, options.model)
-        context = await self._requests.context(record, route, caller, options.retention)
+        record, route = await self.access.record_for_summary(options.conversation, caller, options.model)
+        context = await self.requests.context(record, route, caller, options.retention)
         try:
             result = await self._summarize(options, context, caller)
         except (CompactionFailed, ContextLengthExceeded):
-            self._emit(ManualCompactionEnded(context.conversation, route.name, "failed", context.owner))
+            self.emit(ManualCompactionEnded(context.conversation, route.name, "failed", context.owner))
             raise
-        self._emit(ManualCompactionEnded(context.conversation, route.name, result.report.action, context.owner))
+        self.emit(ManualCompactionEnded(context.conversation, route.name, result.report.action, context.owner))
         return result
 
     async def _summarize(
         self, options: SummarizeRequest, context: RequestContext, caller: Caller | None
     ) -> ManualSummary:
-        deterministic = not await self._requests.can_ask(context, caller)
+        deterministic = not await self.requests.can_ask(context, caller)
         newest = context.stored.summary
         if options.regenerate and newest is not None:
-            planned = regeneration(context, newest, await self._store.summaries(context.conversation))
+            planned = regeneration(context, newest, await self.store.summaries(context.conversation))
             return await self._make(context, planned, deterministic=deterministic)
-        if deterministic and isinstance(planned_now := self._fitter.plan(context), Compact):
+        if deterministic and isinstance(planned_now := self.fitter.plan(context), Compact):
             return await self._make(context, planned_now, deterministic=True)
-        fitted = await self._fitter.fit(context)
+        fitted = await self.fitter.fit(context)
         if isinstance(fitted, Refused):
             raise fitted.error
         if fitted.report.action == "failed":
@@ -122,8 +112,8 @@ class ManualCompaction:
 
         :param deterministic: write it without a model; requests find the summary all the same
         """
-        run = self._compactor.begin(order_of(context, planned), Trigger.MANUAL, deterministic=deterministic)
-        result = await self._compactor.make(run)
+        run = self.compactor.begin(order_of(context, planned), Trigger.MANUAL, deterministic=deterministic)
+        result = await self.compactor.make(run)
         if not isinstance(result, Summarized):
             failure = result or NotSummarized("another worker made one")
             message = f"No summary could be made, and nothing was changed: {failure.reason}"

@@ -72,6 +72,7 @@ class _ConversationInUse:
     present: PrefixSummary
 
 
+@frozen(kw_only=True)
 class SummaryChanges:
     """Changes summaries; holds no state.
 
@@ -79,34 +80,18 @@ class SummaryChanges:
     :param choose: builds the summarizer of a policy that a person chose
     """
 
-    def __init__(
-        self,
-        *,
-        access: ArchiveAccess,
-        requests: CompactionRequests,
-        store: ConversationStore,
-        replacement: RedisSummaryReplacement,
-        previews: RedisPreviews,
-        compactor: Compactor,
-        counter: TokenCounter,
-        comparison: ReceiptWriter,
-        choose: ChooseSummarizer,
-        emit: Listener,
-        clock: Clock,
-        quotas: Quotas,
-    ) -> None:
-        self._access = access
-        self._requests = requests
-        self._store = store
-        self._replacement = replacement
-        self._previews = previews
-        self._compactor = compactor
-        self._counter = counter
-        self._comparison = comparison
-        self._choose = choose
-        self._emit = emit
-        self._clock = clock
-        self._quotas = quotas
+    access: ArchiveAccess
+    requests: CompactionRequests
+    store: ConversationStore
+    replacement: RedisSummaryReplacement
+    previews: RedisPreviews
+    compactor: Compactor
+    counter: TokenCounter
+    comparison: ReceiptWriter
+    choose: ChooseSummarizer
+    emit: Listener
+    clock: Clock
+    quotas: Quotas
 
     async def present(self, conversation: str, caller: Caller | None) -> SummaryInUse:
         """Return the summary that the conversation's next request would use.
@@ -128,25 +113,25 @@ class SummaryChanges:
         :raises RateLimitExceeded: the caller's quota is used up
         """
         _check(options)
-        async with self._quotas.counted(caller):
+        async with self.quotas.counted(caller):
             return await self._preview(options, caller)
 
     async def _preview(self, options: PreviewOptions, caller: Caller | None) -> SummaryPreview:
         if options.model is not None:  # the messages go to that model, so the caller must be the tenant there
-            await self._access.record_for_summary(options.conversation, caller, options.model)
+            await self.access.record_for_summary(options.conversation, caller, options.model)
         place = await self._place(options.conversation, caller)
         policy = await self._policy(place.context, options, caller)
         profile = replace(place.context.profile, policy=policy)
         context = replace(place.context, profile=profile)
-        planned = regeneration(context, place.present, await self._store.summaries(place.record.id))
-        summarizer = self._choose(profile, context.route)
-        answer = await self._compactor.preview(order_of(context, planned), summarizer, place.present.recipe)
+        planned = regeneration(context, place.present, await self.store.summaries(place.record.id))
+        summarizer = self.choose(profile, context.route)
+        answer = await self.compactor.preview(order_of(context, planned), summarizer, place.present.recipe)
         if isinstance(answer, NotSummarized):
             message = f"No preview could be made, and nothing was changed: {answer.reason}"
             raise CompactionFailed(message, retry_after=answer.retry_after)
         preview_id = secrets.token_bytes(PREVIEW_BYTES)
         owner = place.record.owner or place.record.tenant
-        if not await self._previews.keep(
+        if not await self.previews.keep(
             place.record.id, preview_id, answer, place.present, PREVIEW_SECONDS, owner=owner
         ):
             raise PreviewNotFound
@@ -162,7 +147,7 @@ class SummaryChanges:
         """
         place = await self._place(conversation, caller)
         is_id = _PREVIEW_ID.fullmatch(preview_id) is not None
-        pair = await self._previews.read(place.record.id, bytes.fromhex(preview_id)) if is_id else None
+        pair = await self.previews.read(place.record.id, bytes.fromhex(preview_id)) if is_id else None
         if pair is None:
             raise PreviewNotFound
         shown, present = pair
@@ -194,12 +179,12 @@ class SummaryChanges:
         edited = replace(edited, native=None)  # the provider's own form has the text of before
         messages = [message for message in place.context.request.messages if not message.is_system]
         draft = SummaryText(text, "extractive")  # a person may add what nobody said
-        receipt = await self._comparison.receipt(messages[: edited.covered], None, draft)
+        receipt = await self.comparison.receipt(messages[: edited.covered], None, draft)
         return await self._replace(place, replace(edited, receipt=receipt))
 
     async def _place(self, conversation: str, caller: Caller | None) -> _ConversationInUse:
-        record, route = await self._access.record_for_summary(conversation, caller, None)
-        context = await self._requests.context(record, route, caller)
+        record, route = await self.access.record_for_summary(conversation, caller, None)
+        context = await self.requests.context(record, route, caller)
         if context.stored.summary is None or context.stored.summary.masked is not None:
             raise NoSummary
         return _ConversationInUse(record, context, context.stored.summary)
@@ -225,7 +210,7 @@ class SummaryChanges:
             raise InvalidRequest(f"'{name}' is of no use to the strategy extractive; choose llm or hybrid.", param=name)
         profile = replace(context.profile, policy=chosen)
         previewed = replace(context, profile=profile)
-        if chosen.strategy == "extractive" or await self._requests.can_ask(previewed, caller):
+        if chosen.strategy == "extractive" or await self.requests.can_ask(previewed, caller):
             return chosen
         if options.strategy is None and not is_chosen:
             return replace(chosen, strategy="extractive")
@@ -246,7 +231,7 @@ class SummaryChanges:
             raise InvalidRequest(f"{allowed}, and this text is empty.", param="text", code="invalid_summary_length")
         message = render_text(text, place.present.covered, place.present.results)
         model = place.context.route.upstream_model
-        count = self._counter.count_message
+        count = self.counter.count_message
         tokens = (
             await asyncio.to_thread(count, message, model) if len(text) > LARGE_CHARACTERS else count(message, model)
         )
@@ -258,19 +243,19 @@ class SummaryChanges:
 
     async def _replace(self, place: _ConversationInUse, summary: PrefixSummary) -> SummaryInUse:
         """Store a summary in the place of the present one, from now on."""
-        now = max(self._clock(), place.present.created_at + _LEAST_STEP_SECONDS)  # two texts never have one time
+        now = max(self.clock(), place.present.created_at + _LEAST_STEP_SECONDS)  # two texts never have one time
         summary = replace(summary, created_at=now)
         record = place.record
-        await self._replacement.replace(record.tenant, record.id, summary, place.present)
+        await self.replacement.replace(record.tenant, record.id, summary, place.present)
         model = place.context.profile.name
-        self._emit(
+        self.emit(
             SummaryReplaced(record.id, model, summary.edited, summary.covered, summary.tokens, record.owner or "")
         )
         return self._shown(place, summary)
 
     def _shown(self, place: _ConversationInUse, summary: PrefixSummary) -> SummaryInUse:
         count, context = place.context.count, place.context
-        tokens = self._counter.count_message(render_summary(summary), context.route.upstream_model)
+        tokens = self.counter.count_message(render_summary(summary), context.route.upstream_model)
         tokens_of = {id(message): own for message, own in zip(context.request.messages, count.messages, strict=True)}
         remaining = sum(tokens_of.get(id(message), 0) for message in assemble(context.request.messages, summary))
         return SummaryInUse(
@@ -289,8 +274,8 @@ class SummaryChanges:
         """
         model = place.context.route.upstream_model
         present = place.present
-        whole = self._counter.count_message(render_text(_SHORT_TEXT, present.covered, present.results), model)
-        return whole - self._counter.count_text(_SHORT_TEXT, model)
+        whole = self.counter.count_message(render_text(_SHORT_TEXT, present.covered, present.results), model)
+        return whole - self.counter.count_text(_SHORT_TEXT, model)
 
     def _most_text_tokens(self, place: _ConversationInUse) -> int:
         """Return the bound of a text: that of every summary of the conversation's model, without the frame."""

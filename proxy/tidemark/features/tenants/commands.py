@@ -5,20 +5,21 @@
 
 from __future__ import annotations
 
-import asyncio
 import os
 import sys
-from contextlib import ExitStack
+from contextlib import aclosing
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from tidemark.core.errors import ConfigError, InvalidRequest
 from tidemark.terminal.audited import audit
-from tidemark.terminal.examples import example
-from tidemark.terminal.options import config_option, confirm, json_option, store_url, yes_option
+from tidemark.terminal.options import config_option, confirm, example, json_option, warn, with_store, yes_option
 from tidemark.terminal.tables import print_json, printable
+
+if TYPE_CHECKING:
+    from tidemark.config import Settings
 
 
 @click.group(
@@ -42,7 +43,6 @@ def forget(config: Path | None, as_json: bool, yes: bool, tenant: str) -> None:
     TENANT is its fingerprint, or the beginning of it. No copy of the store can be read any more, unless nothing was
     encrypted: the certificate says so then.
     """
-    from tidemark.config import load
     from tidemark.config.signing import key_digests_of, secret_of
     from tidemark.features.tenants.erasure import TenantErasure
     from tidemark.features.tenants.feature import erasure_parts
@@ -51,27 +51,21 @@ def forget(config: Path | None, as_json: bool, yes: bool, tenant: str) -> None:
 
     if as_json and not yes:
         raise click.UsageError("--json prints nothing but the certificate, so say --yes with it.")
-    settings = load(config, os.environ)
-    secret = secret_of(settings)
-    key_digests_of(settings, secret)
 
-    async def run(url: str) -> dict[str, Any]:
-        cipher = cipher_of(settings, _warn)
+    async def run(settings: Settings, url: str) -> dict[str, Any]:
+        secret = secret_of(settings)
+        key_digests_of(settings, secret)
+        cipher = cipher_of(settings, warn)
         keys = None if cipher is None else cipher.keys
-        whole = WholeStore(url, library=settings.transport.store == "library")
-        try:
+        async with aclosing(WholeStore(url, library=settings.transport.store == "library")) as whole:
             await whole.check_schema(makes_digests=True)
             erasure = TenantErasure(erasure_parts(settings, whole, keys, secret))
             owner = await erasure.find(tenant)
             confirm(f"Erase all of tenant {printable(owner)}? This cannot be undone.", yes=yes)
             await audit(whole.call, settings, "tenant.forget", tenant, owner)
             return await erasure.erase(owner, lambda step: click.echo(f"erasing: {step}", err=True))
-        finally:
-            await whole.aclose()
 
-    with ExitStack() as stack:
-        certificate = asyncio.run(run(store_url(settings, stack)))
-    print_json(certificate)
+    print_json(with_store(config, run))
 
 
 @tenants.command(
@@ -88,7 +82,6 @@ def export(config: Path | None, as_json: bool, html: bool, tenant: str, file: Pa
 
     TENANT is its fingerprint, or the beginning of it.
     """
-    from tidemark.config import load
     from tidemark.config.signing import secret_of
     from tidemark.features.tenants.export import TenantExport, write_export
     from tidemark.features.tenants.feature import export_parts
@@ -96,23 +89,17 @@ def export(config: Path | None, as_json: bool, html: bool, tenant: str, file: Pa
     from tidemark.store.whole_store import WholeStore
     from tidemark.worker.worker import Worker
 
-    settings = load(config, os.environ)
-
-    async def run(url: str) -> TenantExport:
-        worker = Worker(settings, _warn, store_url=url, secret=secret_of(settings))
-        whole = WholeStore(url, library=settings.transport.store == "library")
-        try:
+    async def run(settings: Settings, url: str) -> TenantExport:
+        worker = Worker(settings, warn, store_url=url, secret=secret_of(settings))
+        async with aclosing(WholeStore(url, library=settings.transport.store == "library")) as whole:
             await whole.check_schema(makes_digests=True)
             owner = await find_owner(whole, worker.tenant_keys, tenant)
             await audit(whole.call, settings, "tenant.export", tenant, owner)
             work = TenantExport(export_parts(worker, whole), owner)
             await write_export(work, "html" if html else "jsonl", file)
             return work
-        finally:
-            await whole.aclose()
 
-    with ExitStack() as stack:
-        work = asyncio.run(run(store_url(settings, stack)))
+    work = with_store(config, run)
     size = file.stat().st_size
     if as_json:
         print_json({"file": str(file), "objects": work.objects, "bytes": size})
@@ -153,10 +140,6 @@ def verify(config: Path | None, as_json: bool, file: Path) -> None:
     else:
         click.echo(f"unchanged: tenant {certificate.get('tenant')} was erased at {certificate.get('erased_at')}")
     sys.exit(0 if whole and own else 1)
-
-
-def _warn(warning: str) -> None:
-    click.echo(f"warning: {warning}", err=True)
 
 
 COMMANDS = (tenants,)

@@ -45,4 +45,3 @@ OPERATIONS = (
         _TENANT,
     ),
 )
-"""Those of this feature."""

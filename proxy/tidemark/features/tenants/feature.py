@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Sequence
+from contextlib import aclosing
 from typing import cast, get_args
 
 from starlette.requests import Request
@@ -71,21 +72,15 @@ class TenantsFeature(Feature):
 
         :raises StoreUnavailable: the store does not answer, or the tenant writes all the while
         """
-        worker, store = self._worker, self._store()
-        try:
+        worker = self._worker
+        async with aclosing(self._store()) as store:
             erasure = TenantErasure(erasure_parts(worker.settings, store, worker.tenant_keys, worker.secret))
             return await erasure.erase(owner)
-        finally:
-            await store.aclose()
 
     async def _stream_export(self, owner: str, form: Format) -> AsyncIterator[bytes]:
-        async with self._exporting:
-            store = self._store()
-            try:
-                async for page in TenantExport(export_parts(self._worker, store), owner).write(form):
-                    yield page
-            finally:
-                await store.aclose()
+        async with self._exporting, aclosing(self._store()) as store:
+            async for page in TenantExport(export_parts(self._worker, store), owner).write(form):
+                yield page
 
     async def _erase(self, request: Request) -> Response:
         owner = await self._find_owner(request)
@@ -98,11 +93,8 @@ class TenantsFeature(Feature):
     async def _find_owner(self, request: Request) -> str:
         """Return the owner that an operator's path names."""
         self._worker.operator.require(request)
-        store = self._store()
-        try:
+        async with aclosing(self._store()) as store:
             return await find_owner(store, self._worker.tenant_keys, request.path_params["tenant"])
-        finally:
-            await store.aclose()
 
     def _store(self) -> WholeStore:
         return WholeStore(self._worker.store_url, library=self._worker.settings.transport.store == "library")

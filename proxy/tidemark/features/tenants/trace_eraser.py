@@ -5,7 +5,6 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
 from tidemark.core.conversation.prefix import split_id
 from tidemark.features.tenants.traces import OwnKeys, Traces, fields_of
@@ -13,13 +12,14 @@ from tidemark.store import keys
 from tidemark.store.elements import Element
 from tidemark.store.encryption.keyring import MARK
 from tidemark.store.places import FAMILY, KeyPlace
+from tidemark.store.scripts import lua
 from tidemark.store.whole_store import WholeStore
 
 _REWRITTEN = frozenset({("flush", "s"), ("flush", "d"), ("requests", "s")})
 """The streams that tenants share."""
 MARK_SECONDS = 600
 """How long it is remembered that a conversation was forgotten, as by ``lua/forget.lua``."""
-_REWRITE = Path(__file__).with_name("lua").joinpath("rewrite_stream.lua").read_text("utf-8")
+_REWRITE = lua(__file__, "rewrite_stream")
 
 
 @dataclass(slots=True)

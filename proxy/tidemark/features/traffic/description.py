@@ -43,4 +43,3 @@ OPERATIONS = (
         in_query("tenant", TEXT, "One of tenants, the beginning of one, or its name. Not with model."),
     ),
 )
-"""Those of this feature."""

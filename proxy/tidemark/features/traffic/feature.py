@@ -23,12 +23,10 @@ from starlette.routing import BaseRoute, Route
 from tidemark.core.conversation.messages import JsonValue
 from tidemark.core.conversation.prefix import owner_of
 from tidemark.core.errors import InvalidRequest, RecordUnreadable
-from tidemark.core.frozen import frozen
 from tidemark.core.traffic import MAX_WINDOW_SECONDS, MIN_WINDOW_SECONDS, Traffic, TrafficCell, TrafficFigures
 from tidemark.features.feature import Feature
 from tidemark.features.traffic.store import Part, RedisTraffic
 from tidemark.features.traffic.traffic_reader import TrafficReader
-from tidemark.server.operator import OperatorAccess
 from tidemark.server.responses import to_json, with_error_envelope
 from tidemark.worker.patient_writer import PatientWriter
 from tidemark.worker.worker import Worker
@@ -62,25 +60,13 @@ class TrafficFeature(Feature):
         self.reader = TrafficReader(store, self._counter.settle, time.time, tenant_names)
 
     def routes(self) -> Sequence[BaseRoute]:
-        return TrafficEndpoints(self.reader, self._operator).routes()
-
-    async def aclose(self) -> None:
-        """Write the figures that wait."""
-        await self._counter.aclose()
-
-
-@frozen
-class TrafficEndpoints:
-    """Serves the figures."""
-
-    reader: TrafficReader
-    access: OperatorAccess
-
-    def routes(self) -> list[BaseRoute]:
         return [Route("/tidemark/stats", with_error_envelope(self._stats), methods=["GET"])]
 
+    async def aclose(self) -> None:
+        await self._counter.aclose()
+
     async def _stats(self, request: Request) -> Response:
-        self.access.require_reader(request)
+        self._operator.require_reader(request)
         windows = request.query_params.getlist("window") or [DEFAULT_WINDOW]
         traffic = await self.reader.read(_seconds(windows), await self._part(request))
         return to_json(_described(traffic))

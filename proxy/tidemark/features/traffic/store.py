@@ -8,18 +8,17 @@ those for models and tenants.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import Literal
 
 from tidemark.core.frozen import frozen
 from tidemark.core.traffic import COUNTS, LEVELS, MAX_NAMES, OTHER, TIMES, TrafficCell, TrafficFigures, TrafficLevel
 from tidemark.store import keys
 from tidemark.store.commands import Ask
+from tidemark.store.scripts import lua
 
 NUMBER_SECONDS = 86_400
 """How long the number of a worker's last batch is stored."""
-_FOLDER = Path(__file__).with_name("lua")
-_ADD, _READ = ((_FOLDER / f"traffic_{name}.lua").read_text("utf-8") for name in ("add", "read"))
+_ADD, _READ = lua(__file__, "traffic_add"), lua(__file__, "traffic_read")
 _NAME_MINUTES = max(level.keep_seconds for level in LEVELS) // 60
 _LEVELS = [part for level in LEVELS for part in (level.name, level.seconds // 60, level.keep_seconds)]
 _HEAD = (NUMBER_SECONDS, MAX_NAMES, OTHER, _NAME_MINUTES, len(LEVELS), *_LEVELS)

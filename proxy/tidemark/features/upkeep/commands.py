@@ -5,11 +5,9 @@
 
 from __future__ import annotations
 
-import asyncio
-import os
 import sys
 import time
-from contextlib import ExitStack, contextmanager
+from contextlib import aclosing, contextmanager
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -18,8 +16,7 @@ import click
 
 from tidemark.core.errors import ConfigError
 from tidemark.terminal.audited import audit
-from tidemark.terminal.examples import example
-from tidemark.terminal.options import config_option, json_option, store_url
+from tidemark.terminal.options import config_option, example, json_option, warn, with_store
 from tidemark.terminal.progress import progress
 from tidemark.terminal.tables import print_json, printable
 
@@ -241,7 +238,7 @@ def _codec(settings: Settings) -> Codec:
     from tidemark.worker.dialects import build_dialects
     from tidemark.worker.encryption import cipher_of
 
-    cipher = cipher_of(settings, lambda warning: click.echo(f"warning: {warning}", err=True))
+    cipher = cipher_of(settings, warn)
     if cipher is not None:
         cipher.keys.source.version()  # raises if it does not answer: otherwise all keys would seem lost
     return Codec(cipher, is_message=MessageFormats(build_dialects().values()).is_message)
@@ -267,21 +264,15 @@ def run_with_store(
 
     :param tell: mend the files of an embedded store that does not run, if they are damaged, and say so
     """
-    from tidemark.config import load
     from tidemark.config.signing import key_digests_of
     from tidemark.store.whole_store import WholeStore
 
     async def run(settings: Settings, url: str) -> Done:
-        whole = WholeStore(url, library=settings.transport.store == "library")
-        try:
+        key_digests_of(settings)
+        async with aclosing(WholeStore(url, library=settings.transport.store == "library")) as whole:
             return await work(whole, settings)
-        finally:
-            await whole.aclose()
 
-    settings = load(config, os.environ)
-    key_digests_of(settings)
-    with ExitStack() as stack:
-        return asyncio.run(run(settings, store_url(settings, stack, tell=tell)))
+    return with_store(config, run, tell=tell)
 
 
 COMMANDS = (store,)

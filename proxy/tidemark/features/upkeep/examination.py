@@ -14,16 +14,16 @@ from tidemark.core.conversation.messages import DIGEST_BYTES
 from tidemark.core.errors import EncryptionKeyLost, RecordUnreadable
 from tidemark.core.frozen import frozen
 from tidemark.features.upkeep.rules import RULES, UNREADABLE, Rule
-from tidemark.features.upkeep.upkeep_scripts import script
 from tidemark.store import keys
 from tidemark.store.codec import MOVED, Codec
 from tidemark.store.elements import Element, read_pages
 from tidemark.store.places import KeyPlace, aside_of, place_of, printable
+from tidemark.store.scripts import lua
 from tidemark.store.whole_store import KeyScan, WholeStore
 
 AT_ONCE = 16
 """Keys that are read side by side."""
-_ASIDE = script("aside")
+_ASIDE = lua(__file__, "upkeep_aside")
 _WHOLE = """
 local c, own = redis.call('HMGET', KEYS[1] .. ':c:' .. ARGV[1], 'base', 'count'), ARGV[1]
 local base, stored = tonumber(c[1]), redis.call('LLEN', KEYS[1] .. ':m:' .. own)

@@ -30,18 +30,18 @@ from tidemark.features.upkeep.export_lines import (
     read_lines,
     write_line,
 )
-from tidemark.features.upkeep.upkeep_scripts import script
 from tidemark.store import keys
 from tidemark.store.elements import KeyPage, read_pages
 from tidemark.store.places import KeyPlace, place_of
 from tidemark.store.schema import SCHEMA
+from tidemark.store.scripts import lua
 from tidemark.store.whole_store import KeyScan, ScanState, WholeStore
 
 FRAME_BYTES = 1_048_576
 """Content of a frame, after which it ends with a checkpoint. One conversation is never cut, and may be longer."""
 AT_ONCE = 8
 """Conversations and keys that are read side by side, and so are in memory at once."""
-_READ, _GROUPS = script("read"), script("groups")
+_READ, _GROUPS = lua(__file__, "upkeep_read"), lua(__file__, "upkeep_groups")
 
 
 class StoreExport:

@@ -29,11 +29,11 @@ from tidemark.features.upkeep.export_lines import (
     Record,
     read_lines,
 )
-from tidemark.features.upkeep.upkeep_scripts import script
 from tidemark.store import keys
 from tidemark.store.connection.pipelined import Argument
 from tidemark.store.places import place_of, printable
 from tidemark.store.schema import SCHEMA
+from tidemark.store.scripts import lua
 from tidemark.store.whole_store import WholeStore
 
 AT_ONCE = 16
@@ -42,7 +42,7 @@ RESUMED_SECONDS = 7 * 86_400
 """How long an import that was interrupted can go on where it was."""
 MOST_NAMES = 20
 """Keys with another content in the store that are named."""
-_WRITE = script("write")
+_WRITE = lua(__file__, "upkeep_write")
 
 
 class ImportCounts(msgspec.Struct):

@@ -17,13 +17,13 @@ from dataclasses import dataclass
 
 from tidemark.core.errors import EncryptionKeyLost, RecordUnreadable, StoreUnavailable
 from tidemark.core.frozen import frozen
-from tidemark.features.upkeep.upkeep_scripts import script
 from tidemark.store import keys
 from tidemark.store.codec import MOVED, Codec
 from tidemark.store.elements import Element, read_pages
 from tidemark.store.encryption.cipher import key_id_of
 from tidemark.store.encryption.keyring import LOOK_SECONDS, MARK, KeyRing
 from tidemark.store.places import FAMILY, KeyPlace, place_of
+from tidemark.store.scripts import lua
 from tidemark.store.whole_store import KeyScan, WholeStore
 
 LEASE_SECONDS = 60
@@ -31,7 +31,7 @@ LEASE_SECONDS = 60
 _DIGEST = 16
 _SUMMARIES = frozenset({"s", "w", "z"})
 _TEXTS = frozenset({b"model", b"name", b"sender"})
-_RESEAL, _LEASE = script("reseal"), script("lease")
+_RESEAL, _LEASE = lua(__file__, "upkeep_reseal"), lua(__file__, "upkeep_lease")
 
 
 @frozen

@@ -17,15 +17,3 @@ from tidemark.server.connections.connection import ClientConnection
 from tidemark.server.connections.running import run
 from tidemark.server.connections.server import Server, ServingConfig
 from tidemark.server.connections.tls import Certificates, TlsFiles
-
-__all__ = [
-    "Bounds",
-    "Certificates",
-    "ClientConnection",
-    "Server",
-    "ServingConfig",
-    "TlsFiles",
-    "allowed_connections",
-    "raise_descriptor_limit",
-    "run",
-]

@@ -41,7 +41,6 @@ CONTROLS = (
 )
 """What a client may ask of Tidemark in a model's request."""
 MODEL_REFUSALS = (401, 404, 409, 429, 502, 504, 507)
-ANY_BYTES: Shape = {"type": "string", "format": "binary"}
 _MODEL = {"model": text(1, 256)}
 _STREAM = {"stream": TRUTH}
 _PARTS: Shape = {"anyOf": [{"type": "string"}, {"type": "array", "items": {"type": "object"}}]}

@@ -46,48 +46,32 @@ class EndpointLimits:
     """After how long a stream's comments say that it waits for a summary; 0 for never."""
 
 
+@frozen
 class DialectEndpoint:
     """Serves one path in one dialect, as an ASGI application."""
 
-    def __init__(
-        self,
-        dialect: Dialect,
-        *,
-        pipeline: Pipeline,
-        relay: Relay,
-        access: ConversationAccess,
-        limits: EndpointLimits,
-        permits: Permits,
-        emit: Listener,
-        timer: Callable[[], float],
-        saving_of: SavingOf | None = None,
-        quotas: Quotas | None = None,
-    ) -> None:
-        """Take the parts of a worker.
-
-        :param saving_of: says what a turn saved; None if nobody bills turns
-        :param quotas: None if nothing is bounded
-        """
-        self._dialect = dialect
-        self._pipeline = pipeline
-        self._relay = relay
-        self._access = access
-        self._limits = limits
-        self._permits = permits
-        self._quotas = quotas
-        self._emit = emit
-        self._timer = timer
-        self._saving_of = saving_of
+    dialect: Dialect
+    pipeline: Pipeline
+    relay: Relay
+    access: ConversationAccess
+    limits: EndpointLimits
+    permits: Permits
+    emit: Listener
+    timer: Callable[[], float]
+    saving_of: SavingOf | None = None
+    """Says what a turn saved; None if nobody bills turns."""
+    quotas: Quotas | None = None
+    """None if nothing is bounded."""
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        log = RequestLog(scope["path"], Response(send, self._dialect), self._timer, scope["headers"])
+        log = RequestLog(scope["path"], Response(send, self.dialect), self.timer, scope["headers"])
         try:
             caller = log.caller = self._caller(scope)  # before its body, which anybody could make long
-            if self._quotas is not None and self._quotas.bounds(caller):
-                log.count_against(await self._quotas.take(caller, scope["path"]))
-            body = await read_body(receive, scope["headers"], self._limits.max_body_bytes)
+            if self.quotas is not None and self.quotas.bounds(caller):
+                log.count_against(await self.quotas.take(caller, scope["path"]))
+            body = await read_body(receive, scope["headers"], self.limits.max_body_bytes)
             if is_encoded(scope["headers"]):
-                body = await decoded_body(body, scope["headers"], self._limits.max_body_bytes)
+                body = await decoded_body(body, scope["headers"], self.limits.max_body_bytes)
             with CancelOnDisconnect(receive):
                 log.outcome = await self._answer_or_fail(log, scope, body, caller)
         except ClientGone:
@@ -100,14 +84,14 @@ class DialectEndpoint:
             log.end_permit()
             log.end_permission()
             if not log.is_shed:
-                self._emit(log.to_event())
+                self.emit(log.to_event())
 
     def _caller(self, scope: Scope) -> Caller:
         """Return who sends a request, with its query.
 
         :raises InvalidApiKey, KeysUnread: it has no key that is accepted (``auth.mode: keys``)
         """
-        caller, query = self._access.auth.caller(scope["headers"]), scope.get("query_string")  # ASGI may leave it out
+        caller, query = self.access.auth.caller(scope["headers"]), scope.get("query_string")  # ASGI may leave it out
         if not query:
             return caller
         check_query(query.decode("latin-1"), caller)
@@ -136,19 +120,19 @@ class DialectEndpoint:
     async def _answer(self, log: RequestLog, scope: Scope, body: bytes, caller: Caller) -> Outcome:
         """Parse the request, run the pipeline and send the result."""
         if len(body) > LARGE_BYTES:
-            log.permit = await self._permits.take(caller.fingerprint, len(body))
-        request = log.request = await self._dialect.parse(body)
+            log.permit = await self.permits.take(caller.fingerprint, len(body))
+        request = log.request = await self.dialect.parse(body)
         if caller.grant is not None:
             check_body(body, caller, request.fields)
         controls = read_controls(scope["headers"])
         if not request.stream:
-            result = await self._pipeline.run(request, caller, controls, log)
+            result = await self.pipeline.run(request, caller, controls, log)
             return await self._send(log, request, result, None)
-        limits = self._limits
+        limits = self.limits
         async with KeepAlive(
             log.response, limits.keepalive_seconds, log.facts, notice=limits.notice_seconds
         ) as keepalive:
-            result = await self._pipeline.run(request, caller, controls, _StreamProgress(log, keepalive))
+            result = await self.pipeline.run(request, caller, controls, _StreamProgress(log, keepalive))
             return await self._send(log, request, result, keepalive)
 
     async def _send(
@@ -207,7 +191,7 @@ class DialectEndpoint:
         elif is_event_stream(reply.headers, is_requested=request.stream):
             await response.end(result.data)
         else:
-            await response.end(self._dialect.late_reply_event(reply.status, result.data))
+            await response.end(self.dialect.late_reply_event(reply.status, result.data))
         return "complete"
 
     async def _send_stream(self, log: RequestLog, exchange: Exchange, keepalive: KeepAlive) -> Outcome:
@@ -223,7 +207,7 @@ class DialectEndpoint:
                     await response.start(reply.status, [*lines, *log.facts()])
             await response.send_piece(chunk)
 
-        ending = log.ending = await self._relay.stream(reply, exchange.turn, deliver)
+        ending = log.ending = await self.relay.stream(reply, exchange.turn, deliver)
         if not ending.stored:
             log.note_unstored()
         await keepalive.stop()
@@ -239,7 +223,7 @@ class DialectEndpoint:
 
     async def _send_whole(self, log: RequestLog, exchange: Exchange) -> Outcome:
         reply, response = exchange.reply, log.response
-        data, ending = await self._relay.whole(reply, exchange.turn)
+        data, ending = await self.relay.whole(reply, exchange.turn)
         log.ending = ending
         if not ending.stored:
             log.note_unstored()
@@ -252,15 +236,15 @@ class DialectEndpoint:
             lines = [*log.returned(reply.headers), *log.facts(), *await self._saved(log, ending)]
             await response.send_whole(reply.status, lines, data)
         else:  # comments were sent already, so the reply can only be an event
-            await response.end(self._dialect.late_reply_event(reply.status, data))
+            await response.end(self.dialect.late_reply_event(reply.status, data))
         return ending.outcome
 
     async def _saved(self, log: RequestLog, ending: Ending) -> list[tuple[bytes, bytes]]:
         """Return the header line that says what a turn saved. A stream's head leaves before its provider counts."""
         report, request = log.report, log.request
-        if self._saving_of is None or request is None or report is None or log.answered_here or report.action == "none":
+        if self.saving_of is None or request is None or report is None or log.answered_here or report.action == "none":
             return []
-        saved = await self._saving_of(request.model, report, request.dialect.usage(ending.reply.usage))
+        saved = await self.saving_of(request.model, report, request.dialect.usage(ending.reply.usage))
         return [saved_line(saved)] if saved else []
 
     async def _send_own(self, log: RequestLog, request: ModelRequest, answer: CommandAnswer) -> Outcome:
@@ -269,11 +253,11 @@ class DialectEndpoint:
         log.answered_here = True  # so no tokens count as forwarded
         log.note_first_byte()
         if not request.stream:
-            await response.send_whole(200, [JSON, *facts], self._dialect.answer(request, answer.answer))
+            await response.send_whole(200, [JSON, *facts], self.dialect.answer(request, answer.answer))
         else:
             if response.status is None:
                 await response.start(200, [*EVENT_STREAM, *facts])
-            await response.end(self._dialect.answer_events(request, answer.answer))
+            await response.end(self.dialect.answer_events(request, answer.answer))
         return "complete"
 
 

@@ -9,6 +9,7 @@ Of an answer, only errors are read and kept: they are short, and Tidemark's own 
 
 from __future__ import annotations
 
+import re
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping
 from dataclasses import replace
 from urllib.parse import unquote
@@ -20,13 +21,12 @@ from tidemark.core.conversation.request import ErrorFormat
 from tidemark.core.errors import ClientError, InvalidRequest, NoUpstream, TidemarkError, UpstreamError
 from tidemark.core.events import Listener, Outcome
 from tidemark.core.frozen import frozen
-from tidemark.core.ports import Authenticator, Caller, Headers, Upstream, UpstreamReply
+from tidemark.core.ports import Authenticator, Caller, Headers, Upload, Upstream, UpstreamReply
 from tidemark.pipeline.carried_objects import CarriedObjects
 from tidemark.pipeline.plain_replies import codings_of
 from tidemark.server.allowed_models import check_carried
 from tidemark.server.asgi import ARRIVES_IN_PIECES, CancelOnDisconnect, ClientGone, Response, read_body
 from tidemark.server.capabilities import errors_of
-from tidemark.server.counted_replies import CountedReply, sent_bytes
 from tidemark.server.encodings import decoded_body, is_encoded
 from tidemark.server.endpoints.destinations import (
     Destinations,
@@ -35,7 +35,7 @@ from tidemark.server.endpoints.destinations import (
     is_read_whole,
     media_type,
 )
-from tidemark.server.quotas import Quotas
+from tidemark.server.quotas import CHARACTERS_A_TOKEN, Permission, Quotas
 from tidemark.server.request_log import RequestLog
 from tidemark.server.uploads import UNTYPED, ArrivingBody, object_or_pieces, whole_body
 
@@ -75,6 +75,9 @@ JOINED_BYTES = 65_536
 FIRST_ERROR = 400
 LENGTH = b"content-length"
 WITHOUT_BODY = frozenset({204, 304})
+_TOTAL = re.compile(rb'"total_tokens"\s*:\s*(\d{1,15})')
+_COUNT_BYTES = 64
+"""Bytes of one piece that are looked at again with the next one."""
 
 
 @frozen
@@ -232,6 +235,39 @@ class _LastRoute(Route):
         """Return a partial match, which starlette takes if no route matches wholly and none before it partly."""
         match, child_scope = super().matches(scope)
         return (match if match is Match.NONE else Match.PARTIAL), child_scope
+
+
+class CountedReply:
+    """An ``UpstreamReply`` that notes what it took: the largest count in it, else by the lengths of both bodies.
+
+    :param request_bytes: those of the request that may be text
+    """
+
+    def __init__(self, reply: UpstreamReply, permission: Permission, request_bytes: int) -> None:
+        self.status, self.headers = reply.status, reply.headers
+        self._reply = reply
+        self._permission = permission
+        self._request_bytes = request_bytes
+
+    async def body(self) -> AsyncIterator[bytes]:
+        """Yield the answer's pieces as they come."""
+        counted, size, rest = 0, 0, b""
+        async for piece in self._reply.body():
+            size += len(piece)
+            text = rest + piece
+            counted = max([counted, *(int(total) for total in _TOTAL.findall(text))])
+            rest = text[-_COUNT_BYTES:]
+            # Noted with each piece: a client may leave before the last one.
+            self._permission.tokens = counted or (self._request_bytes + size) // CHARACTERS_A_TOKEN
+            yield piece
+
+    async def close(self) -> None:
+        await self._reply.close()
+
+
+def sent_bytes(body: bytes | Upload) -> int:
+    """Return the bytes of a request that may be text: forms mostly have files."""
+    return len(body) if isinstance(body, bytes) and not body.startswith(b"--") else 0
 
 
 def endpoint_of(path: str) -> str:

@@ -191,7 +191,6 @@ class StoreNode:
         self.backoff.wrote()
 
     async def aclose(self) -> None:
-        """Stop probing."""
         await self._probes.aclose()
 
     def _begin_probes(self) -> None:

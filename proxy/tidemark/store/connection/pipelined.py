@@ -113,7 +113,6 @@ class PipelinedConnection:
         return self._call(hiredis.pack_command(command))  # type: ignore[arg-type]  # its stub says a tuple of one
 
     async def call_large(self, *command: Argument) -> Any:
-        """Send a command of megabytes, or of thousands of arguments, which is packed in a thread."""
         return await self._call(await asyncio.to_thread(pack_large, command))
 
     def call_asking(self, *command: Argument) -> Coroutine[Any, Any, Any]:

@@ -31,10 +31,6 @@ class TenantCipher:
         self.required = required
 
     def seal(self, plain: bytes, owner: str, place: Place) -> bytes:
-        """Return the bytes to store.
-
-        :raises EncryptionKeyLost: the owner's key cannot be had
-        """
         tenant = self.keys.by_owner.get(owner) or self.keys.of(owner)
         header = tenant.header
         return header + tenant.seal(plain, header + joined(place))

@@ -209,7 +209,6 @@ class KeyRing:
             self._thread.start()
 
     def stop(self) -> None:
-        """Stop looking."""
         self._stopped.set()
 
     def _follow(self) -> None:

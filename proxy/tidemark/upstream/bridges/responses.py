@@ -16,6 +16,7 @@ from typing import Any
 
 from tidemark.core.conversation.messages import JsonValue, Message
 from tidemark.core.conversation.request import ModelRequest
+from tidemark.core.conversation.responses import REPEATED_MEMBERS
 from tidemark.core.errors import EarlierResponseUnknown, InvalidRequest
 from tidemark.dialects.bodies import event_of
 from tidemark.upstream.bridges.json_members import Members, encode_json, object_of, objects_of, value_of, without_none
@@ -53,21 +54,7 @@ INPUT = "input"
 """The argument of the function that stands for a custom tool."""
 INCOMPLETE: Mapping[str, str] = {"length": "max_output_tokens", "content_filter": "content_filter"}
 """Why a response is incomplete, by the reason of chat completions."""
-REPEATED: Mapping[str, JsonValue] = {
-    "instructions": None,
-    "max_output_tokens": None,
-    "metadata": {},
-    "parallel_tool_calls": True,
-    "previous_response_id": None,
-    "reasoning": {"effort": None, "summary": None},
-    "store": True,
-    "temperature": 1.0,
-    "text": {"format": {"type": "text"}},
-    "tool_choice": "auto",
-    "tools": [],
-    "top_p": 1.0,
-    "truncation": "disabled",
-}
+REPEATED: Mapping[str, JsonValue] = {**REPEATED_MEMBERS, "store": True}
 """Members of the request that a response repeats, with their defaults."""
 TEXT, REFUSAL, REASONING = "output_text", "refusal", "reasoning_text"
 
