@@ -10,7 +10,7 @@ from collections.abc import Mapping
 
 from tidemark.core.conversation.messages import JsonValue
 
-WHOLE = frozenset({"id", "role", "type"})
+WHOLE = frozenset({"format", "id", "role", "type"})
 """Members whose strings never come in pieces: the first that is not empty counts."""
 MAX_DEPTH = 8
 """Objects at this depth are not joined: the newest counts. The API's own are two deep."""
@@ -19,7 +19,8 @@ MAX_DEPTH = 8
 class PartialObject:
     """An object that comes in pieces.
 
-    Strings are joined, lists are extended and objects are folded. Of any other value, the newest counts.
+    Strings are joined, lists are extended and objects are folded, also a list's last one if its index goes on, as in
+    OpenRouter's ``reasoning_details``. Of any other value, the newest counts.
     """
 
     __slots__ = ("members",)
@@ -45,7 +46,7 @@ class PartialObject:
             elif isinstance(value, list):
                 if not isinstance(member, _Parts):
                     member = members[key] = _Parts(member)
-                member.extend(value)
+                member.add_parts(value)
             elif value is not None:
                 members[key] = value
 
@@ -72,6 +73,20 @@ class _Parts(list[JsonValue]):
         super().__init__()
         if isinstance(member, _Text):
             self.add_text("".join(member))
+
+    def add_parts(self, parts: list[JsonValue]) -> None:
+        """Add parts; one of the last part's index and type is the next piece of it."""
+        for part in parts:
+            if not isinstance(part, dict) or not isinstance(part.get("index"), int):
+                self.append(part)
+                continue
+            last = self[-1] if self else None
+            if not isinstance(last, PartialObject) or any(
+                last.members.get(name) != part.get(name) for name in ("type", "index")
+            ):
+                last = PartialObject()
+                self.append(last)
+            last.fold(part)
 
     def add_text(self, text: str) -> None:
         """Add a string to the last part, or as a new part."""

@@ -20,6 +20,7 @@ from tidemark.upstream.bridges.json_members import objects_of
 
 MAX_LINE_BYTES = 67_108_864
 """The longest line of a stream that is read; a whole answer with images takes less."""
+DONE = b"[DONE]"
 REASONING_MEMBERS = ("reasoning_content", "reasoning")
 """Members of other vendors: DeepSeek's, llama.cpp's and vLLM's, then OpenRouter's."""
 
@@ -112,6 +113,8 @@ class ChatReplyReader:
     _line_bytes: int = 0
     _indices: dict[str, int] = field(default_factory=dict)
     """The index of each call by its id, for servers that send none."""
+    _unfinished: str = ""
+    """The reason to end if the stream says none before ``[DONE]``; empty without an answer."""
 
     def read_stream(self, data: bytes) -> Iterator[Piece]:
         """Yield the pieces of the lines that these bytes complete; the bytes may end anywhere.
@@ -132,11 +135,25 @@ class ChatReplyReader:
 
     def _pieces_of_line(self, line: bytes) -> Iterator[Piece]:
         if line.startswith(b"data:"):
-            chunk = decode_or_none(line[5:].strip())
+            payload = line[5:].strip()
+            chunk = decode_or_none(payload)
             if isinstance(chunk, dict):
-                yield from self._pieces_of(chunk)
+                for piece in self._pieces_of(chunk):
+                    self._note(piece)
+                    yield piece
+            elif payload == DONE and self._unfinished:
+                yield FinishPiece(self._unfinished)
         elif line.startswith(b":"):
             yield CommentPiece(line.rstrip(b"\r"))
+
+    def _note(self, piece: Piece) -> None:
+        """Note what an answer without a reason to end would have ended for."""
+        if isinstance(piece, (FinishPiece, FailurePiece)):
+            self._unfinished = ""
+        elif isinstance(piece, CallPiece):
+            self._unfinished = "tool_calls"
+        elif isinstance(piece, (TextPiece, RefusalPiece)) and not self._unfinished:
+            self._unfinished = "stop"
 
     def read_whole(self, data: bytes) -> Iterator[Piece]:
         reply = decode_or_none(data)
