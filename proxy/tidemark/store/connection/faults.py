@@ -27,7 +27,7 @@ NAME_CERTIFICATE = "Name its files by ?ssl_certfile=FILE&ssl_keyfile=FILE in sto
 CLOSED_AT_ONCE = "closed before its first answer"
 """Words of a connection with TLS whose server closed it after the handshake."""
 NO_TLS = "no connection with TLS in time"
-"""Words of a wait for a server that may speak none: it waits for the rest of what it takes for a command."""
+"""Words of a wait for a server that may speak none. Such a one waits for the rest of a command."""
 _REFUSES = "The conversation store answers, and refuses to write"
 _FAULTS: tuple[tuple[str, Fault], ...] = (
     (
