@@ -113,3 +113,13 @@ def test_a_part_that_comes_in_pieces_is_one() -> None:
     sealed = {"type": "reasoning.encrypted", "data": "x", "index": 1}
     said = streamed(*[{"reasoning_details": [piece]} for piece in (*pieces, sealed)])
     assert said["reasoning_details"] == [{**text, "text": "Hm, yes.", "signature": "s"}, sealed]
+
+
+def test_thinking_that_a_signature_repeats_is_there_once() -> None:
+    """In litellm's streams the piece with the signature has the whole text again."""
+    text = {"type": "thinking", "thinking": "Hm, "}
+    signed = {"type": "thinking", "thinking": "Hm, yes.", "signature": "s"}
+    for last in (signed, {**signed, "thinking": ""}):
+        pieces = [text, {**text, "thinking": "yes."}, last, {**text, "signature": "t"}]
+        said = streamed(*[{"thinking_blocks": [piece]} for piece in pieces])
+        assert said["thinking_blocks"] == [signed, {**text, "signature": "t"}]

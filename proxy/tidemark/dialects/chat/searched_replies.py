@@ -33,8 +33,8 @@ PARAGRAPH = "\n\n"
 """Stands between the texts of two rounds."""
 Piece = Mapping[str, JsonValue]
 """A piece of a call, as a delta has it."""
-_NO_ANSWER = ("role", "reasoning_content")
-"""Members of a delta with which a model does not yet answer."""
+_NO_ANSWER = ("role", "reasoning_content", "provider_specific_fields")
+"""Members of a delta with which a model does not yet answer; litellm repeats thinking in the last one."""
 
 
 class RoundsBefore:

@@ -22,8 +22,8 @@ _SEALED = frozenset({"thinking", "redacted_thinking", "reasoning", "compaction",
 """What a model wrote for itself, and only its provider can read."""
 SENT_MEMBERS = ("role", "content", "refusal", "name", "tool_calls", "function_call", "audio")
 """All members that the reference allows in an assistant's message; strict servers refuse others."""
-REASONING = frozenset({"reasoning_content", "reasoning_details"})
-"""What DeepSeek, Moonshot and OpenRouter demand back with a call, even if it is empty. Others never send it."""
+REASONING = frozenset({"reasoning_content", "reasoning_details", "thinking_blocks"})
+"""What DeepSeek, Moonshot, OpenRouter and litellm want back with a call, even if it is empty. Others never send it."""
 CALLS = {"tool_calls", "function_call", "audio"}
 """Members with which ``content`` may be null or missing."""
 TEXTS = ("text", "refusal")

@@ -113,6 +113,8 @@ class ChatReplyReader:
     _line_bytes: int = 0
     _indices: dict[str, int] = field(default_factory=dict)
     """The index of each call by its id, for servers that send none."""
+    _thinking: str = ""
+    """The text of a thinking block that has no signature yet."""
     _unfinished: str = ""
     """The reason to end if the stream says none before ``[DONE]``; empty without an answer."""
 
@@ -176,7 +178,7 @@ class ChatReplyReader:
     def _pieces_of_choice(self, choice: Mapping[str, JsonValue]) -> Iterator[Piece]:
         delta = choice.get("delta") or choice.get("message")
         if isinstance(delta, dict):
-            yield from _reasoning_of(delta)
+            yield from self._reasoning_of(delta)
             if text := _text_of(delta.get("content")):
                 yield TextPiece(text)
             if isinstance(refusal := delta.get("refusal"), str) and refusal:
@@ -187,6 +189,31 @@ class ChatReplyReader:
                     yield self._call_piece(call, place)
         if isinstance(reason := choice.get("finish_reason"), str):
             yield FinishPiece(reason)
+
+    def _reasoning_of(self, delta: Mapping[str, JsonValue]) -> Iterator[Piece]:
+        """Yield the reasoning; if litellm's blocks have its text, too, each block's text stands before its signature.
+
+        litellm repeats the text of a block in the piece with its signature.
+        """
+        blocks = objects_of(delta.get("thinking_blocks"))
+        if any(block.get("thinking") for block in blocks):
+            for block in blocks:
+                text = block.get("thinking")
+                text = text if isinstance(text, str) else ""
+                if block.get("signature"):
+                    text, self._thinking = text.removeprefix(self._thinking), ""
+                else:
+                    self._thinking += text
+                if text:
+                    yield ReasoningPiece(text)
+                yield SignedPiece([{**block, "thinking": text} if "thinking" in block else block])
+            return
+        reasoning = next((text for name in REASONING_MEMBERS if (text := delta.get(name))), None)
+        if isinstance(reasoning, str):
+            yield ReasoningPiece(reasoning)
+        if blocks:
+            self._thinking = ""
+            yield SignedPiece(blocks)
 
     def _call_piece(self, call: Mapping[str, JsonValue], place: int) -> CallPiece:
         function = call.get("function") or call.get("custom")
@@ -199,22 +226,6 @@ class ChatReplyReader:
         if isinstance(arguments, dict):  # Ollama's own habit
             arguments = json.dumps(arguments)
         return CallPiece(index, arguments if isinstance(arguments, str) else "", str(call_id), str(name or ""))
-
-
-def _reasoning_of(delta: Mapping[str, JsonValue]) -> Iterator[Piece]:
-    """Yield the reasoning; if litellm's blocks have its text, too, each block's text stands before its signature."""
-    blocks = objects_of(delta.get("thinking_blocks"))
-    if any(block.get("thinking") for block in blocks):
-        for block in blocks:
-            if isinstance(text := block.get("thinking"), str) and text:
-                yield ReasoningPiece(text)
-            yield SignedPiece([block])
-        return
-    reasoning = next((text for name in REASONING_MEMBERS if (text := delta.get(name))), None)
-    if isinstance(reasoning, str):
-        yield ReasoningPiece(reasoning)
-    if blocks:
-        yield SignedPiece(blocks)
 
 
 def _text_of(content: JsonValue) -> str:
