@@ -1,13 +1,13 @@
 """Chat completions, as strict as their providers are: an upstream that refuses what the real ones refuse.
 
 It is a script for `tests/support/scripted.py`, and an answer to any `Received`. Nothing is kept between requests. Four
-kinds of models have rules of their own, by their names: those of Gemini want the first call of each step signed, and a
-call behind a user's turn or a result; Kimi wants the reasoning of calls back, also if it is empty; those of DeepSeek want the reasoning of each answer that calls
-tools back, whole, also if it was empty, and cannot tell what a client has put before it; those of Claude, behind a
-gateway such as litellm, sign their thinking for what stood before it, and refuse it behind anything else; all others
-know neither. Source: OpenAI's reference "Create a chat completion" and guide "Function calling", DeepSeek's guide
-"Thinking mode", Google's guide "Thought signatures", litellm's guide "Reasoning content"; the words of refusals are those that users of several SDKs report,
-and so is the rule for an empty reasoning.
+kinds of models have rules of their own, by their names. Those of DeepSeek want the reasoning of each answer that calls
+tools back, whole, also if it was empty, and cannot tell what a client has put before it; Kimi wants the member. Those of
+Gemini want the first call of each step signed since the newest question, and each behind a user's turn or a result.
+Those of Claude, behind a gateway such as litellm, sign their thinking for what stood before it, and refuse it behind
+anything else. All others know none of it. Source: OpenAI's reference "Create a chat completion" and guide "Function
+calling", DeepSeek's guide "Thinking mode", Google's guide "Thought signatures", litellm's guide "Reasoning content"; the
+words of refusals are those that users of several SDKs report, and so is the rule for an empty reasoning.
 """
 
 from __future__ import annotations
