@@ -2,12 +2,12 @@
 
 It is a script for `tests/support/scripted.py`, and an answer to any `Received`. Nothing is kept between requests. Four
 kinds of models have rules of their own, by their names. Those of DeepSeek want the reasoning of each answer that calls
-tools back, whole, also if it was empty, and cannot tell what a client has put before it; Kimi wants the member. Those of
-Gemini want the first call of each step signed since the newest question, and each behind a user's turn or a result.
+tools back, whole, also if it was empty, and cannot tell what a client has put before it; Kimi wants the member. Those
+of Gemini want the first call of each step signed since the newest question, and each behind a user's turn or a result.
 Those of Claude, behind a gateway such as litellm, sign their thinking for what stood before it, and refuse it behind
 anything else. All others know none of it. Source: OpenAI's reference "Create a chat completion" and guide "Function
-calling", DeepSeek's guide "Thinking mode", Google's guide "Thought signatures", litellm's guide "Reasoning content"; the
-words of refusals are those that users of several SDKs report, and so is the rule for an empty reasoning.
+calling", DeepSeek's guide "Thinking mode", Google's guide "Thought signatures", litellm's guide "Reasoning content";
+the words of refusals are those that users of several SDKs report, and so is the rule for an empty reasoning.
 """
 
 from __future__ import annotations
