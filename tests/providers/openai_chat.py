@@ -1,12 +1,13 @@
 """Chat completions, as strict as their providers are: an upstream that refuses what the real ones refuse.
 
-It is a script for `tests/support/scripted.py`, and an answer to any `Received`. Nothing is kept between requests. Three
-kinds of models have rules of their own, by their names: those of DeepSeek want the reasoning of each answer that calls
-tools back, whole, also if it was empty, and cannot tell what a client has put before it; those of Claude, behind a
-gateway such as litellm, sign their thinking for what stood before it, and refuse it behind anything else; all others
-know neither. Source: OpenAI's reference "Create a chat completion" and guide "Function calling", DeepSeek's guide
-"Thinking mode", litellm's guide "Reasoning content"; the words of refusals are those that users of several SDKs report,
-and so is the rule for an empty reasoning.
+It is a script for `tests/support/scripted.py`, and an answer to any `Received`. Nothing is kept between requests. Four
+kinds of models have rules of their own, by their names. Those of DeepSeek want the reasoning of each answer that calls
+tools back, whole, also if it was empty, and cannot tell what a client has put before it; Kimi wants the member. Those
+of Gemini want the first call of each step signed since the newest question, and each behind a user's turn or a result.
+Those of Claude, behind a gateway such as litellm, sign their thinking for what stood before it, and refuse it behind
+anything else. All others know none of it. Source: OpenAI's reference "Create a chat completion" and guide "Function
+calling", DeepSeek's guide "Thinking mode", Google's guide "Thought signatures", litellm's guide "Reasoning content";
+the words of refusals are those that users of several SDKs report, and so is the rule for an empty reasoning.
 """
 
 from __future__ import annotations
@@ -30,6 +31,17 @@ REPEATED = "Duplicate value for 'tool_call_id' of {id} in message[{place}]."
 NO_CALLS = "Invalid 'messages[{place}].tool_calls': empty array. Expected an array with minimum length 1."
 NO_CONTENT = "Invalid value for 'content': expected a string, got null. (messages[{place}].content)"
 UNREASONED = "The `reasoning_content` in the thinking mode must be passed back to the API."
+UNREASONED_CALL = "thinking is enabled but reasoning_content is missing in assistant tool call message at index {place}"
+UNSIGNED_CALL = (
+    "Function call is missing a thought_signature in functionCall parts. This is required for tools to work correctly, "
+    "and missing thought_signature may lead to degraded model performance. Additional data, function call "
+    "`default_api:{name}` , position {place}."
+)
+ODD_CALL = (
+    "Please ensure that function call turn comes immediately after a user turn or after a function response turn."
+)
+ANY_SIGNATURE = "skip_thought_signature_validator"
+"""What Gemini takes for calls that another model made."""
 UNSIGNED = "messages.{place}.content.0: Invalid `signature` in `thinking` block"
 BOUND = UNSIGNED + ". The block is bound to a different conversation."
 Say = Callable[[Json], Json]
@@ -60,6 +72,8 @@ class EnforcingChat:
         try:
             check_turns(body["messages"])
             self._check_reasoning(body)
+            if body["model"].startswith("gemini"):
+                self._check_signatures(body)
         except Refusal as refusal:
             self.refusals.append(str(refusal))
             return error(400, str(refusal))
@@ -75,6 +89,8 @@ class EnforcingChat:
                 thought = said.get("reasoning_content")
                 if not isinstance(thought, str) or _digest(thought[len(thought) - int(size) :]) != made:
                     raise Refusal(UNREASONED)
+            if body["model"].startswith("kimi") and _ids_of(said) and "reasoning_content" not in said:
+                raise Refusal(UNREASONED_CALL.format(place=place))
             for block in (said.get("thinking_blocks") or ()) if body["model"].startswith("claude") else ():
                 model, bound, made, mark = (block.get("signature", "").split(".") + [""] * 4)[:4]
                 if made != _digest(block["thinking"]) or mark != self._mark(model, bound, made):
@@ -82,12 +98,30 @@ class EnforcingChat:
                 if model == body["model"] and bound != prefix_of(body, body["messages"][:place]):
                     raise Refusal(BOUND.format(place=place))
 
+    def _check_signatures(self, body: Json) -> None:
+        """Check the order of turns, and the signature of each step's first call since the user's newest message."""
+        contents = [said for said in body["messages"] if said["role"] not in ("system", "developer")]
+        asked = max((place for place, said in enumerate(contents) if said["role"] == "user"), default=-1)
+        for place, said in enumerate(contents):
+            if not _ids_of(said):
+                continue
+            if place == 0 or contents[place - 1]["role"] == "assistant":
+                raise Refusal(ODD_CALL)
+            call = said["tool_calls"][0]
+            signature = call.get("extra_content", {}).get("google", {}).get("thought_signature")
+            if place < asked or signature == ANY_SIGNATURE:
+                continue
+            if not signature:
+                raise Refusal(UNSIGNED_CALL.format(name=call["function"]["name"], place=place))
+            if signature != self._mark("gemini", call["id"], call["function"]["arguments"]):
+                raise Refusal("Invalid thought signature")
+
     def _made(self, body: Json) -> Json:
         """The message of the answer, with ids and what stands for its thinking."""
         said, model = self.say(body), body["model"]
         thought, family = said.get("thought", ""), model.partition("-")[0]
         message: Json = {"role": "assistant", "content": said.get("content")}
-        if family == "deepseek" or (thought and family == "claude"):
+        if family in ("deepseek", "kimi") or (thought and family == "claude"):
             message["reasoning_content"] = thought
         if thought and family == "claude":
             bound, made = prefix_of(body, body["messages"]), _digest(thought)
@@ -102,6 +136,9 @@ class EnforcingChat:
             }
             for place, call in enumerate(said.get("tool_calls") or ())
         ]
+        if family == "gemini" and calls:
+            signature = self._mark("gemini", calls[0]["id"], calls[0]["function"]["arguments"])
+            calls[0]["extra_content"] = {"google": {"thought_signature": signature}}
         return {**message, **({"tool_calls": calls} if calls else {})}
 
     def _mark(self, *parts: str) -> str:

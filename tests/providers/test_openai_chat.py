@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tests.providers.openai_chat import EnforcingChat
+from tests.providers.openai_chat import ANY_SIGNATURE, EnforcingChat
 from tests.support.answers import Answer, Received
 
 Json = dict[str, Any]
@@ -124,3 +124,31 @@ def test_a_stream_says_what_a_whole_answer_says() -> None:
     assert [delta["reasoning_content"] for delta in deltas if "reasoning_content" in delta] == ["Hm."]
     assert events[-2]["choices"][0]["finish_reason"] == "tool_calls"
     assert events[-1]["usage"]["total_tokens"]
+
+
+def test_gemini_wants_the_first_call_of_each_step_signed_since_the_newest_question() -> None:
+    """Earlier turns may be unsigned, a word takes a lost signature's place, and a call follows a user or a result."""
+    api = EnforcingChat(say=lambda _: {"content": None, "tool_calls": [{"name": "read", "arguments": "{}"}] * 2})
+    said = message_in(ask(api, [USER], "gemini-3-pro"))
+    first, second = said["tool_calls"]
+    assert "extra_content" not in second
+    results = [result(first["id"]), result(second["id"])]
+    bare = {name: value for name, value in first.items() if name != "extra_content"}
+    unsigned = {**said, "tool_calls": [bare, second]}
+    word = {**bare, "extra_content": {"google": {"thought_signature": ANY_SIGNATURE}}}
+    end: list[Json] = [{"role": "assistant", "content": "Done."}, USER]
+    for messages, status in (
+        ([USER, said, *results], 200),
+        ([USER, unsigned, *results], 400),
+        ([USER, {**said, "tool_calls": [word, second]}, *results], 200),
+        ([USER, unsigned, *results, *end], 200),
+        ([{"role": "system", "content": "Be brief."}, said, *results], 400),
+    ):
+        assert ask(api, messages, "gemini-3-pro").status == status
+
+
+def test_kimi_wants_the_reasoning_of_calls_back_whatever_it_says() -> None:
+    """The member must be there; an empty text will do."""
+    api = EnforcingChat()
+    assert ask(api, [USER, call("a"), result("a")], "kimi-k2.5").status == 400
+    assert ask(api, [USER, {**call("a"), "reasoning_content": ""}, result("a")], "kimi-k2.5").status == 200

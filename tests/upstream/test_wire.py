@@ -612,6 +612,7 @@ async def test_completion_returns_its_text(wire: WireLane) -> None:
         ("429 Slow", b'{"error":{"message":"slow down"}}', "status 429: slow down"),
         ("200 OK", b'{"choices":[{"message":{"content":null}}]}', "without any text"),
         ("200 OK", b'{"choices":[]}', "without any text"),
+        ("200 OK", b'{"error":{"message":"Slow down.","code":429}}', "with an error: Slow down"),
         ("200 OK", b"<html>", "no JSON"),
         ("502 Bad", b"<html>", "status 502"),
     ],

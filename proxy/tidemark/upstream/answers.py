@@ -32,7 +32,10 @@ def text_of(answer: JsonValue, route: Route) -> str:
         raise SummaryRejected("the summarizer refused")
     text = content_of(answer)
     if not text.strip():
-        raise UpstreamError(f"The upstream of {route.name!r} answered without any text.")
+        error = answer.get("error") if isinstance(answer, dict) else None  # OpenRouter's, with status 200
+        words = error.get("message") if isinstance(error, dict) else error
+        reason = f"with an error: {words}"[:MAX_MESSAGE_CHARACTERS] if words else "without any text."
+        raise UpstreamError(f"The upstream of {route.name!r} answered {reason}")
     return f"{text.rstrip()} {GAP}" if choice.get("finish_reason") == "length" else text
 
 

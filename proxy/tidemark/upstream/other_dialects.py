@@ -3,7 +3,7 @@
 ``upstream.py`` calls it. The dialects of an upstream are configured, known of its provider, or learned. An
 upstream at an unknown address is asked once in the dialect itself. If it has no such endpoint, Tidemark remembers that,
 and the same request goes over the bridge (ADR 0018). If an upstream refuses a request without the reasoning of its
-answers, it gets the reasoning from then on.
+answers, or without signed calls, it gets them from then on.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from tidemark.core.lessons import Lessons
 from tidemark.core.ports import Caller, Clock, Route, UpstreamReply
 from tidemark.upstream.bridges.asking import ChatGoal, WriteMessage
 from tidemark.upstream.bridges.bridge import BRIDGED, ChatBridge, ReadReply
-from tidemark.upstream.bridges.thinking import demands_reasoning
+from tidemark.upstream.bridges.thinking import DEMANDS, Demand, demand_of
 from tidemark.upstream.chat_sending import ChatSender, find_refusal
 from tidemark.upstream.providers import ANTHROPIC_BASE, OPENAI_BASE, endpoint, is_openai
 from tidemark.upstream.user_turn import OPENING_BYTES
@@ -110,8 +110,8 @@ class OtherDialects:
         self._wire = wire
         self._chat = chat
         self._bridge = None if write is None else ChatBridge(write)
-        self._without_reasoning: Lessons[tuple[str, str]] = Lessons(clock)
-        """Which upstreams, by address and model, refuse answers without their reasoning."""
+        self._without: Lessons[tuple[str, str, Demand]] = Lessons(clock)
+        """Which upstreams, by address and model, refuse answers without what they demand of them."""
 
     async def send(self, route: Route, body: bytes, caller: Caller, *, dialect: Dialect, stream: bool) -> UpstreamReply:
         """Send a request, and wait for status and headers.
@@ -171,15 +171,17 @@ class OtherDialects:
         def send_chat(chat_body: bytes) -> Awaitable[UpstreamReply]:
             return self._chat.send(route, chat_body, caller, stream=stream, is_bridged=True)
 
-        subject, goal, answered_with = (route.base_url, route.upstream_model), _goal(route), dict(caller.answered_with)
-        is_demanded = self._without_reasoning.refuses(caller.fingerprint, subject)
-        reply = await self._bridge.send(request, send_chat, goal, answered_with, with_reasoning=is_demanded)
-        is_refused = isinstance(reply, ReadReply) and reply.status >= FIRST_ERROR and demands_reasoning(reply.data)
-        if is_demanded or not is_refused:
+        place, credential = (route.base_url, route.upstream_model), caller.fingerprint
+        goal, answered_with = _goal(route), dict(caller.answered_with)
+        demands = [demand for demand in DEMANDS if self._without.refuses(credential, (*place, demand))]
+        reply = await self._bridge.send(request, send_chat, goal, answered_with, demands=demands)
+        refusal = reply.data if isinstance(reply, ReadReply) and reply.status >= FIRST_ERROR else b""
+        demand = demand_of(refusal)
+        if demand is None or demand in demands:
             return reply
-        reply = await self._bridge.send(request, send_chat, goal, answered_with, with_reasoning=True)
+        reply = await self._bridge.send(request, send_chat, goal, answered_with, demands=[*demands, demand])
         if reply.status < FIRST_ERROR:  # else the refusal may have quoted what somebody wrote
-            self._without_reasoning.note_refused(caller.fingerprint, subject)
+            self._without.note_refused(credential, (*place, demand))
         return reply
 
 

@@ -14,10 +14,12 @@ from tidemark.core.frozen import frozen
 
 READ_BYTES = 65_536
 """Only the beginning of a longer answer is read: it is no error envelope."""
-NEVER_STATUS = frozenset({401, 402, 403, 404, 408, 429})
+NEVER_STATUS = (401, 402, 403, 404, 408, 429)
 """Statuses that never mean an overflow: credentials, credits, unknown models, and rate limits ("Request too large ...
 tokens per min")."""
-OVERFLOW_CODES = frozenset({"context_length_exceeded", "exceed_context_size_error", "context_window_exceeded"})
+NEVER_CODES = (*NEVER_STATUS, "insufficient_quota", "rate_limit_error", "rate_limit_exceeded", "RESOURCE_EXHAUSTED")
+"""Errors of those kinds in answers of status 200 have such a number, or a name."""
+OVERFLOW_CODES = ("context_length_exceeded", "exceed_context_size_error", "context_window_exceeded")
 
 _N = r"(?P<{}>\d[\d,]*)"
 _WINDOW, _REQUESTED, _TOOLS = _N.format("window"), _N.format("requested"), _N.format("tools")
@@ -126,6 +128,8 @@ def parse_overflow(status: int, body: bytes) -> Overflow | None:
         return None
     text = body[:READ_BYTES].decode("utf-8", "replace")
     errors = list(_errors(text))
+    if any(error.get(key) in NEVER_CODES for error in errors for key in ("code", "status", "type")):
+        return None
     for error in errors:
         if "n_ctx" in error:  # llama.cpp states both as numbers
             return Overflow(_number(error["n_ctx"]), _number(error.get("n_prompt_tokens")))

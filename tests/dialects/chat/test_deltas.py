@@ -104,3 +104,22 @@ def test_a_character_cut_in_two_is_one_again() -> None:
     message = fold_stream(data + FINISHED, msgspec.json.decode).message
     assert message is not None
     assert message.text == "\N{GRINNING FACE}"
+
+
+def test_a_part_that_comes_in_pieces_is_one() -> None:
+    """OpenRouter's reasoning: pieces of one index; Claude takes each text with its signature only."""
+    text = {"type": "reasoning.text", "format": "anthropic-claude-v1", "index": 0}
+    pieces = [{**text, "text": "Hm, "}, {**text, "text": "yes."}, {**text, "text": "", "signature": "s"}]
+    sealed = {"type": "reasoning.encrypted", "data": "x", "index": 1}
+    said = streamed(*[{"reasoning_details": [piece]} for piece in (*pieces, sealed)])
+    assert said["reasoning_details"] == [{**text, "text": "Hm, yes.", "signature": "s"}, sealed]
+
+
+def test_thinking_that_a_signature_repeats_is_there_once() -> None:
+    """In litellm's streams the piece with the signature has the whole text again."""
+    text = {"type": "thinking", "thinking": "Hm, "}
+    signed = {"type": "thinking", "thinking": "Hm, yes.", "signature": "s"}
+    for last in (signed, {**signed, "thinking": ""}):
+        pieces = [text, {**text, "thinking": "yes."}, last, {**text, "signature": "t"}]
+        said = streamed(*[{"thinking_blocks": [piece]} for piece in pieces])
+        assert said["thinking_blocks"] == [signed, {**text, "signature": "t"}]

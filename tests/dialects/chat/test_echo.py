@@ -31,6 +31,11 @@ def answer_with(**members: Any) -> Any:
         ({"content": None, "tool_calls": [CALL], "function_call": None}, {"content": None, "tool_calls": [CALL]}),
         ({"content": None, "tool_calls": [{**CALL, "extra": None}]}, {"content": None, "tool_calls": [CALL]}),
         ({"tool_calls": [CALL], "reasoning": "Hm"}, {"tool_calls": [CALL]}),
+        ({"tool_calls": [CALL], "reasoning_content": ""}, {"tool_calls": [CALL], "reasoning_content": ""}),
+        (
+            {"tool_calls": [CALL], "reasoning_details": [{"x": 1}]},
+            {"tool_calls": [CALL], "reasoning_details": [{"x": 1}]},
+        ),
         ({"content": None, "refusal": "I cannot."}, {"refusal": "I cannot.", "content": ""}),
         (
             {"content": None, "audio": {"id": "a", "data": "...", "expires_at": 1}},

@@ -91,10 +91,24 @@ def test_an_error_is_not_taken_back_by_a_null() -> None:
     assert fold_stream(data, json.loads).error == {"code": 500}
 
 
-def test_a_stream_without_a_finish_reason_is_not_complete() -> None:
-    """FIELD.md: an upstream that ends early is a failure, ``[DONE]`` or not."""
-    assert not fold_stream(event(delta={"content": "a"}) + b"data: [DONE]\n\n", json.loads).complete
-    assert not fold_stream(b"", json.loads).complete
+@pytest.mark.parametrize(
+    ("data", "is_complete"),
+    [
+        (event(delta={"content": "a"}) + b"data: [DONE]\n\n", True),
+        (event(delta={"content": "a"}) + b"data: [DONE]\n", True),
+        (event(delta={"tool_calls": [{"index": 0, "id": "c", "function": {"name": "f"}}]}) + b"data: [DONE]\n\n", True),
+        (event(delta={"content": "a"}), False),
+        (event(delta={"role": "assistant", "content": ""}) + b"data: [DONE]\n\n", False),
+        (event(delta={"content": "a"}) + b'data: {"error": {"code": 500}}\n\ndata: [DONE]\n\n', False),
+        (b"data: [DONE]\n\n", False),
+        (b"", False),
+    ],
+)
+def test_a_stream_without_a_finish_reason_is_complete_if_it_says_something_and_done(
+    data: bytes, *, is_complete: bool
+) -> None:
+    """Clients stop at ``[DONE]``, and some servers never say why an answer ended; an early end has neither."""
+    assert fold_stream(data, json.loads).complete is is_complete
 
 
 def test_an_error_in_the_stream_is_kept_and_is_no_completion() -> None:

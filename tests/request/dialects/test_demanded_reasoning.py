@@ -1,4 +1,4 @@
-"""DeepSeek wants the reasoning of its calls back, which clients of other dialects have in other places."""
+"""What providers want back with a call, which other dialects have elsewhere: DeepSeek reasoning, Gemini a signature."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tests.providers.openai_chat import UNREASONED, EnforcingChat
+from tests.providers.openai_chat import ODD_CALL, UNREASONED, UNSIGNED_CALL, EnforcingChat
 from tests.request.conftest import Bench, Client
 from tests.request.talk import long
 from tests.support.chat_answers import error
@@ -31,7 +31,8 @@ def calls_once_a_turn(body: Json) -> Json:
     thought = {} if place % 3 == 0 else {"thought": f"Hm {place}."}
     if body["messages"][-1]["role"] == "tool":
         return {**thought, "content": "Fine."}
-    return {**thought, "content": None, "tool_calls": [{"name": "read", "arguments": json.dumps({"at": place})}]}
+    calls = [{"name": "read", "arguments": json.dumps({"at": f"{place}.{number}"})} for number in range(1 + place % 2)]
+    return {**thought, "content": None, "tool_calls": calls}
 
 
 def in_messages(client: Client, history: list[Json], *, stream: bool) -> str:
@@ -86,25 +87,43 @@ def in_responses(client: Client, history: list[Json], *, stream: bool) -> str:
     return answer.headers["x-tidemark-action"]
 
 
+def bridged_talk(bench: Bench, key: str, model: str, say: Callable[..., str], *, stream: bool) -> EnforcingChat:
+    """Hold a talk with tools in another dialect, over its compactions."""
+    api = EnforcingChat(say=calls_once_a_turn)
+    bench.upstream.script = api
+    config = CONFIG.replace("{base}", bench.upstream_url).replace("deepseek-v4-pro", model)
+    client = bench.client(key, config=config)
+    history: list[Json] = []
+    actions = []
+    for turn in range(TURNS):
+        history.append({"role": "user", "content": long(turn, 90)})
+        actions.append(say(client, history, stream=stream))
+    assert {"none", "reused"} <= set(actions)
+    return api
+
+
 @pytest.mark.parametrize("stream", [False, True], ids=["whole", "streamed"])
 @pytest.mark.parametrize("say", [in_messages, in_responses])
 def test_a_bridged_talk_with_tools_is_refused_once_at_most(
     bench: Bench, request: pytest.FixtureRequest, say: Callable[..., str], *, stream: bool
 ) -> None:
     """What the upstream refuses first goes out again with the reasoning, and all that follows has it at once."""
-    api = EnforcingChat(say=calls_once_a_turn)
-    bench.upstream.script = api
-    client = bench.client(request.node.nodeid, config=CONFIG.replace("{base}", bench.upstream_url))
-    history: list[Json] = []
-    actions = []
-    for turn in range(TURNS):
-        history.append({"role": "user", "content": long(turn, 90)})
-        actions.append(say(client, history, stream=stream))
+    api = bridged_talk(bench, request.node.nodeid, "deepseek-v4-pro", say, stream=stream)
     assert api.refusals == [UNREASONED]
-    assert {"none", "reused"} <= set(actions)
     answers = [said for said in bench.upstream.last.messages if said["role"] == "assistant"]
     assert any(said["reasoning_content"] for said in answers)
     assert all(isinstance(said["reasoning_content"], str) for said in answers)
+
+
+@pytest.mark.parametrize("stream", [False, True], ids=["whole", "streamed"])
+@pytest.mark.parametrize("say", [in_messages, in_responses])
+def test_gemini_takes_the_calls_of_a_bridged_talk(
+    bench: Bench, request: pytest.FixtureRequest, say: Callable[..., str], *, stream: bool
+) -> None:
+    """It refuses the first unsigned call, and takes a word for a signature from then on; the order of turns, too."""
+    api = bridged_talk(bench, request.node.nodeid, "gemini-3-pro", say, stream=stream)
+    assert api.refusals[0] == UNSIGNED_CALL.format(name="read", place=1)
+    assert api.refusals[1:] in ([], [ODD_CALL])
 
 
 def test_a_refusal_that_only_quotes_a_demand_teaches_nothing(bench: Bench, request: pytest.FixtureRequest) -> None:

@@ -109,7 +109,8 @@ def joined(stream: str) -> Json:
             message |= {"thinking_blocks": delta["thinking_blocks"]} if "thinking_blocks" in delta else {}
             for piece in delta.get("tool_calls") or ():
                 if piece["index"] not in calls:
-                    calls[piece["index"]] = {"id": piece["id"], "type": "function", "function": dict(piece["function"])}
+                    calls[piece["index"]] = {**piece, "function": dict(piece["function"])}
+                    del calls[piece["index"]]["index"]
                 else:
                     calls[piece["index"]]["function"]["arguments"] += piece["function"]["arguments"]
     return {**message, **({"tool_calls": list(calls.values())} if calls else {})}

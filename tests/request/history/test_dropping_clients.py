@@ -28,6 +28,14 @@ compaction: {{defaults: {{strategy: {strategy}, min_tokens: 300}}}}
 """
 
 
+ANSWERS: dict[str, Callable[[Said], str]] = {
+    "chat": lambda body: str(body["choices"][0]["message"]["content"]),
+    "messages": lambda body: str(body["content"][0]["text"]),
+    "responses": lambda body: str(body["output"][0]["content"][0]["text"]),
+}
+"""The text of an answer in each dialect."""
+
+
 def last(count: int) -> Send:
     """The newest messages alone."""
     return lambda said: said[-count:]
@@ -55,6 +63,7 @@ class FrontEnd:
     bench: Bench
     client: Client
     send: Send
+    dialect: str = "chat"
     said: list[Said] = field(default_factory=list)
     sent: list[Said] = field(default_factory=list)
     asked: int = 0
@@ -70,11 +79,22 @@ class FrontEnd:
         self.sent = self.send(self.said)
         self.is_answered = False
         self.bench.upstream.script = self._answer
-        got = self.client.chat([HEAD, *self.sent])
+        got = self._ask()
         assert got.status_code == 200, got.text
-        self.said.append(assistant(got.json()["choices"][0]["message"]["content"]))
+        self.said.append(assistant(ANSWERS[self.dialect](got.json())))
         self.bench.settle()
         return got
+
+    def _ask(self) -> httpx.Response:
+        """Send what the front end sends, with the system text where the dialect has it."""
+        if self.dialect == "chat":
+            return self.client.chat([HEAD, *self.sent])
+        if self.dialect == "messages":
+            asked: Said = {"system": HEAD["content"], "messages": self.sent, "max_tokens": 100}
+        else:
+            asked = {"instructions": HEAD["content"], "input": self.sent, "max_output_tokens": 100, "store": False}
+        headers = self.client.headers()
+        return self.client.http.post(f"/v1/{self.dialect}", json={"model": "small", **asked}, headers=headers)
 
     def _answer(self, request: Received) -> Answer:
         if is_summary_call(request):
@@ -95,6 +115,23 @@ class FrontEnd:
 def front_end(bench: Bench, key: str, send: Send, *, window: int = 2_000, strategy: str = "llm") -> FrontEnd:
     """A front end before a Tidemark of its own."""
     return FrontEnd(bench, bench.client(key, window=window, strategy=strategy, config=ALL_SIZES), send)
+
+
+@pytest.mark.parametrize("dialects", [{"chat"}, {"chat", "messages", "responses"}], ids=["bridged", "native"])
+@pytest.mark.parametrize("dialect", ["messages", "responses"])
+def test_every_dialect_has_the_same_summaries(
+    bench: Bench, request: pytest.FixtureRequest, dialect: str, dialects: set[str]
+) -> None:
+    """Forty messages never fit: few turns wait for a summary, and the client's own messages stand behind it."""
+    bench.upstream.dialects = dialects
+    talk = front_end(bench, request.node.nodeid, last(40))
+    talk.dialect = dialect
+    actions = [got.headers["x-tidemark-action"] for got in talk.turns(40)]
+    assert actions.count("compacted") <= 6, actions
+    assert actions[-15:].count("reused") >= 10
+    assert talk.waited <= 6
+    sent = json.dumps(bench.upstream.last.json)
+    assert all(json.dumps(said["content"]) in sent for said in talk.sent[-3:])
 
 
 def forwarded(bench: Bench) -> list[Said]:

@@ -76,6 +76,28 @@ def test_an_upstream_that_ends_early_is_reported(bench: Bench, client: Client, *
     assert later.status_code == 200
 
 
+def test_a_server_that_never_says_why_an_answer_ended_has_complete_answers(bench: Bench, client: Client) -> None:
+    """``[DONE]`` is there, and clients stop there: nothing follows it, and stored history goes on."""
+    answer = streamed("the whole answer", finish=False)
+    bench.upstream.script = lambda _: answer
+    stored = {"conversation": "talk", "history": "stored"}
+    for _ in range(2):
+        got = client.post(ASK, **stored)
+        assert got.content == b"".join(piece for piece in answer.pieces if isinstance(piece, bytes))
+    assert [said["content"] for said in bench.upstream.last.messages] == ["hi", "the whole answer", "hi"]
+
+
+@pytest.mark.parametrize("dialect", ["messages", "responses"])
+def test_such_an_answer_ends_in_other_dialects_too(bench: Bench, client: Client, dialect: str) -> None:
+    """A bridge says that the model stopped."""
+    bench.upstream.dialects = {"chat"}
+    bench.upstream.script = lambda _: streamed("the whole answer", finish=False)
+    asked = {"input": "hi"} if dialect == "responses" else {"messages": [user("hi")]}
+    body = {"model": "small", "stream": True, "max_tokens": 50, **asked}
+    got = client.http.post(f"/v1/{dialect}", json=body, headers=client.headers())
+    assert events(got.content)[-1]["type"] == {"messages": "message_stop", "responses": "response.completed"}[dialect]
+
+
 def test_an_upstream_that_tells_its_own_error_in_the_stream_is_not_doubled(bench: Bench, client: Client) -> None:
     """The upstream's error event reaches the client as it is, and ours does not follow."""
     event = b'data: {"error": {"message": "overloaded", "type": "server_error", "code": null}}\n\n'

@@ -57,6 +57,17 @@ async def test_a_silent_server_is_waited_for_no_longer_than_said() -> None:
         await store.close()
 
 
+async def test_a_server_that_may_speak_no_tls_is_named_as_one() -> None:
+    """It waits for more of what it takes for a command; the client and the log hear what to write."""
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        url = f"rediss://127.0.0.1:{silent.getsockname()[1]}"
+        store = RedisStore(url, Codec(), ttl_seconds=None, recall_timeout_seconds=0.1)
+        for _ in range(2):  # the second one is not tried
+            with pytest.raises(StoreUnavailable, match=r"Write redis:// in store\.url"):
+                await Client(store, "ab").recall(dialogue(1))
+        await store.close()
+
+
 async def test_a_store_that_is_back_is_used_again(short_folder: Path) -> None:
     """Append-only persistence: what was recorded before the restart is known after it."""
     with EmbeddedValkey(short_folder) as server:

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tidemark.core.conversation.messages import Message
-from tidemark.upstream.bridges.thinking import demands_reasoning, reasoning_of, sealed_blocks
+from tidemark.upstream.bridges.thinking import demand_of, reasoning_of, sealed_blocks
 
 Json = dict[str, Any]
 THOUGHT = {"type": "thinking", "thinking": "Hm.", "signature": ""}
@@ -52,15 +52,21 @@ def test_bytes_that_are_no_json_have_no_reasoning(raw: bytes) -> None:
 
 
 @pytest.mark.parametrize(
-    ("refusal", "is_demand"),
+    ("refusal", "demand"),
     [
-        (b"The `reasoning_content` in the thinking mode must be passed back to the API.", True),
-        (b"thinking is enabled but reasoning_content is missing in assistant tool call message at index 2", True),
-        (b"property 'messages.1.reasoning_content' is unsupported", False),
-        (b"Extra inputs are not permitted: reasoning_content", False),
-        (b"max_tokens is missing", False),
+        (b"The `reasoning_content` in the thinking mode must be passed back to the API.", "reasoning"),
+        (
+            b"thinking is enabled but reasoning_content is missing in assistant tool call message at index 2",
+            "reasoning",
+        ),
+        (b"Function call is missing a thought_signature in functionCall parts.", "signatures"),
+        (b"because function call `read` in the 2. content block is missing a `thought_signature`.", "signatures"),
+        (b"property 'messages.1.reasoning_content' is unsupported", None),
+        (b"Extra inputs are not permitted: reasoning_content", None),
+        (b"Invalid thought signature", None),
+        (b"max_tokens is missing", None),
     ],
 )
-def test_a_demand_is_known_by_its_words(refusal: bytes, *, is_demand: bool) -> None:
+def test_a_demand_is_known_by_its_words(refusal: bytes, demand: str | None) -> None:
     """Those of providers that refuse the member are another thing."""
-    assert demands_reasoning(refusal) is is_demand
+    assert demand_of(refusal) == demand

@@ -19,6 +19,12 @@ MOST_BINDINGS = 1024
 compaction are of use for a rewind only."""
 SEALED = "tidemark.thinking:"
 """Begins ``encrypted_content`` of Responses that holds signed blocks, as JSON in base64."""
+SIGNATURE = "extra_content"
+"""The member of a call with Gemini's signature. Of the calls of an answer, it wants the first signed."""
+ANY_SIGNATURE: Mapping[str, Mapping[str, Mapping[str, str]]] = {
+    SIGNATURE: {"google": {"thought_signature": "skip_thought_signature_validator"}}
+}
+"""What Gemini takes in place of a signature that is lost. Source: Google's guide "Thought signatures", "FAQs"."""
 NOWHERE = bytes(KEY_BYTES)
 """In the place of a prefix: the upstream refused this thinking behind the client's own bytes."""
 BINDING = b"bound to a different conversation"

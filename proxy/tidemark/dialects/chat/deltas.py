@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from tidemark.core.conversation.messages import JsonValue
 from tidemark.dialects.bodies import paired
 
-WHOLE = frozenset({"id", "role", "type"})
+WHOLE = frozenset({"format", "id", "role", "type"})
 """Members whose strings never come in pieces: the first that is not empty counts."""
 MAX_DEPTH = 8
 """Objects at this depth are not joined: the newest counts. The API's own are two deep."""
@@ -20,7 +20,9 @@ MAX_DEPTH = 8
 class PartialObject:
     """An object that comes in pieces.
 
-    Strings are joined, lists are extended and objects are folded. Of any other value, the newest counts.
+    Strings are joined, lists are extended and objects are folded, also a list's last one if its index or thinking
+    goes on, as in OpenRouter's ``reasoning_details`` and litellm's ``thinking_blocks``. Of any other value, the newest
+    counts.
     """
 
     __slots__ = ("members",)
@@ -46,7 +48,7 @@ class PartialObject:
             elif isinstance(value, list):
                 if not isinstance(member, _Parts):
                     member = members[key] = _Parts(member)
-                member.extend(value)
+                member.add_parts(value)
             elif value is not None:
                 members[key] = value
 
@@ -73,6 +75,26 @@ class _Parts(list[JsonValue]):
         super().__init__()
         if isinstance(member, _Text):
             self.add_text("".join(member))
+
+    def add_parts(self, parts: list[JsonValue]) -> None:
+        """Add parts; one of the last part's type and index is the next piece of it, up to its signature."""
+        for part in parts:
+            if isinstance(part, dict) and (isinstance(part.get("index"), int) or isinstance(part.get("thinking"), str)):
+                self._add_piece(part)
+            else:
+                self.append(part)
+
+    def _add_piece(self, piece: Mapping[str, JsonValue]) -> None:
+        last = self[-1] if self else None
+        before = last.value() if isinstance(last, PartialObject) else {}
+        is_next = all(before.get(name) == piece.get(name) for name in ("type", "index")) and not before.get("signature")
+        if not isinstance(last, PartialObject) or not is_next:
+            last, before = PartialObject(), {}
+            self.append(last)
+        text, thinking = piece.get("thinking"), before.get("thinking")
+        if piece.get("signature") and isinstance(text, str) and isinstance(thinking, str):
+            piece = {**piece, "thinking": text.removeprefix(thinking)}  # litellm repeats it beside the signature
+        last.fold(piece)
 
     def add_text(self, text: str) -> None:
         """Add a string to the last part, or as a new part."""

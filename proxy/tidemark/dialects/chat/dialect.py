@@ -67,8 +67,6 @@ DEFINITION = encode_json(
 )
 _LEFT_ALONE = ("functions", "function_call", "audio")
 """Members that do not go together with ``tools``, or with more than one round."""
-_REASONING = ("reasoning_content", "reasoning_details")
-"""What some providers demand back with a call, as DeepSeek does, even if it is empty. Others never send it."""
 
 
 class ChatSearchFunction(SearchFunction):
@@ -92,9 +90,7 @@ class ChatSearchFunction(SearchFunction):
 
     def call_message(self, message: Message) -> bytes:
         """Return the message as a request may have it; each call gets an id and an object of arguments."""
-        answer: dict[str, JsonValue] = json.loads(message.raw)
         members: dict[str, JsonValue] = json.loads(as_sent(message.raw))
-        members |= {name: answer[name] for name in _REASONING if answer.get(name) is not None}
         calls = members.get("tool_calls")
         members["tool_calls"] = [
             _sendable(call, place) for place, call in enumerate(calls if isinstance(calls, list) else ())

@@ -58,6 +58,8 @@ class ChunkFold:
         self.finished: set[int] = set()
         self.usage: Mapping[str, JsonValue] = {}
         self.error: JsonValue = None
+        self.done = False
+        """Whether ``[DONE]`` came. Some servers leave ``finish_reason`` null to the end, as OpenAI did for audio."""
 
     def add(self, chunk: Mapping[str, JsonValue]) -> None:
         if self._add_text(chunk):
@@ -126,9 +128,11 @@ class ChunkFold:
         message: dict[str, JsonValue] = {"role": "assistant", "content": None, **members}
         if self.calls:
             message["tool_calls"] = [_call(call.value()) for call in self.calls]
+        says = bool(self.calls) or any(member for name, member in members.items() if name != "role")
+        is_over = self.choices <= self.finished or (self.done and says)
         return Reply(
             _message(message) if self.calls or 0 in self.finished or members.keys() - {"role"} else None,
-            complete=bool(self.choices) and self.choices <= self.finished and self.error is None,
+            complete=bool(self.choices) and is_over and self.error is None,
             usage=self.usage,
             error=self.error,
         )
@@ -216,7 +220,7 @@ class StreamFold(CutStream):
         if not payload:
             return
         if payload == DONE:
-            self.ended = True
+            self.ended = self._chunks.done = True
             return
         chunk = decode_or_none(payload, self._decode)
         if isinstance(chunk, dict):
@@ -228,7 +232,7 @@ class StreamFold(CutStream):
         for line in event.split(b"\n"):
             payload = _payload(line)
             if payload == DONE:
-                self.ended = True
+                self.ended = self._chunks.done = True
                 break
             if payload is not None:
                 payloads.append(payload)

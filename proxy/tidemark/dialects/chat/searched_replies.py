@@ -9,11 +9,12 @@ and "The chat completion chunk object".
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 
 import msgspec
 
 from tidemark.core.conversation.messages import JsonValue, Message
+from tidemark.core.conversation.thinking import ANY_SIGNATURE, SIGNATURE
 from tidemark.core.recall.search_function import FUNCTION_NAME
 from tidemark.dialects.bodies import encode_json
 from tidemark.dialects.chat.deltas import PartialObject
@@ -32,8 +33,8 @@ PARAGRAPH = "\n\n"
 """Stands between the texts of two rounds."""
 Piece = Mapping[str, JsonValue]
 """A piece of a call, as a delta has it."""
-_NO_ANSWER = ("role", "reasoning_content")
-"""Members of a delta with which a model does not yet answer."""
+_NO_ANSWER = ("role", "reasoning_content", "provider_specific_fields")
+"""Members of a delta with which a model does not yet answer; litellm repeats thinking in the last one."""
 
 
 class RoundsBefore:
@@ -147,14 +148,10 @@ class SearchedBody:
         if self._before.text:
             members.pop(THINKING, None)
             members |= {THINKING: self._thinking} if self._thinking else {}
-        calls = members.pop("tool_calls", None)
-        remaining = [
-            call
-            for call in (calls if isinstance(calls, list) else ())
-            if isinstance(call, dict) and not is_search(call)
-        ]
-        if remaining:
-            members["tool_calls"] = remaining
+        listed = members.pop("tool_calls", None)
+        calls = [call for call in (listed if isinstance(listed, list) else ()) if isinstance(call, dict)]
+        if remaining := [call for call in calls if not is_search(call)]:
+            members["tool_calls"] = _signed(remaining, calls)
         text = members.get("content")
         if isinstance(text, str) and text:
             members["content"] = self._before.text + self._before.separator(text) + text
@@ -165,6 +162,15 @@ class SearchedBody:
             choice["finish_reason"] = "stop"
         body["choices"] = [choice]
         return encode_json(body)
+
+
+def _signed(calls: Sequence[Piece], all_calls: Iterable[Piece]) -> list[Piece]:
+    """Return the client's calls, or the first pieces of one; the first is signed if a search beside it was.
+
+    :param all_calls: of the answer
+    """
+    is_lost = SIGNATURE not in calls[0] and any(is_search(call) and SIGNATURE in call for call in all_calls)
+    return [{**calls[0], **ANY_SIGNATURE}, *calls[1:]] if is_lost else [*calls]
 
 
 def _message_of(body: Mapping[str, JsonValue]) -> Mapping[str, JsonValue]:
@@ -349,6 +355,8 @@ class _Round:
         """Return pieces of a call with the index that it has among the client's calls."""
         if not pieces:
             return []
+        if not self._places:
+            pieces = _signed(pieces, [whole.value() for whole in self.fold.calls])
         place = self._places.setdefault(id(call), len(self._places))
         return [piece if piece.get("index") == place else {**piece, "index": place} for piece in pieces]
 

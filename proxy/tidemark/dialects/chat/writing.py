@@ -22,6 +22,8 @@ _SEALED = frozenset({"thinking", "redacted_thinking", "reasoning", "compaction",
 """What a model wrote for itself, and only its provider can read."""
 SENT_MEMBERS = ("role", "content", "refusal", "name", "tool_calls", "function_call", "audio")
 """All members that the reference allows in an assistant's message; strict servers refuse others."""
+REASONING = frozenset({"reasoning_content", "reasoning_details", "thinking_blocks"})
+"""What DeepSeek, Moonshot, OpenRouter and litellm want back with a call, even if it is empty. Others never send it."""
 CALLS = {"tool_calls", "function_call", "audio"}
 """Members with which ``content`` may be null or missing."""
 TEXTS = ("text", "refusal")
@@ -89,7 +91,7 @@ def as_sent(raw: bytes) -> bytes:
     """Return a stored message as a client would send it; a message that is not an answer keeps its bytes.
 
     Members that are null or not allowed in requests are removed, and all of audio but its id. A null ``content`` beside
-    a call stays: the reference has it so, clients send it, and some servers require the member.
+    a call stays: the reference has it so, clients send it, and some servers require the member. So does reasoning.
     """
     message = answer_in(raw)
     if message is None:
@@ -100,7 +102,8 @@ def as_sent(raw: bytes) -> bytes:
 
 def _sendable(message: dict[str, Any]) -> dict[str, Any]:
     """Return the members of an answer that a request may have."""
-    members = {name: value for name, value in message.items() if name in SENT_MEMBERS and value is not None}
+    names = REASONING.union(SENT_MEMBERS) if message.get("tool_calls") else SENT_MEMBERS
+    members = {name: value for name, value in message.items() if name in names and value is not None}
     if members.get("tool_calls") == []:
         del members["tool_calls"]
     elif isinstance(calls := members.get("tool_calls"), list):

@@ -7,6 +7,7 @@ Both clients speak RESP3 and fail with ``FAILURES``.
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import re
 from collections.abc import Sequence
@@ -24,7 +25,7 @@ from redis.maint_notifications import MaintNotificationsConfig
 
 from tidemark import __version__
 from tidemark.core.errors import ConfigError
-from tidemark.store.connection.faults import CLOSED_AT_ONCE, fault_of, words_within
+from tidemark.store.connection.faults import CLOSED_AT_ONCE, NO_TLS, fault_of, words_within
 from tidemark.store.connection.pipelined import (
     Argument,
     CommandRefused,
@@ -124,11 +125,18 @@ class ClosedAtOnce(redis.exceptions.ConnectionError):
 
 
 class TlsConnection(SSLConnection):
-    """Redis-py's connection with TLS. It says that a server may want a certificate of the client.
+    """Redis-py's connection with TLS. It says that a server may want a certificate of the client, or speak no TLS.
 
     With TLS 1.3 such a server refuses the client after the handshake. Its alert is often lost with the connection, and
     only a reset is left.
     """
+
+    async def connect_check_health(self, *arguments: bool, **options: bool) -> None:
+        """Connect, and say what was waited for if whoever bounds the call in time ends it."""
+        try:
+            await super().connect_check_health(*arguments, **options)
+        except asyncio.CancelledError as error:
+            raise asyncio.CancelledError(NO_TLS) from error
 
     async def on_connect_check_health(self, check_health: bool = True) -> None:  # noqa: FBT001, FBT002  # as in redis-py
         """Log in, and send what else stands before the first command.

@@ -26,6 +26,8 @@ NAME_CERTIFICATE = "Name its files by ?ssl_certfile=FILE&ssl_keyfile=FILE in sto
 """How to mend that a server wants a client's certificate."""
 CLOSED_AT_ONCE = "closed before its first answer"
 """Words of a connection with TLS whose server closed it after the handshake."""
+NO_TLS = "no connection with TLS in time"
+"""Words of a wait for a server that may speak none. Such a one waits for the rest of a command."""
 _REFUSES = "The conversation store answers, and refuses to write"
 _FAULTS: tuple[tuple[str, Fault], ...] = (
     (
@@ -75,6 +77,13 @@ _FAULTS: tuple[tuple[str, Fault], ...] = (
         Fault(
             "The conversation store closes each connection, as one does that wants a client's certificate.",
             f"{NAME_CERTIFICATE} Where it wants none, look at its log.",
+        ),
+    ),
+    (
+        NO_TLS,
+        Fault(
+            "The conversation store gave no connection with TLS in time.",
+            "Write redis:// in store.url if it speaks no TLS at this port; else look at its address and its log.",
         ),
     ),
     (

@@ -22,7 +22,7 @@ from typing import Any, cast
 from tidemark.core.errors import RecordUnreadable, SchemaUnknown, StoreError, StoreRefuses, StoreUnavailable
 from tidemark.core.frozen import frozen
 from tidemark.store.connection.client import FAILURES, OUTAGES, breaks_at_a_record, refuses_writes
-from tidemark.store.connection.faults import fault_of, words_within
+from tidemark.store.connection.faults import NO_TLS, fault_of, words_within
 from tidemark.store.connection.outage import OutageBackoff
 
 RECALL_SECONDS = 0.25
@@ -260,7 +260,7 @@ class StoreCall(RenewingTimeout):
         :raises RecordUnreadable: what is stored is of another kind than the call expects
         """
         if self._end_wait(kind):
-            error = TimeoutError()
+            error = TimeoutError(NO_TLS) if NO_TLS in str(error) else TimeoutError("no answer in time")
         if error is None:
             self._outage.succeeded(asyncio.get_running_loop().time())
         elif isinstance(error, FAILURES):

@@ -6,15 +6,16 @@ The conversation comes from the core's messages, which are the same in every dia
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any, Literal, Protocol
 
 from tidemark.core.conversation.messages import JsonValue, Message, system_message
 from tidemark.core.conversation.request import ModelRequest
+from tidemark.core.conversation.thinking import ANY_SIGNATURE
 from tidemark.dialects.bodies import array_of, body_of
 from tidemark.dialects.raw_json import read_json
 from tidemark.upstream.bridges.json_members import Members, object_of, objects_of, value_of
-from tidemark.upstream.bridges.thinking import Blocks, blocks_of, reasoning_of
+from tidemark.upstream.bridges.thinking import Blocks, Demand, blocks_of, reasoning_of
 
 ChatGoal = Literal["server", "openai", "litellm"]
 """Who takes the chat request: any server that speaks it, OpenAI itself, or litellm."""
@@ -57,13 +58,13 @@ def chat_body(
     write: WriteMessage,
     goal: ChatGoal = "server",
     *,
-    with_reasoning: bool = False,
+    demands: Collection[Demand] = (),
 ) -> bytes:
     """Write the body of the chat request that means the same.
 
     :param goal: OpenAI's newer models refuse ``max_tokens``, as all do ``top_k``; litellm takes signed thinking,
         and cache marks of Claude
-    :param with_reasoning: whether each answer has its reasoning, empty if nobody knows it
+    :param demands: what the upstream wants of each answer: its reasoning, empty if nobody knows it; signed calls
     :raises InvalidRequest: chat completions cannot say it
     """
     members: Members = {"model": request.model, **bridge.members_of(request)}
@@ -74,11 +75,8 @@ def chat_body(
     if request.stream:
         members |= {"stream": True, "stream_options": {"include_usage": True}}
     raws = [write(bridge.adapted(request, message)) for message in request.messages]
-    if with_reasoning:
-        raws = [
-            _with_member(raw, "reasoning_content", reasoning_of(message)) if message.role == "assistant" else raw
-            for raw, message in zip(raws, request.messages, strict=True)
-        ]
+    if demands:
+        raws = [_completed(raw, message, demands) for raw, message in zip(raws, request.messages, strict=True)]
     system_mark: Mark | None = None
     if goal == "litellm":
         thinking = [blocks_of(message) for message in request.messages]
@@ -100,6 +98,16 @@ def chat_body(
         raws.insert(0, first if system_mark is None else with_mark(first, system_mark))
     fields = {name: json.dumps(value).encode() for name, value in members.items()}
     return body_of({**fields, "messages": array_of(raws)}, {})
+
+
+def _completed(raw: bytes, message: Message, demands: Collection[Demand]) -> bytes:
+    """Return an answer with what its upstream demands; of parallel calls, Gemini wants the first one signed."""
+    if message.role == "assistant" and "reasoning" in demands:
+        raw = _with_member(raw, "reasoning_content", reasoning_of(message))
+    if message.calls and "signatures" in demands:
+        calls = json.loads(raw)["tool_calls"]
+        raw = _with_member(raw, "tool_calls", [{**calls[0], **ANY_SIGNATURE}, *calls[1:]])
+    return raw
 
 
 def _with_member(raw: bytes, name: str, content: str | Blocks) -> bytes:

@@ -7,7 +7,7 @@ speak chat completions only, and through litellm to all other providers.
 from __future__ import annotations
 
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping, Sequence
 from itertools import takewhile
 
 from tidemark.core.conversation.messages import JsonValue
@@ -19,6 +19,7 @@ from tidemark.upstream.bridges.asking import ChatGoal, RequestBridge, WriteMessa
 from tidemark.upstream.bridges.messages import MessagesReplyWriter, MessagesRequestBridge
 from tidemark.upstream.bridges.pieces import ChatReplyReader, CommentPiece, FailurePiece, Piece, ReplyWriter
 from tidemark.upstream.bridges.responses import ResponsesReplyWriter, ResponsesRequestBridge
+from tidemark.upstream.bridges.thinking import Demand
 
 EVENT_STREAM = (b"content-type", b"text/event-stream; charset=utf-8")
 JSON_CONTENT = (b"content-type", b"application/json")
@@ -47,14 +48,14 @@ class ChatBridge:
         goal: ChatGoal = "server",
         answered_with: Mapping[str, JsonValue] | None = None,
         *,
-        with_reasoning: bool = False,
+        demands: Collection[Demand] = (),
     ) -> UpstreamReply:
         """Send a request, and wait for status and headers of its reply.
 
         :param request: in one of the dialects ``BRIDGED``; its model is already the upstream's
         :param goal: who answers
         :param answered_with: members of a response that the request does not have any more
-        :param with_reasoning: whether answers go out with their reasoning
+        :param demands: what the upstream wants of each answer in the request
         :raises InvalidRequest: chat completions cannot say what it asks for
         :raises UpstreamError: there was no answer, or none in chat completions
         """
@@ -65,7 +66,7 @@ class ChatBridge:
         else:
             asking, writer = MessagesRequestBridge(), MessagesReplyWriter(request)
         left_out = asking.left_out(request)
-        reply = await send(chat_body(request, asking, self._write, goal, with_reasoning=with_reasoning))
+        reply = await send(chat_body(request, asking, self._write, goal, demands=demands))
         is_stream = any(name == b"content-type" and b"event-stream" in value for name, value in reply.headers)
         if request.stream and reply.status < 400:
             return BridgedStream(reply, writer, is_stream=is_stream, left_out=left_out)

@@ -20,6 +20,7 @@ from tidemark.upstream.bridges.json_members import objects_of
 
 MAX_LINE_BYTES = 67_108_864
 """The longest line of a stream that is read; a whole answer with images takes less."""
+DONE = b"[DONE]"
 REASONING_MEMBERS = ("reasoning_content", "reasoning")
 """Members of other vendors: DeepSeek's, llama.cpp's and vLLM's, then OpenRouter's."""
 
@@ -112,6 +113,10 @@ class ChatReplyReader:
     _line_bytes: int = 0
     _indices: dict[str, int] = field(default_factory=dict)
     """The index of each call by its id, for servers that send none."""
+    _thinking: str = ""
+    """The text of a thinking block that has no signature yet."""
+    _unfinished: str = ""
+    """The reason to end if the stream says none before ``[DONE]``; empty without an answer."""
 
     def read_stream(self, data: bytes) -> Iterator[Piece]:
         """Yield the pieces of the lines that these bytes complete; the bytes may end anywhere.
@@ -132,11 +137,25 @@ class ChatReplyReader:
 
     def _pieces_of_line(self, line: bytes) -> Iterator[Piece]:
         if line.startswith(b"data:"):
-            chunk = decode_or_none(line[5:].strip())
+            payload = line[5:].strip()
+            chunk = decode_or_none(payload)
             if isinstance(chunk, dict):
-                yield from self._pieces_of(chunk)
+                for piece in self._pieces_of(chunk):
+                    self._note(piece)
+                    yield piece
+            elif payload == DONE and self._unfinished:
+                yield FinishPiece(self._unfinished)
         elif line.startswith(b":"):
             yield CommentPiece(line.rstrip(b"\r"))
+
+    def _note(self, piece: Piece) -> None:
+        """Note what an answer without a reason to end would have ended for."""
+        if isinstance(piece, (FinishPiece, FailurePiece)):
+            self._unfinished = ""
+        elif isinstance(piece, CallPiece):
+            self._unfinished = "tool_calls"
+        elif isinstance(piece, (TextPiece, RefusalPiece)) and not self._unfinished:
+            self._unfinished = "stop"
 
     def read_whole(self, data: bytes) -> Iterator[Piece]:
         reply = decode_or_none(data)
@@ -159,7 +178,7 @@ class ChatReplyReader:
     def _pieces_of_choice(self, choice: Mapping[str, JsonValue]) -> Iterator[Piece]:
         delta = choice.get("delta") or choice.get("message")
         if isinstance(delta, dict):
-            yield from _reasoning_of(delta)
+            yield from self._reasoning_of(delta)
             if text := _text_of(delta.get("content")):
                 yield TextPiece(text)
             if isinstance(refusal := delta.get("refusal"), str) and refusal:
@@ -170,6 +189,31 @@ class ChatReplyReader:
                     yield self._call_piece(call, place)
         if isinstance(reason := choice.get("finish_reason"), str):
             yield FinishPiece(reason)
+
+    def _reasoning_of(self, delta: Mapping[str, JsonValue]) -> Iterator[Piece]:
+        """Yield the reasoning; if litellm's blocks have its text, too, each block's text stands before its signature.
+
+        litellm repeats the text of a block in the piece with its signature.
+        """
+        blocks = objects_of(delta.get("thinking_blocks"))
+        if any(block.get("thinking") for block in blocks):
+            for block in blocks:
+                text = block.get("thinking")
+                text = text if isinstance(text, str) else ""
+                if block.get("signature"):
+                    text, self._thinking = text.removeprefix(self._thinking), ""
+                else:
+                    self._thinking += text
+                if text:
+                    yield ReasoningPiece(text)
+                yield SignedPiece([{**block, "thinking": text} if "thinking" in block else block])
+            return
+        reasoning = next((text for name in REASONING_MEMBERS if (text := delta.get(name))), None)
+        if isinstance(reasoning, str):
+            yield ReasoningPiece(reasoning)
+        if blocks:
+            self._thinking = ""
+            yield SignedPiece(blocks)
 
     def _call_piece(self, call: Mapping[str, JsonValue], place: int) -> CallPiece:
         function = call.get("function") or call.get("custom")
@@ -182,22 +226,6 @@ class ChatReplyReader:
         if isinstance(arguments, dict):  # Ollama's own habit
             arguments = json.dumps(arguments)
         return CallPiece(index, arguments if isinstance(arguments, str) else "", str(call_id), str(name or ""))
-
-
-def _reasoning_of(delta: Mapping[str, JsonValue]) -> Iterator[Piece]:
-    """Yield the reasoning; if litellm's blocks have its text, too, each block's text stands before its signature."""
-    blocks = objects_of(delta.get("thinking_blocks"))
-    if any(block.get("thinking") for block in blocks):
-        for block in blocks:
-            if isinstance(text := block.get("thinking"), str) and text:
-                yield ReasoningPiece(text)
-            yield SignedPiece([block])
-        return
-    reasoning = next((text for name in REASONING_MEMBERS if (text := delta.get(name))), None)
-    if isinstance(reasoning, str):
-        yield ReasoningPiece(reasoning)
-    if blocks:
-        yield SignedPiece(blocks)
 
 
 def _text_of(content: JsonValue) -> str:

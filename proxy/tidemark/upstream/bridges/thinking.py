@@ -3,8 +3,10 @@
 Claude refuses the result of a tool if the thinking before its call is missing. litellm returns the signed blocks in
 ``thinking_blocks``, a member of its own, and takes them back there. Responses have them sealed in a reasoning item.
 DeepSeek and Moonshot sign nothing, and want the text of their reasoning back in ``reasoning_content``, which others
-refuse; so it goes back only after a refusal has demanded it. Source: Anthropic's guide "Extended thinking", "Preserving
-thinking blocks"; litellm's guide "Thinking"; DeepSeek's guide "Thinking Mode", "Tool Calls".
+refuse; so it goes back only after a refusal has demanded it. Gemini demands the signature of each step's first call,
+for which other dialects have no place, and takes a word in its stead. Source: Anthropic's guide "Extended thinking",
+"Preserving thinking blocks"; litellm's guide "Thinking"; DeepSeek's guide "Thinking Mode", "Tool Calls"; Google's guide
+"Thought signatures", "FAQs".
 """
 
 from __future__ import annotations
@@ -13,6 +15,7 @@ import base64
 import json
 import re
 from collections.abc import Mapping, Sequence
+from typing import Literal
 
 from tidemark.core.conversation.messages import JsonValue, Message
 from tidemark.core.conversation.thinking import SEALED
@@ -21,13 +24,18 @@ from tidemark.upstream.bridges.json_members import objects_of
 
 KINDS = frozenset({"thinking", "redacted_thinking"})
 Blocks = Sequence[Mapping[str, JsonValue]]
-_DEMAND = re.compile(rb"reasoning_content\W.{0,200}(?:passed back|is missing)", re.DOTALL)
-"""In the words of a refusal: DeepSeek's, then Moonshot's."""
+Demand = Literal["reasoning", "signatures"]
+_DEMANDS: Mapping[Demand, re.Pattern[bytes]] = {
+    "reasoning": re.compile(rb"reasoning_content\W.{0,200}(?:passed back|is missing)", re.DOTALL),
+    "signatures": re.compile(rb"missing a \W{0,2}thought_signature"),
+}
+"""What a refusal says: DeepSeek's, then Moonshot's; Google's."""
+DEMANDS = tuple(_DEMANDS)
 
 
-def demands_reasoning(refusal: bytes) -> bool:
-    """Return whether an upstream refuses a request because an answer in it comes without its reasoning."""
-    return _DEMAND.search(refusal) is not None
+def demand_of(refusal: bytes) -> Demand | None:
+    """Return what an upstream misses in the answers of a request that it refuses; None if it is something else."""
+    return next((demand for demand, words in _DEMANDS.items() if words.search(refusal)), None)
 
 
 def sealed_blocks(blocks: Blocks) -> str:
