@@ -6,7 +6,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.core.histories import profiles
-from tidemark.core.planning.budget import CompactionPolicy, ModelProfile, ModelWindow, budget_for, reply_reserve
+from tidemark.core.planning.budget import (
+    CompactionPolicy,
+    ModelProfile,
+    ModelWindow,
+    above_head,
+    budget_for,
+    reply_reserve,
+)
 
 
 def marks(window: ModelWindow, max_output: int | None = None, **policy: float) -> dict[str, int]:
@@ -135,3 +142,15 @@ def test_the_marks_are_in_order(profile: ModelProfile, max_output: int | None, r
     assert made.min_tokens <= made.limit // 2
     if retention is not None:
         assert made.retention == retention
+
+
+def test_the_marks_count_from_a_head_that_fills_the_low_water() -> None:
+    """Of what such a head leaves, the low water and the prepare mark are the same shares."""
+    policy = CompactionPolicy()
+    made = budget_for(ModelProfile("m", ModelWindow(60_000, 4000), policy), None)
+    assert above_head(made, policy, 2000) == made
+    raised = above_head(made, policy, 30_000)
+    space = made.high_water - 30_000
+    assert raised.low_water == 30_000 + space * made.low_water // made.high_water
+    assert raised.prepare_mark == 30_000 + int(0.7 * space)
+    assert above_head(made, policy, 70_000) == made

@@ -7,6 +7,7 @@ length and the policy.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Literal
 
 from tidemark.core.conversation.cache_marks import MarkPolicy
@@ -236,6 +237,20 @@ def budget_for(
         max_recall=recall_bound(policy, whole),
         price=price,
     )
+
+
+def above_head(budget: Budget, policy: CompactionPolicy, head_tokens: int) -> Budget:
+    """Return the budget of a conversation whose head is above the low water: its marks count from the head.
+
+    Otherwise a compaction would end just below the high water, or a summary be prepared as soon as one is in use. In a
+    small window, the tools of an agent alone are such a head.
+    """
+    space = budget.high_water - head_tokens
+    if space <= 0 or head_tokens < budget.low_water:
+        return budget
+    low_water = head_tokens + space * budget.low_water // budget.high_water
+    prepare_mark = max(head_tokens + int(policy.prepare * space), budget.prepare_mark)
+    return replace(budget, low_water=low_water, prepare_mark=prepare_mark)
 
 
 def price_for(profile: ModelProfile, limit: int) -> ModelPrice | None:

@@ -14,7 +14,7 @@ from typing import assert_never
 from tidemark.core.conversation.messages import Message
 from tidemark.core.conversation.native import may_part
 from tidemark.core.conversation.summary import PrefixSummary, inner_systems
-from tidemark.core.planning.budget import MIN_SUMMARY_TOKENS, SUMMARY_FLOOR_TOKENS
+from tidemark.core.planning.budget import MIN_SUMMARY_TOKENS, SUMMARY_FLOOR_TOKENS, above_head
 from tidemark.core.planning.cuts import open_cuts
 from tidemark.core.planning.kinds import work_share
 from tidemark.core.planning.masks import LINE_TOKENS, maskable
@@ -56,6 +56,8 @@ class Candidates:
         if self.budget.price is not None:
             head_tokens, is_cold = self.head_tokens, plan_input.is_cold
             self.budget = priced(self.budget, plan_input.policy, self._growth, head_tokens, is_cold=is_cold)
+        else:
+            self.budget = above_head(self.budget, plan_input.policy, self.head_tokens)
         self.summary = self._usable_summary()
         self.start = self.summary.covered if self.summary else 0
         self.summarized = self.summary.summarized if self.summary else 0
@@ -178,9 +180,9 @@ class Candidates:
             return None
         # If the budget has become smaller, the swap might keep less than a summary that is made for this request.
         choices = self.within_retention(self.candidates(), self.budget.retention)
-        # The kind may have changed since the preparation; with the largest bound, such a change refuses no swap.
-        new_summary = self.first_fitting(choices, self._most_summary, None)
-        if new_summary is None or swapped.start > new_summary.covered:
+        # The kind may have changed since the preparation; with both bounds, such a change refuses no swap.
+        new_summaries = [self.first_fitting(choices, bound, None) for bound in (self.max_summary, self._most_summary)]
+        if all(new_summary is None or swapped.start > new_summary.covered for new_summary in new_summaries):
             return None
         after = swapped.current().tokens
         freed = current.tokens - after

@@ -104,7 +104,7 @@ def plan_ahead(plan_input: PlanInput) -> Compact | None:
     if planned is None:
         return None
     gain = current.tokens - (planned.rest_tokens + planned.max_summary_tokens)
-    return planned if gain >= policy.min_gain * current.tokens else None
+    return planned if gain >= policy.min_gain * budget.high_water else None  # as when it is to come into use
 
 
 def _next(candidates: Candidates, coming: int) -> Compact | None:
