@@ -165,3 +165,19 @@ def test_lone_surrogates_are_counted() -> None:
     """JSON can carry half a surrogate pair; it counts as some token instead of failing."""
     assert LocalTokenCounter().count_text("a\ud83d" * 300, "gpt-4o") > 0
     assert LocalTokenCounter().cut_text("a\ud83d" * 30, "gpt-4o", 7)
+
+
+def test_frequent_words_come_first_in_a_vocabulary() -> None:
+    """And a word of several tokens has no rank."""
+    counter = LocalTokenCounter()
+    the, harbour = (counter.rank_of(word, "gpt-4o") for word in ("the", "harbour"))
+    assert the is not None
+    assert harbour is not None
+    assert the < harbour
+    assert counter.rank_of("zeitgeistlich", "gpt-4o") is None
+
+
+def test_a_missing_vocabulary_ranks_no_word(tmp_path: Path) -> None:
+    """Where tokens are estimated, summaries are written all the same."""
+    counter = LocalTokenCounter(folder=tmp_path, on_failure="estimate")
+    assert counter.rank_of("the", "gpt-4o") is None

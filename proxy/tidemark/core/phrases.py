@@ -26,6 +26,8 @@ class Phrase:
     """The words of ``plain`` in lower case."""
     rule: RuleKind | None = None
     """The kind of rule that a person's sentence is; None if it is no rule."""
+    is_fact: bool = False
+    """Whether it is a person's sentence with a fact."""
     is_decision: bool = False
     is_error: bool = False
 

@@ -146,6 +146,7 @@ def _tells(piece: Piece, weights: Mapping[str, float], informative: Collection[s
         piece.context
         or (piece.earlier and piece.subject)
         or (piece.rule and len(phrase.words) > 1)
+        or phrase.is_fact
         or phrase.is_error
         or speaker.startswith("Tool")
     ):

@@ -24,7 +24,7 @@ from tidemark.summarizers.fitting import cut_to_bound, estimated_tokens, is_larg
 from tidemark.summarizers.rules import is_rule
 from tidemark.summarizers.salience import FIXED_TOKENS, candidates_of
 from tidemark.summarizers.sentences import words_of
-from tidemark.summarizers.signals import is_decision
+from tidemark.summarizers.signals import is_decision, is_fact
 from tidemark.summarizers.transcript import join_lines
 
 _EARLIER_SHARE = 0.8
@@ -195,16 +195,22 @@ def _shortened(ranked: Sequence[Candidate], tokens: float, deadline: Deadline) -
     return [*_ranked(best), *ranked[len(best) :]]
 
 
+def _is_ledgers(text: str) -> bool:
+    """Return whether a sentence is a fact or a decision."""
+    words = words_of(text)
+    return is_fact(text, words) or is_decision(text, words)
+
+
 def _shorter(candidate: Candidate) -> Candidate:
     """Return an ordinary sentence without its articles.
 
-    Rules, decisions, the request and bulk stay as they are: what the ledger carries is the speaker's own words.
+    Rules, facts, decisions, the request and bulk stay as they are: what the ledger carries is the speaker's own words.
     """
     is_rule_too = candidate.label and is_rule(candidate.text, words_of(candidate.text))  # a newer one outranks it
     if candidate.tier != 1 or is_rule_too:
         return candidate
     text = shorten(candidate.text)
-    if text == candidate.text or is_decision(candidate.text, words_of(candidate.text)):
+    if text == candidate.text or _is_ledgers(candidate.text):
         return candidate
     tokens = candidate.tokens - estimated_tokens(candidate.text) + estimated_tokens(text)
     density = candidate.density * (candidate.tokens + FIXED_TOKENS) / (tokens + FIXED_TOKENS)

@@ -13,7 +13,7 @@ from tidemark.summarizers.deadline import Deadline
 from tidemark.summarizers.records import records
 from tidemark.summarizers.rules import rule_kind
 from tidemark.summarizers.sentences import has_lead, sentences, without_lead, words_of, words_of_each
-from tidemark.summarizers.signals import has_signs, is_decision, is_error
+from tidemark.summarizers.signals import has_signs, is_decision, is_error, is_fact
 from tidemark.summarizers.transcript import Utterance
 
 _MANY_PARTS = 200
@@ -73,6 +73,7 @@ def whole_phrase(text: str, *, by_user: bool) -> Phrase:
 
 def _phrase(sentence: str, plain: str, words: tuple[str, ...], *, by_user: bool) -> Phrase:
     rule = rule_kind(plain, words) if by_user else None
+    fact = by_user and is_fact(plain, words)
     if has_signs(plain, words):
-        return Phrase(sentence, plain, words, rule, is_decision(plain, words), is_error(plain, words))
-    return Phrase(sentence, plain, words, rule)
+        return Phrase(sentence, plain, words, rule, fact, is_decision(plain, words), is_error(plain, words))
+    return Phrase(sentence, plain, words, rule, fact)

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 from tidemark.core.conversation.messages import Message
 from tidemark.core.frozen import frozen
-from tidemark.summarizers.transcript import read_back, shortened, utterances
+from tidemark.summarizers.transcript import is_observation, read_back, shortened, utterances
 
 REQUEST = "Open request"
 """The speaker of its line in a summary."""
@@ -43,8 +43,10 @@ class Request:
 def request_of(messages: Sequence[Message]) -> Request | None:
     """Return the last request among messages that are new to a summary."""
     answered = False
-    for message in reversed(messages):
-        if message.role == "user" and (utterance := next(iter(utterances([message])), None)):
+    for place in reversed(range(len(messages))):
+        message, before = messages[place], messages[place - 1] if place else None
+        is_persons = message.role == "user" and not is_observation(message, before)
+        if is_persons and (utterance := next(iter(utterances([message])), None)):
             return Request(" ".join(utterance.text.split()), answered)
         answered = answered or _is_answer(message)
     return None

@@ -95,8 +95,10 @@ gestern heute morgen woche monat jahr hier demain semaine mois année ayer maña
 _TIME_WORDS = frozenset(_TIME_TEXT.split())
 _RARE, _UNCOMMON = 3, 10
 """Mentions up to which a word is rare, and up to which it is uncommon, in this conversation."""
-_EVERYDAY, _SPREAD, _RAREST = 4.0, 7.0, 1.2
+_EVERYDAY, _SPREAD, _RAREST = 4.0, 7.0, 1.1
 """The logarithm of a rank that tells nothing, how many more are worth 1, and the highest worth."""
+_WITH_DIGITS = 0.85
+"""The worth of an identifier, whose numbers count by themselves."""
 _AT_ONCE = 1_000
 """The pieces whose words are counted in one call."""
 _ENCODED_WEIGHT = 0.05
@@ -147,7 +149,7 @@ def candidates_of(
     pieces = pieces_of(old, new, with_bulk=with_bulk, reading=reading or Reading(), deadline=deadline)
     weights = _word_weights(pieces)
     pieces = with_subjects(without_asides(pieces, weights), deadline)
-    weights = {word: worth * _rarity(rank_of(word)) for word, worth in weights.items()}
+    weights = {word: worth * _rarity(word, rank_of) for word, worth in weights.items()}
     weighing = _Weighing(len(pieces), weights, days)
     weighing.phrases.update(words_of(text) for text in sentences(request.within(*max_chars) if request else ""))
     weighing.read(pieces, deadline)
@@ -268,9 +270,14 @@ def _word_weights(pieces: Sequence[Piece]) -> dict[str, float]:
     }
 
 
-def _rarity(rank: int | None) -> float:
+def _rarity(word: str, rank_of: Callable[[str], int | None]) -> float:
     """Return the factor for a word by its rank in its language, as information grows with the logarithm (Zipf)."""
-    return _RAREST if rank is None else min(max((math.log(rank + 1) - _EVERYDAY) / _SPREAD, 0.0), _RAREST)
+    if not word.isalpha():
+        return _WITH_DIGITS
+    rank = rank_of(word)
+    if rank is None:  # vocabularies lack most words of other scripts, so that a missing one says little
+        return _RAREST if word.isascii() else 1.0
+    return min(max((math.log(rank + 1) - _EVERYDAY) / _SPREAD, 0.0), _RAREST)
 
 
 def _weigh(piece: Piece, place: int, weights: dict[str, float], recency: float, days: Sequence[str]) -> Candidate:
@@ -293,7 +300,7 @@ def _weigh(piece: Piece, place: int, weights: dict[str, float], recency: float, 
         weight += 1.5  # names and paths have no other wording
     tier = 2 if piece.kind.bulk else -1 if speaker == REQUEST else 0 if piece.rule else 1
     label = label_of(text) if ":" in text and tier in (0, 1) else ""
-    if label or phrase.is_decision or phrase.is_error:
+    if label or phrase.is_fact or phrase.is_decision or phrase.is_error:
         weight += _wording(phrase) + (_LABELLED if label else 0.0)
     if tier == 1 and not label and not speaker.startswith("Tool"):
         weight = _in_talk(piece, weight)
@@ -346,7 +353,8 @@ def _form_weight(text: str) -> float:
 
 
 def _wording(phrase: Phrase) -> float:
-    weight = 1.5 if phrase.is_decision else 0.0
+    weight = 2.0 if phrase.is_fact else 0.0
+    weight += 1.5 if phrase.is_decision else 0.0
     return weight + (1.5 if phrase.is_error else 0.0)
 
 

@@ -1,4 +1,4 @@
-"""Recognizes statements worth keeping by their wording: decisions and errors.
+"""Recognizes statements worth keeping by their wording: facts, decisions and errors.
 
 ``salience`` only gives them more weight, so that a wrong one costs little; ``ledger`` uses ``reports_error``. Patterns
 are matched against single sentences of bounded length, so that no text makes them slow. The words are English.
@@ -9,6 +9,15 @@ from __future__ import annotations
 import re
 from collections.abc import Collection
 
+_FACT = re.compile(
+    r"\W(?:(?:my|our)\s+(?:\w+\s+){0,2}(?:name|birthday|address|e-?mail|phone|number|company|team|project|product"
+    r"|budget|deadline|job|wife|husband|partner|son|daughter|dog|cat|boss|manager|repo|repository|stack|database"
+    r"|goal|version|server|account|id|timezone|codename|customer|client)s?\b"
+    r"|(?:is|are|was)\s+(?:called|named)\b|call me\b"
+    r"|i(?:['’]m| am)\s+(?:a|an|from|based|called|\d)\b"
+    r"|i\s+(?:live|work|was born|moved|study|own)\b|we\s+(?:are|use|run)\b)"
+)
+_OWN_NAME = re.compile(r"\W[Ii](?:['’]m| [Aa][Mm])\s+[A-Z]\w")
 _DECISION = re.compile(
     r"\W(?:decided|decision|agreed|settled on|let['’]?s (?:use|go with|do)|going with|go with"
     r"|we['’]?ll (?:use|go|do)|chose|chosen|will use|approved|confirmed|resolved|concluded|fixed by"
@@ -27,6 +36,11 @@ _ERROR_REPORT = re.compile(
     r"|FAILED \S"
 )
 _NO_ERROR = re.compile(r"\b(?:0|no) (?:failed|failures|errors?)\b|\berrors?[:=] ?0\b", re.IGNORECASE)
+_FACT_WORDS = frozenset({"my", "our", "called", "named", "call", "i", "we"})
+_DATED = re.compile(
+    # It starts with a simple class, so that the search skips from digit to digit.
+    r"[$€£\d](?:(?<=[$€£])\s?\d|(?<=\b\d)(?:\d{3}-\d\d-\d\d\b|[\d.,]{0,20}\s?(?:€|USD|EUR|dollars|euros)))"
+)
 _DECISION_WORDS = frozenset(
     {
         "decided",
@@ -81,6 +95,29 @@ def has_signs(sentence: str, words: Collection[str]) -> bool:
 
 
 # Each pattern is matched only if the sentence has one of its words; most have none.
+def is_fact(sentence: str, words: Collection[str]) -> bool:
+    """Return whether a sentence says who the speaker is, names something of theirs, or has a date or a sum."""
+    if not _FACT_WORDS.isdisjoint(words) and (
+        _FACT.search(" " + sentence.lower()) or ("i" in words and _OWN_NAME.search(" " + sentence))
+    ):
+        return True
+    return _may_be_dated(sentence) and _DATED.search(sentence) is not None
+
+
+def _may_be_dated(sentence: str) -> bool:
+    """Return whether a sentence has a sign of a date or a sum; most have none."""
+    return (
+        "-" in sentence
+        or "$" in sentence
+        or "€" in sentence
+        or "£" in sentence
+        or "USD" in sentence
+        or "EUR" in sentence
+        or "euros" in sentence
+        or "dollars" in sentence
+    )
+
+
 def is_decision(sentence: str, words: Collection[str]) -> bool:
     """Return whether a sentence reports a decision."""
     return not _DECISION_WORDS.isdisjoint(words) and bool(_DECISION.search(" " + sentence.lower()))

@@ -39,6 +39,10 @@ _LABELLING = ("User", "Assistant", "System")
 _UNSEEN = frozenset({"reasoning", "thinking", "redacted_thinking", "compaction", "compaction_summary"})
 """Parts that a model wrote for itself or its provider."""
 _MARKUP = re.compile(r"^\s*(?:[-*•]\s+|\d+[.)]\s+)")
+_OBSERVATION = re.compile(
+    r"\A\s*(?:OBSERVATION:|Observation:|EXECUTION RESULT of \[|<(?:returncode|output)>)"
+    r"|\n\(Current directory: [^\n]{1,400}\)\s*\nbash-\$\s*\Z|\n\[[^\n\]]{0,200}exit code -?\d{1,9}\.?\]\s*\Z"
+)
 _ARGUMENT_CHARS = 80
 _CALL_CHARS = 240
 
@@ -71,17 +75,30 @@ def one_line(text: str) -> str:
     return " ".join(text.splitlines())
 
 
+def is_observation(message: Message, before: Message | None) -> bool:
+    """Return whether a user message is what an agent without tool messages read: the output of its command.
+
+    Known by the forms of SWE-agent, mini-SWE-agent, OpenHands and ReAct, which no person writes. A task may have one,
+    too, but no message of the model before it.
+    """
+    is_answer = message.role == "user" and before is not None and before.role == "assistant" and not before.calls
+    return is_answer and _OBSERVATION.search(message.text) is not None
+
+
 def utterances(messages: Sequence[Message]) -> Iterator[Utterance]:
     """Yield texts, tool calls and results in order; a message without content yields nothing."""
     names: dict[str, str] = {}
+    before: Message | None = None
     for message in messages:
         names.update({call.id: call.name for call in message.calls})
         notes = [_media_note(part) for part in message.media if kind_of(part) not in _UNSEEN]
         text = " ".join([message.text, *notes]).strip()
         if text:
-            yield Utterance(_speaker(message, names), text, message.answers or "")
+            speaker = _SPEAKERS["tool"] if is_observation(message, before) else _speaker(message, names)
+            yield Utterance(speaker, text, message.answers or "")
         for call in message.calls:
             yield Utterance(_SPEAKERS["assistant"], call_text(call), call.id)
+        before = message
 
 
 def join_lines(parts: Sequence[tuple[str, str]], days: Sequence[str] = ()) -> str:
