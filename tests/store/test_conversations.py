@@ -248,7 +248,8 @@ async def test_a_turn_costs_the_same_however_long_the_conversation(
         written.append(after[1] - before[1])
     # Of eight turns the cheapest one: once a second the store also gets lists and usage, whoever is measured.
     assert min(sent[-8:]) <= min(sent[3:6]) + 64 * 16 + 64  # a bounded piece of the chain
-    assert min(written[-8:]) <= min(written[3:6]) * 1.05
+    # A write that waits for the disk counts with the turn after it, so that a turn may have none of its own.
+    assert min(filter(None, written[-8:])) <= min(filter(None, written[3:6])) * 1.05
 
 
 async def test_a_named_conversation_is_a_family_of_its_own(store: RedisStore, tenant: str) -> None:
