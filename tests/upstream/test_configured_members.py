@@ -65,6 +65,9 @@ async def sent_by(server: ScriptedUpstream, item: Mapping[str, Any], asked: Mapp
         ({"min_p": 0.05, "top_k": 20, "repetition_penalty": 1.1}, {}),
         ({"additional_drop_params": ["seed", "user"]}, {"seed": 1, "user": "u", "stop": ["x"]}),
         ({"reasoning_effort": "low", "stop": ["END"]}, {}),
+        ({"temperature": 0.3, "additional_drop_params": ["temperature"]}, {"temperature": 1}),
+        ({"extra_body": {"min_p": 0.3}, "additional_drop_params": ["min_p"]}, {}),
+        ({"top_k": 9, "extra_body": {"top_k": 5}}, {}),
     ],
 )
 async def test_the_server_gets_what_litellm_would_send(
@@ -115,6 +118,9 @@ async def test_either_name_of_the_replys_bound_is_the_clients(server: ScriptedUp
         (entry("http://a/v1", {"additional_drop_params": ["tools[*].strict"]}), "translate"),
         (entry("http://a/v1", {"stream_options": {"include_usage": True}}), "translate"),
         (entry("http://a/v1", {"temperature": 0, "mock_response": "x"}), "translate"),
+        (entry("http://a/v1", {"temperature": 0, "guided_json": {}}), "translate"),  # is it for the body?
+        (entry("http://a/v1", {"temperature": 0, "api_key": "k", "timeout": 5, "drop_params": True}), "wire"),
+        (entry("http://a/v1", {"thinking": {"type": "enabled"}}), "translate"),
         (entry("http://a/v1", {"extra_body": {"provider": {"order": ["x"]}}}, "openrouter"), "wire"),
         (entry("http://a/v1", {"reasoning_effort": "low"}, "openrouter"), "translate"),  # litellm knows its words
     ],
@@ -149,6 +155,32 @@ async def test_another_dialect_goes_over_the_bridge_with_the_parameters(server: 
 
 
 @pytest.mark.parametrize(
+    "more",
+    [
+        {"lane": "wire"},
+        {"model_info": {"dialects": ["responses"]}},
+        {"model_info": {"dialects": ["chat", "responses"]}},
+    ],
+)
+async def test_a_stated_lane_or_dialect_goes_as_it_says(
+    server: ScriptedUpstream, base: str, more: Mapping[str, Any]
+) -> None:
+    """An upstream that has the dialect itself keeps its responses, its tools and its reasoning."""
+    upstream = LiteLLMUpstream([entry(base, {"temperature": 0.2}, **more)], write_chat=CHAT.write)
+    route = await upstream.resolve("house")
+    body = json.dumps({"model": "qwen", "input": "hi", "previous_response_id": "resp_1"}).encode()
+    await everything(await upstream.send(route, body, ALICE, dialect=ResponsesDialect(), stream=False))
+    assert (server.last.path, server.last.body) == ("/v1/responses", body)
+    await upstream.aclose()
+
+
+async def test_neither_model_nor_messages_are_left_out(server: ScriptedUpstream, base: str) -> None:
+    """Without them there is no request."""
+    sent = await sent_by(server, entry(base, {"additional_drop_params": ["messages", "model", "user"]}), {"user": "u"})
+    assert sent == {"model": "qwen", "messages": ASKED["messages"]}
+
+
+@pytest.mark.parametrize(
     ("path", "expected"),
     [
         ("/completions", {"prompt": "hi", "temperature": 0.2, "truncate_prompt_tokens": 9}),
@@ -159,8 +191,10 @@ async def test_another_dialect_goes_over_the_bridge_with_the_parameters(server: 
 async def test_carried_requests_get_what_their_endpoint_takes(
     server: ScriptedUpstream, base: str, path: str, expected: Mapping[str, Any]
 ) -> None:
-    """Text completions take all, embeddings what ``extra_body`` says."""
-    upstream = LiteLLMUpstream([entry(base, {"temperature": 0.2, "extra_body": {"truncate_prompt_tokens": 9}})])
+    """Text completions take most, embeddings what ``extra_body`` says."""
+    upstream = LiteLLMUpstream(
+        [entry(base, {"temperature": 0.2, "tools": [], "extra_body": {"truncate_prompt_tokens": 9}})]
+    )
     route = await upstream.resolve("house")
     await everything(await upstream.forward(route, "POST", path, b'{"prompt": "hi"}', ALICE))
     assert server.last.json == expected

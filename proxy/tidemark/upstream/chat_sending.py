@@ -5,11 +5,13 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable
 from http import HTTPStatus
 
 from tidemark.codings.opened_reply import OpeningError, read_opening
 from tidemark.core.ports import Caller, Clock, Route, UpstreamReply
+from tidemark.dialects.json_steps import LARGE_BYTES
 from tidemark.dialects.openings import opening_error
 from tidemark.upstream.bridges.bridge import ReadReply
 from tidemark.upstream.chat_templates import ChatTemplates, drops_systems, is_about_roles
@@ -57,7 +59,9 @@ class ChatSender:
         :raises UpstreamUnreachable, UpstreamTimedOut: there was no answer
         """
         if route.members is not None:
-            body = with_members(body, route.members)
+            is_large = len(body) > LARGE_BYTES
+            work = (body, route.members)
+            body = await asyncio.to_thread(with_members, *work) if is_large else with_members(*work)
         has_summary = OPENING_BYTES in body
 
         def send(form: bytes) -> Awaitable[UpstreamReply]:

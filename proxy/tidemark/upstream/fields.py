@@ -91,3 +91,17 @@ ROUTER_FIELDS = frozenset(
     }
 )
 """Entries of ``litellm_params`` that litellm does not get: its router's, and those that the route already holds."""
+
+BESIDE_BODIES = ROUTER_FIELDS | {
+    "api_key",
+    "base_model",
+    "custom_llm_provider",
+    "drop_params",
+    "extra_headers",
+    "headers",
+    "max_retries",
+    "num_retries",
+    "organization",
+    "timeout",
+}
+"""Entries of ``litellm_params`` that are no members of a request."""

@@ -49,7 +49,7 @@ class SpokenDialects:
             return None
         if route.provider == ANTHROPIC:
             return _anthropic_route(route) if dialect == "messages" else None
-        if route.lane != "wire" or _is_configured_for_chat(route):
+        if route.lane != "wire":
             return None
         if not route.dialects and route.base_url == OPENAI_BASE and dialect not in OPENAI_DIALECTS:
             return None
@@ -74,14 +74,6 @@ class SpokenDialects:
         if status == HTTPStatus.NOT_FOUND and not is_page and _OBJECT.search(body):
             return False
         return self._lessons.note_refused(caller.fingerprint, _subject(route, dialect))
-
-
-def _is_configured_for_chat(route: Route) -> bool:
-    """Return whether the entry has request parameters, which are those of chat completions.
-
-    OpenAI's own address is asked in the client's dialect all the same, if its entry says ``lane: wire``.
-    """
-    return route.members is not None and not is_openai(route.base_url)
 
 
 def _subject(route: Route, dialect: str) -> tuple[str, str, str]:

@@ -18,7 +18,16 @@ from tidemark.core.conversation.native import writes_summaries
 from tidemark.core.conversation.request import Dialect
 from tidemark.core.errors import ModelNotFound, UpstreamError
 from tidemark.core.http_headers import KEYS
-from tidemark.core.ports import NO_CREDENTIAL, Caller, Lane, Route, TextRequest, Upload, UpstreamReply
+from tidemark.core.ports import (
+    NO_CREDENTIAL,
+    Caller,
+    ConfiguredMembers,
+    Lane,
+    Route,
+    TextRequest,
+    Upload,
+    UpstreamReply,
+)
 from tidemark.upstream import litellm, providers
 from tidemark.upstream.answers import text_of
 from tidemark.upstream.bridges.asking import WriteMessage
@@ -362,6 +371,7 @@ def _route(lane: Lane, names: tuple[str, str], provider: str, base: str | None, 
     :param names: the model's name as the client uses it, and as the upstream does
     """
     key, seconds, silence = entry.api_key, entry.timeout_seconds, entry.silence_seconds
+    members = members_of(entry.params) if lane == "wire" else None
     return Route(
         lane,
         *names,
@@ -372,17 +382,22 @@ def _route(lane: Lane, names: tuple[str, str], provider: str, base: str | None, 
         entry.params,
         timeout_seconds=seconds,
         silence_seconds=silence,
-        dialects=entry.dialects or _through_litellm(provider, entry),
+        dialects=entry.dialects or _in_chat_alone(provider, entry, members),
         thinking_binding=entry.thinking_binding,
         native_compaction=entry.native_compaction,
-        members=members_of(entry.params) if lane == "wire" else None,
+        members=members,
     )
 
 
-def _through_litellm(provider: str, entry: Destination) -> frozenset[str]:
-    """Return chat alone if an entry of Anthropic's asks for litellm, or has parameters that only litellm applies."""
-    is_asked = entry.lane == "translate" or bool(CONFIGURED_FOR_LITELLM & entry.params.keys())
-    return frozenset({CHAT}) if provider == "anthropic" and is_asked else frozenset()
+def _in_chat_alone(provider: str, entry: Destination, members: ConfiguredMembers | None) -> frozenset[str]:
+    """Return chat alone if an entry of Anthropic's goes through litellm, or has parameters of chat completions.
+
+    ``lane: wire`` carries the client's bytes in every dialect; its parameters are written into chat requests only.
+    """
+    if provider == "anthropic":
+        is_asked = entry.lane == "translate" or bool(CONFIGURED_FOR_LITELLM & entry.params.keys())
+        return frozenset({CHAT}) if is_asked else frozenset()
+    return frozenset({CHAT}) if members is not None and entry.lane == "auto" else frozenset()
 
 
 async def _lane_of(entry: Destination, provider: str, base: str | None) -> Lane:

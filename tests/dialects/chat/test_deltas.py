@@ -123,3 +123,17 @@ def test_thinking_that_a_signature_repeats_is_there_once() -> None:
         pieces = [text, {**text, "thinking": "yes."}, last, {**text, "signature": "t"}]
         said = streamed(*[{"thinking_blocks": [piece]} for piece in pieces])
         assert said["thinking_blocks"] == [signed, {**text, "signature": "t"}]
+
+
+@pytest.mark.parametrize(
+    "parts",
+    [
+        [{"type": "image_url", "index": 0, "image_url": {"url": f"data:image/png;base64,AAA{n}"}} for n in range(2)],
+        [{"type": "url_citation", "index": 0, "url_citation": {"url": f"http://{n}", "title": "A"}} for n in range(2)],
+        [{"type": "reasoning.encrypted", "index": 0, "id": f"rs_{n}", "data": f"ENC{n}"} for n in range(2)],
+        [{"type": "reasoning.text", "index": 0, "id": f"rs_{n}", "text": f"Hm{n}"} for n in range(2)],
+    ],
+)
+def test_parts_that_are_no_pieces_of_one_another_stay_apart(parts: list[dict[str, Any]]) -> None:
+    """An index alone says nothing: some providers begin at 0 in each chunk."""
+    assert streamed(*[{"parts": [part]} for part in parts])["parts"] == parts

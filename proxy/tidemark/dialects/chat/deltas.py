@@ -64,6 +64,10 @@ class PartialObject:
         return {key: _value(member) for key, member in self.members.items()}
 
 
+_IN_PIECES = ("reasoning.text", "reasoning.summary")
+"""Types of ``reasoning_details`` whose pieces make one part; encrypted ones come whole (OpenRouter's reference)."""
+
+
 class _Text(list[str]):
     """A string in pieces."""
 
@@ -77,9 +81,9 @@ class _Parts(list[JsonValue]):
             self.add_text("".join(member))
 
     def add_parts(self, parts: list[JsonValue]) -> None:
-        """Add parts; one of the last part's type and index is the next piece of it, up to its signature."""
+        """Add parts; thinking of the last part's type, index and id is the next piece of it, up to its signature."""
         for part in parts:
-            if isinstance(part, dict) and (isinstance(part.get("index"), int) or isinstance(part.get("thinking"), str)):
+            if isinstance(part, dict) and (part.get("type") in _IN_PIECES or isinstance(part.get("thinking"), str)):
                 self._add_piece(part)
             else:
                 self.append(part)
@@ -87,7 +91,8 @@ class _Parts(list[JsonValue]):
     def _add_piece(self, piece: Mapping[str, JsonValue]) -> None:
         last = self[-1] if self else None
         before = last.value() if isinstance(last, PartialObject) else {}
-        is_next = all(before.get(name) == piece.get(name) for name in ("type", "index")) and not before.get("signature")
+        is_same = all(before.get(name) == piece.get(name) for name in ("type", "index"))
+        is_next = is_same and piece.get("id") in (None, before.get("id")) and not before.get("signature")
         if not isinstance(last, PartialObject) or not is_next:
             last, before = PartialObject(), {}
             self.append(last)
