@@ -97,6 +97,7 @@ async def answer_of(name: str, *, usage: bool) -> bytes:
             pieces.append(piece)  # noqa: PERF401 - what came before a failure counts
     except Exception as error:  # noqa: BLE001 - the kind of the failure is part of the answer
         pieces.append(repr(error).encode())
+    await upstream.aclose()
     return MADE_UP.sub(b"", b"".join(pieces))
 
 

@@ -147,7 +147,9 @@ async def answer_of(case: str) -> tuple[int, Any, bytes]:
         "stream": stream,
     } | ({"stream_options": {"include_usage": True}} if stream else {})
     reply = await upstream.send(route, json.dumps(request).encode(), CALLER, dialect=ChatDialect(), stream=stream)
-    return reply.status, sorted(reply.headers), MADE_UP.sub(b"", await everything(reply))
+    body = await everything(reply)
+    await upstream.aclose()  # or a later event loop at the same place in memory gets this one's clients
+    return reply.status, sorted(reply.headers), MADE_UP.sub(b"", body)
 
 
 def answering(answer: Any, status: int = 200) -> Any:

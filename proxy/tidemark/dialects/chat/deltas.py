@@ -81,7 +81,7 @@ class _Parts(list[JsonValue]):
             self.add_text("".join(member))
 
     def add_parts(self, parts: list[JsonValue]) -> None:
-        """Add parts; thinking of the last part's type, index and id is the next piece of it, up to its signature."""
+        """Add parts. Thinking of the last one's type, index and id is its next piece, up to its signature."""
         for part in parts:
             if isinstance(part, dict) and (part.get("type") in _IN_PIECES or isinstance(part.get("thinking"), str)):
                 self._add_piece(part)
