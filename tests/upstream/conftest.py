@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 
 import pytest
 
+from tests.support.scripted import ScriptedUpstream, says
+from tests.support.serving import Serving
 from tidemark.upstream.wire import WireLane
 
 
@@ -29,3 +31,16 @@ async def each_wire(request: pytest.FixtureRequest) -> AsyncIterator[WireLane]:
     lane = WireLane(library=request.param == "library")
     yield lane
     await lane.aclose()
+
+
+@pytest.fixture
+def server() -> ScriptedUpstream:
+    """An upstream of OpenAI's format."""
+    return ScriptedUpstream(says("Hello."))
+
+
+@pytest.fixture
+def base(server: ScriptedUpstream) -> Iterator[str]:
+    """Its address."""
+    with Serving(server) as served:
+        yield f"{served.url}/v1"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import pytest
@@ -19,19 +19,6 @@ from tidemark.upstream.upstream import LiteLLMUpstream
 CHAT = ChatDialect()
 ALICE = calling(("authorization", "Bearer alice"))
 ASKED = {"model": "small", "messages": [{"role": "user", "content": "hi"}]}
-
-
-@pytest.fixture
-def server() -> ScriptedUpstream:
-    """An upstream of OpenAI's format."""
-    return ScriptedUpstream(says("Hello."))
-
-
-@pytest.fixture
-def base(server: ScriptedUpstream) -> Iterator[str]:
-    """Its address."""
-    with Serving(server) as served:
-        yield f"{served.url}/v1"
 
 
 async def ask(upstream: LiteLLMUpstream, caller: Caller = ALICE, model: str = "small", **members: Any) -> UpstreamReply:

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import pytest
 
-from tests.support.scripted import ScriptedUpstream, says
-from tests.support.serving import Serving
+from tests.support.scripted import ScriptedUpstream
 from tests.upstream.callers import calling, everything
 from tidemark.core.ports import TextRequest
 from tidemark.dialects.chat.dialect import ChatDialect
@@ -20,19 +19,6 @@ CHAT = ChatDialect()
 ALICE = calling(("authorization", "Bearer alice"))
 ASKED = {"model": "house", "messages": [{"role": "user", "content": "hi"}]}
 THINKS_NOT = {"chat_template_kwargs": {"enable_thinking": False}}
-
-
-@pytest.fixture
-def server() -> ScriptedUpstream:
-    """An upstream of OpenAI's format."""
-    return ScriptedUpstream(says("Hello."))
-
-
-@pytest.fixture
-def base(server: ScriptedUpstream) -> Iterator[str]:
-    """Its address."""
-    with Serving(server) as served:
-        yield f"{served.url}/v1"
 
 
 def entry(base: str, params: Mapping[str, Any], provider: str = "hosted_vllm", **more: Any) -> Mapping[str, Any]:
